@@ -1,0 +1,71 @@
+# Mainspring. `make help` explains each target.
+
+# Karpenter needs a newer Go than some machines have: let the go command fetch the one go.mod names.
+export GOTOOLCHAIN := auto
+export GOFLAGS := -buildvcs=false
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X sigs.k8s.io/karpenter/pkg/operator.Version=$(VERSION) -X github.com/mainspring-rt/mainspring/pkg/cli.Version=$(VERSION)
+TOOLS   := go run ./hack/tools
+GINKGO_FLAGS ?=
+
+.DEFAULT_GOAL := help
+
+##@ Use
+
+.PHONY: demo
+demo: build ## Run the main job on a local control plane and simulated nodes (KEEP=1 leaves it up)
+	./bin/mainspring demo --controller ./bin/controller --report out/demo $(if $(KEEP),--keep)
+
+.PHONY: build
+build: ## Build the controller and the command line into bin/
+	@mkdir -p bin
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/controller ./cmd/controller
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/mainspring ./cmd/mainspring
+
+##@ Test
+
+.PHONY: test
+test: tools unit e2e ## Pass all tests: unit and envtest with the race detector, then every suite
+
+.PHONY: unit
+unit: ## Unit and control-plane tests of the packages, with the race detector
+	go test -race -timeout 15m ./cmd/... ./pkg/... ./hack/... ./test/charts/...
+
+.PHONY: e2e
+SUITE ?= all
+e2e: tools ## End-to-end suites on a real control plane (SUITE=lifecycle runs one)
+	go test -timeout 30m -count=1 -v $(if $(filter all,$(SUITE)),./test/suites/...,./test/suites/$(SUITE)/...) -ginkgo.v $(GINKGO_FLAGS)
+
+.PHONY: bench-lifecycle
+bench-lifecycle: tools build ## Scheduling throughput against upstream, and 1,000 pods end to end
+	go run ./test/bench/lifecycle --controller ./bin/controller --out out/bench/lifecycle.json
+
+##@ Develop
+
+.PHONY: tools
+tools: ## Build the control plane and the development tools into the cache, and print what it took
+	$(TOOLS)
+
+.PHONY: generate
+generate: ## Regenerate deep copies, CRDs and the CRD chart
+	$(TOOLS) --run controller-gen object crd paths=./pkg/apis/... output:crd:dir=pkg/apis/crds
+	go run ./hack/crds
+
+.PHONY: verify
+verify: generate lint ## Fail when generated files differ from what is committed, or on lint
+	git diff --exit-code -- pkg/apis charts
+
+.PHONY: lint
+lint: ## Run the linters
+	$(TOOLS) --run golangci-lint run ./...
+
+.PHONY: clean
+clean: ## Remove what the targets wrote into the checkout (the tool cache stays)
+	rm -rf bin out
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*##"; printf "Usage: make <target>\n"} \
+	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-zA-Z0-9_-]+:.*##/ {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

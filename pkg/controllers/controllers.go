@@ -1,0 +1,111 @@
+// Package controllers is the table of contents of the controller: every control loop that runs in
+// it is listed here, once.
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/awslabs/operatorpkg/controller"
+	"github.com/samber/lo"
+	"sigs.k8s.io/karpenter/pkg/cloudprovider"
+	cloudprovidermetrics "sigs.k8s.io/karpenter/pkg/cloudprovider/metrics"
+	"sigs.k8s.io/karpenter/pkg/cloudprovider/overlay"
+	karpenter "sigs.k8s.io/karpenter/pkg/controllers"
+	karpenterdisruption "sigs.k8s.io/karpenter/pkg/controllers/disruption"
+	metricsnodepool "sigs.k8s.io/karpenter/pkg/controllers/metrics/nodepool"
+	"sigs.k8s.io/karpenter/pkg/controllers/node/health"
+	"sigs.k8s.io/karpenter/pkg/controllers/provisioning"
+	"sigs.k8s.io/karpenter/pkg/controllers/state"
+	"sigs.k8s.io/karpenter/pkg/controllers/state/informer"
+	"sigs.k8s.io/karpenter/pkg/operator"
+	"sigs.k8s.io/karpenter/pkg/operator/options"
+	"sigs.k8s.io/karpenter/pkg/state/cost"
+
+	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
+)
+
+// Set is the assembled list of controllers and the cluster state they share.
+type Set struct {
+	Controllers []controller.Controller
+	Cluster     *state.Cluster
+}
+
+// New assembles Karpenter's standard controllers and ours around one cluster state, one
+// provisioner and one disruption queue. The provider is decorated here, innermost first: metrics,
+// then NodeOverlays, which so adjust the prices that every policy below them has already set.
+func New(ctx context.Context, op *operator.Operator, provider cloudprovider.CloudProvider) (Set, error) {
+	measured := cloudprovidermetrics.Decorate(provider)
+	overlaid := overlay.Decorate(measured, op.GetClient(), op.InstanceTypeStore)
+	repairPolicies, err := health.NewRepairPolicyMatcher(ctx, overlaid)
+	if err != nil {
+		return Set{}, fmt.Errorf("reading the repair policies of cloud provider %q: %w", provider.Name(), err)
+	}
+	cluster := state.NewCluster(op.Clock, op.GetClient(), overlaid, state.WithRepairPolicyMatcher(repairPolicies))
+	standard := karpenter.NewControllers(ctx, op.Manager, op.Clock, op.GetClient(), op.EventRecorder,
+		overlaid, measured, cluster, op.InstanceTypeStore, op.PredictionStore)
+
+	list, err := withOwnDisruption(ctx, op, overlaid, cluster, standard)
+	if err != nil {
+		return Set{}, err
+	}
+	return Set{Controllers: list, Cluster: cluster}, nil
+}
+
+// withOwnDisruption replaces Karpenter's disruption controller by ours, on the queue and
+// provisioner that it was built with. The running cost of the cluster is private to Karpenter's
+// list, so the controllers that feed and read it are rebuilt around an instance that ours can read.
+func withOwnDisruption(ctx context.Context, op *operator.Operator, provider cloudprovider.CloudProvider, cluster *state.Cluster, standard []controller.Controller) ([]controller.Controller, error) {
+	provisioner, ok := find[*provisioning.Provisioner](standard)
+	if !ok {
+		return nil, fmt.Errorf("assembling controllers: Karpenter's list has no *provisioning.Provisioner")
+	}
+	queue, ok := find[*karpenterdisruption.Queue](standard)
+	if !ok {
+		return nil, fmt.Errorf("assembling controllers: Karpenter's list has no *disruption.Queue")
+	}
+	clusterCost := cost.NewClusterCost(ctx, provider, op.GetClient())
+	list := without[*karpenterdisruption.Controller](standard)
+	list = without[*informer.NodePoolController](list)
+	list = without[*informer.NodeClaimController](list)
+	list = without[*informer.PricingController](list)
+	list = without[*metricsnodepool.Controller](list)
+	list = append(list,
+		informer.NewNodePoolController(op.GetClient(), provider, cluster, clusterCost),
+		informer.NewNodeClaimController(op.GetClient(), provider, cluster, clusterCost),
+		informer.NewPricingController(op.GetClient(), provider, clusterCost),
+		disruption.NewController(ctx, disruption.Dependencies{
+			Clock:         op.Clock,
+			Client:        op.GetClient(),
+			CloudProvider: provider,
+			Recorder:      op.EventRecorder,
+			Cluster:       cluster,
+			Provisioner:   provisioner,
+			Queue:         queue,
+			Cost:          clusterCost,
+		}),
+	)
+	if !options.FromContext(ctx).DisableClusterStateObservability {
+		list = append(list, metricsnodepool.NewController(op.GetClient(), provider, clusterCost))
+	}
+	return list, nil
+}
+
+// find returns the first controller of type T. The list's interface carries no names, so the type
+// is the only handle on a member.
+func find[T controller.Controller](list []controller.Controller) (T, bool) {
+	for _, c := range list {
+		if t, ok := c.(T); ok {
+			return t, true
+		}
+	}
+	var none T
+	return none, false
+}
+
+func without[T controller.Controller](list []controller.Controller) []controller.Controller {
+	return lo.Reject(list, func(c controller.Controller, _ int) bool {
+		_, ok := c.(T)
+		return ok
+	})
+}

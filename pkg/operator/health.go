@@ -1,0 +1,68 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/karpenter/pkg/controllers/state"
+)
+
+// syncWait bounds how long a readiness probe waits for the caches.
+const syncWait = 2 * time.Second
+
+// addReadiness adds what /healthz and /readyz answer. Alive: the process serves. Ready: the caches
+// have synced and, once this replica leads, its cluster state has been complete at least once; a
+// replica that stands by is ready as soon as its caches are, or a rolling update would never end.
+func addReadiness(mgr manager.Manager, cluster *state.Cluster) error {
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the health check: %w", err)
+	}
+	checks := map[string]healthz.Checker{
+		"caches":        cachesSynced(mgr),
+		"cluster-state": stateSynced(mgr.Elected(), cluster.Synced),
+	}
+	for name, check := range checks {
+		if err := mgr.AddReadyzCheck(name, check); err != nil {
+			return fmt.Errorf("adding the readiness check %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func cachesSynced(mgr manager.Manager) healthz.Checker {
+	return func(req *http.Request) error {
+		ctx, cancel := context.WithTimeout(req.Context(), syncWait)
+		defer cancel()
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("caches have not synced")
+		}
+		return nil
+	}
+}
+
+// stateSynced latches: the state is incomplete for a moment whenever a node is being launched, and
+// that does not make the controller unable to work.
+func stateSynced(elected <-chan struct{}, synced func(context.Context) bool) healthz.Checker {
+	var once atomic.Bool
+	return func(req *http.Request) error {
+		select {
+		case <-elected:
+		default:
+			return nil
+		}
+		if once.Load() {
+			return nil
+		}
+		if !synced(req.Context()) {
+			return errors.New("cluster state has not synced")
+		}
+		once.Store(true)
+		return nil
+	}
+}

@@ -1,0 +1,150 @@
+// Package operator turns a command line and a kubeconfig into a running controller: options,
+// preflight, manager, readiness, and the cloud provider that was asked for.
+//
+// It does what Karpenter's own NewOperator does, on the same options and with the same indexes, but
+// returns errors instead of panicking and serves metrics only to callers that the cluster
+// authenticates and authorises; NewOperator leaves no seam for either.
+package operator
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+
+	"github.com/awslabs/operatorpkg/controller"
+	"github.com/awslabs/operatorpkg/serrors"
+	"github.com/go-logr/zapr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/karpenter/pkg/controllers/nodeoverlay"
+	"sigs.k8s.io/karpenter/pkg/events"
+	"sigs.k8s.io/karpenter/pkg/operator"
+	"sigs.k8s.io/karpenter/pkg/operator/logging"
+	"sigs.k8s.io/karpenter/pkg/operator/options"
+	"sigs.k8s.io/karpenter/pkg/state/prediction"
+
+	"github.com/mainspring-rt/mainspring/pkg/controllers"
+)
+
+// Name is the field manager, event source and user agent of the controller.
+const Name = "mainspring"
+
+// Run assembles the controller from args and the environment and runs it until ctx ends. It
+// returns nil after a graceful stop, a usage error (IsUsageError) before anything was contacted, or
+// what stopped it.
+func Run(ctx context.Context, args []string) error {
+	base, own, err := parseOptions(context.Background(), args, os.Stdout)
+	if err != nil {
+		return err
+	}
+	base = withLogger(base)
+	config, err := restConfig(own.Kubeconfig, options.FromContext(base))
+	if err != nil {
+		return err
+	}
+	if err := preflight(ctx, config, options.FromContext(base).FeatureGates); err != nil {
+		return err
+	}
+	op, err := newOperator(base, config, own)
+	if err != nil {
+		return err
+	}
+	provider, err := newProvider(base, op, own)
+	if err != nil {
+		return err
+	}
+	set, err := controllers.New(base, op, provider.CloudProvider)
+	if err != nil {
+		return err
+	}
+	if err := register(base, op.Manager, append(set.Controllers, provider.Controllers...)); err != nil {
+		return err
+	}
+	if err := addReadiness(op.Manager, set.Cluster); err != nil {
+		return err
+	}
+	// The manager's controllers take their values (options, logger) from its BaseContext; this one
+	// only says when to stop.
+	if err := op.Manager.Start(log.IntoContext(ctx, log.FromContext(base))); err != nil {
+		return fmt.Errorf("running controllers: %w", err)
+	}
+	return nil
+}
+
+func register(ctx context.Context, mgr manager.Manager, list []controller.Controller) error {
+	for _, c := range list {
+		if err := c.Register(ctx, mgr); err != nil {
+			return fmt.Errorf("registering controller %T: %w", c, err)
+		}
+	}
+	return nil
+}
+
+func withLogger(ctx context.Context) context.Context {
+	logger := serrors.NewLogger(zapr.NewLogger(logging.NewLogger(ctx, "controller")))
+	log.SetLogger(logger)
+	klog.SetLogger(logger)
+	return log.IntoContext(ctx, logger)
+}
+
+// restConfig reads the kubeconfig, or the in-cluster configuration where path is empty, with the
+// request rate that the options allow.
+func restConfig(path string, o *options.Options) (*rest.Config, error) {
+	config, err := loadConfig(path)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = float32(o.KubeClientQPS)
+	config.Burst = o.KubeClientBurst
+	config.UserAgent = fmt.Sprintf("%s/%s", Name, operator.Version)
+	return config, nil
+}
+
+func loadConfig(path string) (*rest.Config, error) {
+	if path == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, &UsageError{fmt.Errorf("no --kubeconfig or KUBECONFIG given, and not in a cluster: %w", err)}
+		}
+		return config, nil
+	}
+	rules := &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(path)}
+	if len(rules.Precedence) == 1 {
+		rules = &clientcmd.ClientConfigLoadingRules{ExplicitPath: path}
+	}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, &UsageError{fmt.Errorf("reading kubeconfig %q: %w", path, err)}
+	}
+	return config, nil
+}
+
+// newOperator fills Karpenter's Operator around our own manager.
+func newOperator(ctx context.Context, config *rest.Config, own *Options) (*operator.Operator, error) {
+	if limit := options.FromContext(ctx).MemoryLimit; limit > 0 {
+		debug.SetMemoryLimit(int64(float64(limit) * 0.9))
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("building the Kubernetes client: %w", err)
+	}
+	mgr, err := newManager(ctx, config, own)
+	if err != nil {
+		return nil, err
+	}
+	return &operator.Operator{
+		Manager:             mgr,
+		KubernetesInterface: kube,
+		EventRecorder:       events.NewRecorder(mgr.GetEventRecorderFor(Name)), //nolint:staticcheck // Karpenter's recorder takes this interface.
+		Clock:               clock.RealClock{},
+		InstanceTypeStore:   nodeoverlay.NewInstanceTypeStore(),
+		PredictionStore:     prediction.NewStore(),
+	}, nil
+}

@@ -1,0 +1,143 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/karpenter/pkg/operator/options"
+)
+
+// ProviderSimulated is the cloud provider that simulates machines on any cluster that runs kwok.
+const ProviderSimulated = "simulated"
+
+// Options are the settings that Mainspring adds to Karpenter's. Each flag can also be given as an
+// environment variable: upper case, dashes as underscores.
+type Options struct {
+	// Kubeconfig is the path of the kubeconfig; empty means the in-cluster configuration.
+	Kubeconfig string
+	// CloudProvider names the provider that opens and closes machines.
+	CloudProvider string
+	// CatalogueFile replaces the embedded catalogue of instance types.
+	CatalogueFile string
+	// SimulatedRepairToleration is how long a simulated node may be unhealthy before node repair acts.
+	SimulatedRepairToleration time.Duration
+	// MetricsCertDir holds tls.crt and tls.key for the metrics endpoint; empty means self-signed.
+	MetricsCertDir string
+}
+
+// UsageError is an error in what the caller asked for: a flag, a variable, an argument.
+type UsageError struct{ err error }
+
+func (e *UsageError) Error() string { return e.err.Error() }
+func (e *UsageError) Unwrap() error { return e.err }
+
+// IsUsageError tells whether the command line or environment, not the cluster, is at fault.
+func IsUsageError(err error) bool {
+	usage := (*UsageError)(nil)
+	return errors.As(err, &usage)
+}
+
+func (o *Options) addFlags(fs *options.FlagSet) {
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "Path of the kubeconfig. Empty: the in-cluster configuration")
+	fs.StringVar(&o.CloudProvider, "cloud-provider", ProviderSimulated, "Cloud provider that opens and closes machines. One of: simulated")
+	fs.StringVar(&o.CatalogueFile, "catalogue-file", "", "YAML catalogue of instance types. Empty: the embedded catalogue")
+	fs.DurationVar(&o.SimulatedRepairToleration, "simulated-repair-toleration", 30*time.Second, "How long a simulated node may be unhealthy before node repair acts")
+	fs.StringVar(&o.MetricsCertDir, "metrics-cert-dir", "", "Directory with tls.crt and tls.key for the metrics endpoint. Empty: a self-signed certificate")
+}
+
+func (o *Options) validate() error {
+	if o.CloudProvider != ProviderSimulated {
+		return fmt.Errorf("--cloud-provider is %q; it must be %q", o.CloudProvider, ProviderSimulated)
+	}
+	if o.SimulatedRepairToleration <= 0 {
+		return fmt.Errorf("--simulated-repair-toleration is %s; it must be longer than 0", o.SimulatedRepairToleration)
+	}
+	return nil
+}
+
+// parseOptions reads flags and environment into Karpenter's options, those of its providers, and
+// ours, and returns a context that carries the first two, which is how Karpenter's controllers
+// expect them. Where Karpenter silently falls back to a default for a variable that it cannot
+// parse, this refuses.
+func parseOptions(ctx context.Context, args []string, usage io.Writer) (context.Context, *Options, error) {
+	fs := &options.FlagSet{FlagSet: flag.NewFlagSet("mainspring-controller", flag.ContinueOnError)}
+	fs.SetOutput(io.Discard)
+	own := &Options{}
+	for _, i := range options.Injectables {
+		i.AddFlags(fs)
+	}
+	own.addFlags(fs)
+	if err := applyDefaults(fs); err != nil {
+		return nil, nil, err
+	}
+	if err := applyEnvironment(fs.FlagSet); err != nil {
+		return nil, nil, &UsageError{err}
+	}
+	if err := parseFlags(fs, args, usage); err != nil {
+		return nil, nil, err
+	}
+	if err := own.validate(); err != nil {
+		return nil, nil, &UsageError{err}
+	}
+	for _, i := range options.Injectables {
+		// Each validates its own fields; the flags themselves are parsed already.
+		if err := i.Parse(fs, args...); err != nil {
+			return nil, nil, &UsageError{err}
+		}
+		ctx = i.ToContext(ctx)
+	}
+	return ctx, own, nil
+}
+
+// applyDefaults sets what differs from Karpenter's own defaults.
+func applyDefaults(fs *options.FlagSet) error {
+	for name, value := range map[string]string{
+		// Real-time capacity is claimed through DRA: a scheduler that ignores claims would never open
+		// a node for a real-time pod.
+		"ignore-dra-requests":  "false",
+		"leader-election-name": "mainspring-leader-election",
+	} {
+		if err := fs.Set(name, value); err != nil {
+			return fmt.Errorf("setting the default of --%s: %w", name, err)
+		}
+		fs.Lookup(name).DefValue = value
+	}
+	return nil
+}
+
+func applyEnvironment(fs *flag.FlagSet) error {
+	var errs []error
+	fs.VisitAll(func(f *flag.Flag) {
+		name := strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value, ok := os.LookupEnv(name)
+		if !ok || value == "" {
+			return
+		}
+		if err := fs.Set(f.Name, value); err != nil {
+			errs = append(errs, fmt.Errorf("environment variable %s is %q: %w", name, value, err))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+func parseFlags(fs *options.FlagSet, args []string, usage io.Writer) error {
+	err := fs.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fs.SetOutput(usage)
+		fs.PrintDefaults()
+		return flag.ErrHelp
+	}
+	if err != nil {
+		return &UsageError{fmt.Errorf("%w; --help lists the flags", err)}
+	}
+	if fs.NArg() > 0 {
+		return &UsageError{fmt.Errorf("argument %q is not a flag; --help lists the flags", fs.Arg(0))}
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/karpenter/pkg/operator/options"
+)
+
+// preflightTimeout bounds each request of the preflight.
+const preflightTimeout = 10 * time.Second
+
+// requirement is a resource that the controllers cannot start without.
+type requirement struct {
+	group    schema.GroupVersion
+	resource string
+}
+
+func (r requirement) String() string { return r.resource + "." + r.group.Group }
+
+func requirements(gates options.FeatureGates) []requirement {
+	karpenter := schema.GroupVersion{Group: "karpenter.sh", Version: "v1"}
+	list := []requirement{
+		{karpenter, "nodepools"},
+		{karpenter, "nodeclaims"},
+		{schema.GroupVersion{Group: "karpenter.kwok.sh", Version: "v1alpha1"}, "kwoknodeclasses"},
+		{schema.GroupVersion{Group: "mckube.io", Version: "v1alpha1"}, "simulatedfaults"},
+		{schema.GroupVersion{Group: "resource.k8s.io", Version: "v1"}, "resourceclaims"},
+	}
+	if gates.NodeOverlay {
+		list = append(list, requirement{schema.GroupVersion{Group: "karpenter.sh", Version: "v1alpha1"}, "nodeoverlays"})
+	}
+	if gates.CapacityBuffer {
+		list = append(list, requirement{schema.GroupVersion{Group: "autoscaling.x-k8s.io", Version: "v1beta1"}, "capacitybuffers"})
+	}
+	return list
+}
+
+// preflight checks that the API server answers and serves what the controllers need, so that a
+// cluster that is not prepared is named in one line instead of in the errors of thirty controllers.
+func preflight(ctx context.Context, config *rest.Config, gates options.FeatureGates) error {
+	quick := rest.CopyConfig(config)
+	quick.Timeout = preflightTimeout
+	client, err := discovery.NewDiscoveryClientForConfig(quick)
+	if err != nil {
+		return fmt.Errorf("building the discovery client: %w", err)
+	}
+	missing, err := missingResources(ctx, client, requirements(gates))
+	if err != nil {
+		return fmt.Errorf("asking the API server at %s what it serves: %w", config.Host, err)
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("the API server at %s does not serve %s; install the chart mainspring-crds", config.Host, strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+func missingResources(ctx context.Context, client discovery.ServerResourcesInterface, needed []requirement) ([]string, error) {
+	var missing []string
+	served := map[schema.GroupVersion]*metav1.APIResourceList{}
+	for _, r := range needed {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		list, ok := served[r.group]
+		if !ok {
+			var err error
+			if list, err = client.ServerResourcesForGroupVersion(r.group.String()); err != nil && !isNotServed(err) {
+				return nil, err
+			}
+			served[r.group] = list
+		}
+		if !serves(list, r.resource) {
+			missing = append(missing, r.String())
+		}
+	}
+	return missing, nil
+}
+
+func isNotServed(err error) bool {
+	group := (*discovery.ErrGroupDiscoveryFailed)(nil)
+	return apierrors.IsNotFound(err) || errors.As(err, &group)
+}
+
+func serves(list *metav1.APIResourceList, resource string) bool {
+	if list == nil {
+		return false
+	}
+	for i := range list.APIResources {
+		if list.APIResources[i].Name == resource {
+			return true
+		}
+	}
+	return false
+}
