@@ -1,0 +1,45 @@
+package v1alpha1
+
+// Labels of machines. NodePools and pods may select on them; the cloud provider puts them on
+// instance types, NodeClaims and Nodes.
+const (
+	// LabelHardwareClass is the kind of machine: general, gpu, npu or edge. NodePools that do not
+	// name this label are never offered edge machines.
+	LabelHardwareClass = Group + "/hardware-class"
+	// LabelGPUModel is the model of the machine's GPUs, for example T4; absent without GPUs.
+	LabelGPUModel = Group + "/gpu-model"
+	// LabelNPUModel is the model of the machine's neural processing units; absent without any.
+	LabelNPUModel = Group + "/npu-model"
+	// LabelWattsIdle is the power of the idle machine in watts, a decimal number.
+	LabelWattsIdle = Group + "/watts-idle"
+	// LabelWattsMax is the power of the fully loaded machine in watts, a decimal number.
+	LabelWattsMax = Group + "/watts-max"
+	// LabelReservationID names the capacity reservation that a machine runs in; absent outside
+	// reservations.
+	LabelReservationID = Group + "/reservation-id"
+)
+
+// Annotations that the simulated cloud writes.
+const (
+	// AnnotationPricePerHour is what the machine costs in USD per hour, a decimal number; on
+	// NodeClaims and Nodes.
+	AnnotationPricePerHour = Group + "/price-per-hour"
+	// AnnotationImage is the simulated machine image. On a KWOKNodeClass: the image to launch with.
+	// On a NodeClaim: the image it was launched with. They differ: the NodeClaim has drifted.
+	AnnotationImage = Group + "/image"
+	// AnnotationInstance is the provider ID that a launch has decided on. It marks the NodeClaim's
+	// labels as the record of that launch, so that a launch that was cut short is finished and not
+	// decided again.
+	AnnotationInstance = Group + "/instance"
+	// AnnotationNodeClaim is the name of the NodeClaim whose machine a simulated Node is.
+	AnnotationNodeClaim = Group + "/nodeclaim"
+	// AnnotationTerminateAt is when the cloud takes an interrupted machine away (RFC 3339); on
+	// NodeClaims.
+	AnnotationTerminateAt = Group + "/terminate-at"
+	// AnnotationFailedBy is the name of the SimulatedFault that broke a Node.
+	AnnotationFailedBy = Group + "/failed-by"
+)
+
+// ResourceGPUMilli is the extended resource for shares of GPUs: 1000 for each GPU of the machine.
+// It counts the same GPUs as their vendor's resource does, so a pod asks for one of the two.
+const ResourceGPUMilli = "mainspring.dev/gpu-milli"
