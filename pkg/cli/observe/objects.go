@@ -1,0 +1,188 @@
+package observe
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Names of the API that is watched.
+const (
+	poolLabel         = "karpenter.sh/nodepool"
+	capacityTypeLabel = "karpenter.sh/capacity-type"
+	priceLabel        = "eks-node-viewer/instance-price" // $/h; Karpenter's kwok provider writes it on its nodes
+	wattsIdleLabel    = "mckube.io/watts-idle"
+	wattsMaxLabel     = "mckube.io/watts-max"
+	disruptedTaint    = "karpenter.sh/disrupted"
+
+	conditionLaunched    = "Launched"
+	conditionInitialized = "Initialized"
+	conditionDrifted     = "Drifted"
+	conditionDisruption  = "DisruptionReason"
+)
+
+// NodeClaims is the resource of NodeClaims.
+var NodeClaims = schema.GroupVersionResource{Group: "karpenter.sh", Version: "v1", Resource: "nodeclaims"}
+
+// claim is what is read of a NodeClaim.
+type claim struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		ExpireAfter string `json:"expireAfter"`
+		Resources   struct {
+			Requests corev1.ResourceList `json:"requests"`
+		} `json:"resources"`
+	} `json:"spec"`
+	Status struct {
+		NodeName    string              `json:"nodeName"`
+		Allocatable corev1.ResourceList `json:"allocatable"`
+		Conditions  []metav1.Condition  `json:"conditions"`
+	} `json:"status"`
+}
+
+func claimOf(obj *unstructured.Unstructured) (*claim, error) {
+	c := &claim{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, c); err != nil {
+		return nil, fmt.Errorf("reading NodeClaim %s: %w", obj.GetName(), err)
+	}
+	return c, nil
+}
+
+func (c *claim) is(condition string) bool {
+	return meta.IsStatusConditionTrue(c.Status.Conditions, condition)
+}
+
+// reason is the reason of a condition that is true, else "".
+func (c *claim) reason(condition string) string {
+	found := meta.FindStatusCondition(c.Status.Conditions, condition)
+	if found == nil || found.Status != metav1.ConditionTrue {
+		return ""
+	}
+	return found.Reason
+}
+
+// expired says that the claim is deleted because its time was over.
+func (c *claim) expired() bool {
+	after, err := time.ParseDuration(c.Spec.ExpireAfter)
+	if err != nil || c.DeletionTimestamp == nil {
+		return false
+	}
+	// Timestamps of the API are whole seconds.
+	return !c.DeletionTimestamp.Add(time.Second).Before(c.CreationTimestamp.Add(after))
+}
+
+// node joins a claim and its Node, either of which may be nil.
+func nodeOf(c *claim, n *corev1.Node) Node {
+	out := Node{Phase: Starting}
+	if c != nil {
+		out.Name, out.Claim, out.Created = c.Name, c.Name, c.CreationTimestamp.Time
+		out.describe(c.Labels, c.Status.Allocatable)
+	}
+	if n != nil {
+		if c == nil {
+			out.Created = n.CreationTimestamp.Time
+		}
+		out.Name = n.Name
+		out.describe(n.Labels, n.Status.Allocatable)
+	}
+	out.Phase, out.Why = phaseOf(c, n)
+	out.Disrupted = out.Phase == Leaving || out.Phase == NotReady
+	return out
+}
+
+// describe fills what labels and allocatable tell; later calls add to earlier ones.
+func (n *Node) describe(labels map[string]string, allocatable corev1.ResourceList) {
+	for to, label := range map[*string]string{
+		&n.Pool: poolLabel, &n.Type: corev1.LabelInstanceTypeStable,
+		&n.CapacityType: capacityTypeLabel, &n.Zone: corev1.LabelTopologyZone,
+	} {
+		if v := labels[label]; v != "" {
+			*to = v
+		}
+	}
+	for to, label := range map[*float64]string{&n.Price: priceLabel, &n.WattsIdle: wattsIdleLabel, &n.WattsMax: wattsMaxLabel} {
+		if v, err := strconv.ParseFloat(labels[label], 64); err == nil {
+			*to = v
+		}
+	}
+	if len(allocatable) > 0 {
+		n.CPU.Capacity = cores(allocatable)
+		n.MemoryGiB.Capacity = gib(allocatable)
+		n.GPU.Capacity = gpus(allocatable)
+	}
+}
+
+func phaseOf(c *claim, n *corev1.Node) (Phase, string) {
+	if c != nil {
+		if reason := c.reason(conditionDisruption); reason != "" || c.DeletionTimestamp != nil {
+			return Leaving, leavingBecause(c)
+		}
+	}
+	if n == nil {
+		return Starting, ""
+	}
+	if n.DeletionTimestamp != nil || tainted(n) {
+		return Leaving, ""
+	}
+	initialized := c == nil || c.is(conditionInitialized)
+	for _, cond := range n.Status.Conditions {
+		if cond.Type == corev1.NodeReady && cond.Status != corev1.ConditionTrue && initialized {
+			return NotReady, cond.Reason
+		}
+	}
+	if !initialized {
+		return Starting, ""
+	}
+	return Ready, ""
+}
+
+// leavingBecause is one word for why a claim leaves.
+func leavingBecause(c *claim) string {
+	if reason := c.reason(conditionDisruption); reason != "" {
+		return reason
+	}
+	if c.expired() {
+		return "Expired"
+	}
+	return "Deleted"
+}
+
+func tainted(n *corev1.Node) bool {
+	for _, t := range n.Spec.Taints {
+		if t.Key == disruptedTaint {
+			return true
+		}
+	}
+	return false
+}
+
+// podRequests is what a pod requests of its node: the larger of its containers' sum and its largest init container.
+func podRequests(pod *corev1.Pod) corev1.ResourceList {
+	requests := corev1.ResourceList{}
+	for _, c := range pod.Spec.Containers {
+		for name, q := range c.Resources.Requests {
+			have := requests[name]
+			have.Add(q)
+			requests[name] = have
+		}
+	}
+	for _, c := range pod.Spec.InitContainers {
+		for name, q := range c.Resources.Requests {
+			if have := requests[name]; have.Cmp(q) < 0 {
+				requests[name] = q
+			}
+		}
+	}
+	return requests
+}
+
+func cores(r corev1.ResourceList) float64 { return r.Cpu().AsApproximateFloat64() }
+
+func gib(r corev1.ResourceList) float64 { return r.Memory().AsApproximateFloat64() / (1 << 30) }
