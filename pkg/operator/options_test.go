@@ -1,0 +1,111 @@
+package operator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/karpenter/pkg/operator/options"
+)
+
+func parse(t *testing.T, args ...string) (context.Context, *Options, error) {
+	t.Helper()
+	return parseOptions(context.Background(), args, &bytes.Buffer{})
+}
+
+func TestParseOptionsDefaults(t *testing.T) {
+	ctx, own, err := parse(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if options.FromContext(ctx).IgnoreDRARequests {
+		t.Error("DRA requests are ignored by default: pods with claims would never get a node")
+	}
+	if got := options.FromContext(ctx).LeaderElectionName; got != "mainspring-leader-election" {
+		t.Errorf("leader election name is %q", got)
+	}
+	if own.CloudProvider != ProviderSimulated || own.SimulatedRepairToleration != 30*time.Second {
+		t.Errorf("own defaults are %+v", own)
+	}
+}
+
+func TestParseOptionsPrecedence(t *testing.T) {
+	t.Setenv("METRICS_PORT", "9001")
+	t.Setenv("HEALTH_PROBE_PORT", "9002")
+	t.Setenv("IGNORE_DRA_REQUESTS", "true")
+	t.Setenv("SIMULATED_REPAIR_TOLERATION", "7s")
+	ctx, own, err := parse(t, "--metrics-port=9003", "--feature-gates=NodeRepair=true,NodeOverlay=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options.FromContext(ctx)
+	if o.MetricsPort != 9003 {
+		t.Errorf("metrics port is %d: a flag must win over the environment", o.MetricsPort)
+	}
+	if o.HealthProbePort != 9002 || !o.IgnoreDRARequests || own.SimulatedRepairToleration != 7*time.Second {
+		t.Errorf("environment was not read: %d %v %s", o.HealthProbePort, o.IgnoreDRARequests, own.SimulatedRepairToleration)
+	}
+	if !o.FeatureGates.NodeRepair || !o.FeatureGates.NodeOverlay || o.FeatureGates.StaticCapacity || !o.FeatureGates.ReservedCapacity {
+		t.Errorf("gates are %+v", o.FeatureGates)
+	}
+}
+
+func TestParseOptionsRefusals(t *testing.T) {
+	for name, tc := range map[string]struct {
+		env  map[string]string
+		args []string
+		want []string
+	}{
+		"unknown flag":           {args: []string{"--metrics-prot=1"}, want: []string{"metrics-prot", "--help"}},
+		"bad value":              {args: []string{"--metrics-port=many"}, want: []string{"metrics-port", "many"}},
+		"bad variable":           {env: map[string]string{"METRICS_PORT": "many"}, want: []string{"METRICS_PORT", "many"}},
+		"bad boolean variable":   {env: map[string]string{"IGNORE_DRA_REQUESTS": "maybe"}, want: []string{"IGNORE_DRA_REQUESTS", "maybe", "true or false"}},
+		"bad log level":          {args: []string{"--log-level=loud"}, want: []string{"loud"}},
+		"bad gate":               {args: []string{"--feature-gates=NodeRepair=perhaps"}, want: []string{"NodeRepair", "perhaps"}},
+		"unknown cloud provider": {args: []string{"--cloud-provider=moon"}, want: []string{"--cloud-provider", "moon", "simulated"}},
+		"negative toleration":    {args: []string{"--simulated-repair-toleration=-1s"}, want: []string{"--simulated-repair-toleration", "-1s", "longer than 0"}},
+		"stray argument":         {args: []string{"now"}, want: []string{`"now"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for k, v := range tc.env {
+				t.Setenv(k, v)
+			}
+			_, _, err := parse(t, tc.args...)
+			if !IsUsageError(err) {
+				t.Fatalf("got %v, want a usage error", err)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not name %s", err, want)
+				}
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q is more than one line", err)
+			}
+		})
+	}
+}
+
+func TestParseOptionsHelp(t *testing.T) {
+	var out bytes.Buffer
+	_, _, err := parseOptions(context.Background(), []string{"--help"}, &out)
+	if !errors.Is(err, flag.ErrHelp) {
+		t.Fatalf("got %v", err)
+	}
+	for _, want := range []string{"-cloud-provider", "-feature-gates", "-kubeconfig"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("help does not list %s", want)
+		}
+	}
+}
+
+func TestLoadConfigNamesTheFile(t *testing.T) {
+	_, err := loadConfig("/does/not/exist")
+	if !IsUsageError(err) || !strings.Contains(err.Error(), "/does/not/exist") {
+		t.Errorf("got %v", err)
+	}
+}

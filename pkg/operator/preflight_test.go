@@ -1,0 +1,65 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/karpenter/pkg/operator/options"
+)
+
+func serving(lists ...*metav1.APIResourceList) discovery.ServerResourcesInterface {
+	return &fake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: lists}}
+}
+
+func resources(group string, names ...string) *metav1.APIResourceList {
+	list := &metav1.APIResourceList{GroupVersion: group}
+	for _, n := range names {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: n})
+	}
+	return list
+}
+
+func TestMissingResourcesAreNamed(t *testing.T) {
+	client := serving(
+		resources("karpenter.sh/v1", "nodepools"),
+		resources("karpenter.kwok.sh/v1alpha1", "kwoknodeclasses"),
+		resources("resource.k8s.io/v1", "resourceclaims"),
+	)
+	gates := options.FeatureGates{NodeOverlay: true, CapacityBuffer: true}
+	missing, err := missingResources(context.Background(), client, requirements(gates))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "nodeclaims.karpenter.sh simulatedfaults.mckube.io nodeoverlays.karpenter.sh capacitybuffers.autoscaling.x-k8s.io"
+	if got := strings.Join(missing, " "); got != want {
+		t.Errorf("missing\n got %s\nwant %s", got, want)
+	}
+}
+
+func TestMissingResourcesStopsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := missingResources(ctx, serving(), requirements(options.FeatureGates{})); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPreflightNamesTheServer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer server.Close()
+	err := preflight(context.Background(), &rest.Config{Host: server.URL}, options.FeatureGates{})
+	if err == nil || !strings.Contains(err.Error(), server.URL) {
+		t.Errorf("got %v", err)
+	}
+}
