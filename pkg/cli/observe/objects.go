@@ -11,15 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
 // Names of the API that is watched.
 const (
 	poolLabel         = "karpenter.sh/nodepool"
 	capacityTypeLabel = "karpenter.sh/capacity-type"
-	priceLabel        = "eks-node-viewer/instance-price" // $/h; Karpenter's kwok provider writes it on its nodes
-	wattsIdleLabel    = "mckube.io/watts-idle"
-	wattsMaxLabel     = "mckube.io/watts-max"
 	disruptedTaint    = "karpenter.sh/disrupted"
 
 	conditionLaunched    = "Launched"
@@ -83,32 +82,36 @@ func nodeOf(c *claim, n *corev1.Node) Node {
 	out := Node{Phase: Starting}
 	if c != nil {
 		out.Name, out.Claim, out.Created = c.Name, c.Name, c.CreationTimestamp.Time
-		out.describe(c.Labels, c.Status.Allocatable)
+		out.describe(&c.ObjectMeta, c.Status.Allocatable)
 	}
 	if n != nil {
 		if c == nil {
 			out.Created = n.CreationTimestamp.Time
 		}
 		out.Name = n.Name
-		out.describe(n.Labels, n.Status.Allocatable)
+		out.describe(&n.ObjectMeta, n.Status.Allocatable)
 	}
 	out.Phase, out.Why = phaseOf(c, n)
 	out.Disrupted = out.Phase == Leaving || out.Phase == NotReady
 	return out
 }
 
-// describe fills what labels and allocatable tell; later calls add to earlier ones.
-func (n *Node) describe(labels map[string]string, allocatable corev1.ResourceList) {
+// describe fills what labels, annotations and allocatable tell; later calls add to earlier ones.
+func (n *Node) describe(m *metav1.ObjectMeta, allocatable corev1.ResourceList) {
 	for to, label := range map[*string]string{
 		&n.Pool: poolLabel, &n.Type: corev1.LabelInstanceTypeStable,
 		&n.CapacityType: capacityTypeLabel, &n.Zone: corev1.LabelTopologyZone,
 	} {
-		if v := labels[label]; v != "" {
+		if v := m.Labels[label]; v != "" {
 			*to = v
 		}
 	}
-	for to, label := range map[*float64]string{&n.Price: priceLabel, &n.WattsIdle: wattsIdleLabel, &n.WattsMax: wattsMaxLabel} {
-		if v, err := strconv.ParseFloat(labels[label], 64); err == nil {
+	for to, text := range map[*float64]string{
+		&n.Price:     m.Annotations[v1alpha1.AnnotationPricePerHour],
+		&n.WattsIdle: m.Labels[v1alpha1.LabelWattsIdle],
+		&n.WattsMax:  m.Labels[v1alpha1.LabelWattsMax],
+	} {
+		if v, err := strconv.ParseFloat(text, 64); err == nil {
 			*to = v
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
 var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -20,8 +22,9 @@ func aClaim(name, node string, conditions ...metav1.Condition) *claim {
 	c.CreationTimestamp = metav1.NewTime(t0)
 	c.Labels = map[string]string{
 		poolLabel: "general", corev1.LabelInstanceTypeStable: "c-4x-amd64-linux", capacityTypeLabel: "spot",
-		corev1.LabelTopologyZone: "test-zone-a", priceLabel: "0.120000", wattsIdleLabel: "40", wattsMaxLabel: "140",
+		corev1.LabelTopologyZone: "test-zone-a", v1alpha1.LabelWattsIdle: "40", v1alpha1.LabelWattsMax: "140",
 	}
+	c.Annotations = map[string]string{v1alpha1.AnnotationPricePerHour: "0.120000"}
 	c.Spec.Resources.Requests = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("2500m"), corev1.ResourceMemory: resource.MustParse("3Gi"), corev1.ResourcePods: resource.MustParse("3"),
 	}

@@ -1,0 +1,83 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/lipgloss"
+
+	"github.com/mainspring-rt/mainspring/pkg/cli/observe"
+)
+
+// nodeTable shows the nodes by pool in at most room lines.
+func nodeTable(s observe.State, room int) []string {
+	lines := []string{quietStyle.Render(fmt.Sprintf("%-24s %-18s %-10s %-12s %8s %6s %6s %-15s %4s  %s",
+		"node", "type", "capacity", "zone", "$/h", "W", "age", "CPU requested", "pods", "state"))}
+	for _, pool := range s.Pools() {
+		nodes := s.Pool(pool)
+		lines = append(lines, poolLine(pool, nodes))
+		for _, n := range nodes {
+			lines = append(lines, nodeLine(n, s.At))
+		}
+	}
+	if len(lines) == 1 {
+		return append(lines, quietStyle.Render("  no nodes"))
+	}
+	if len(lines) > room {
+		hidden := len(lines) - room + 1
+		lines = append(lines[:room-1], quietStyle.Render(fmt.Sprintf("  … %d more lines", hidden)))
+	}
+	return lines
+}
+
+func poolLine(name string, nodes []observe.Node) string {
+	part := observe.State{Nodes: nodes}
+	words := fmt.Sprintf("  %d nodes  $%.3f/h  %.0f W  %.0f%% CPU requested", len(nodes), part.Price(), part.Watts(), 100*part.CPU().Share())
+	return headStyle.Render(name) + quietStyle.Render(words)
+}
+
+func nodeLine(n observe.Node, now time.Time) string {
+	line := fmt.Sprintf("  %-22s %-18s %-10s %-12s %8.3f %6.0f %6s %s %4d  ",
+		clip(n.Claim, 22), clip(n.Type, 18), n.CapacityType, clip(n.Zone, 12), n.Price, n.Watts(), ageOf(n.Age(now)), bar(n.CPU.Share()), n.Pods)
+	state := string(n.Phase)
+	if n.Why != "" {
+		state += ": " + n.Why
+	}
+	return line + phaseStyle(n.Phase).Render(state)
+}
+
+func phaseStyle(p observe.Phase) lipgloss.Style {
+	switch p {
+	case observe.Ready:
+		return goodStyle
+	case observe.NotReady:
+		return badStyle
+	default:
+		return waitStyle
+	}
+}
+
+// bar draws a share in ten columns with its percentage.
+func bar(share float64) string {
+	full := min(10, int(share*10+0.5))
+	return goodStyle.Render(strings.Repeat("▰", full)) + quietStyle.Render(strings.Repeat("▱", 10-full)) + fmt.Sprintf(" %3.0f%%", share*100)
+}
+
+func ageOf(d time.Duration) string {
+	switch {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	default:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+}
+
+func clip(s string, width int) string {
+	if len(s) <= width {
+		return s
+	}
+	return s[:width-1] + "…"
+}
