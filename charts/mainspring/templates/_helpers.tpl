@@ -1,0 +1,117 @@
+{{/* The chart's name, shortened to what a label may hold. */}}
+{{- define "mainspring.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* The name of the objects. */}}
+{{- define "mainspring.fullname" -}}
+{{- $name := include "mainspring.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The labels that select the controller's pods; they cannot change in the life of a release. */}}
+{{- define "mainspring.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "mainspring.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: controller
+{{- end -}}
+
+{{/* The labels of every object. */}}
+{{- define "mainspring.labels" -}}
+{{ include "mainspring.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end -}}
+
+{{- define "mainspring.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "mainspring.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- required "serviceAccount.name must name an existing ServiceAccount where serviceAccount.create is false" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "mainspring.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "mainspring.leaderElectionNamespace" -}}
+{{- default .Release.Namespace .Values.leaderElection.namespace -}}
+{{- end -}}
+
+{{/* Whether the ConfigMap of the simulated cloud has anything in it. */}}
+{{- define "mainspring.hasCatalogue" -}}
+{{- if or .Values.cloudProvider.catalogue .Values.cloudProvider.instanceTypes -}}true{{- end -}}
+{{- end -}}
+
+{{/* The feature gates as the flag takes them, each named: what a release runs with never depends on a default in the binary. */}}
+{{- define "mainspring.featureGates" -}}
+{{- $gates := list -}}
+{{- range $name, $enabled := .Values.settings.featureGates -}}
+{{- $gates = append $gates (printf "%s=%t" (printf "%s%s" (substr 0 1 $name | upper) (substr 1 -1 $name)) $enabled) -}}
+{{- end -}}
+{{- join "," $gates -}}
+{{- end -}}
+
+{{/* The controller's command line. */}}
+{{- define "mainspring.args" -}}
+{{- $settings := .Values.settings -}}
+{{- $args := list
+  (printf "--cloud-provider=%s" .Values.cloudProvider.name)
+  (printf "--simulated-repair-toleration=%s" .Values.cloudProvider.simulated.repairToleration)
+  (printf "--log-level=%s" $settings.logLevel)
+  (printf "--log-output-paths=%s" $settings.logOutputPaths)
+  (printf "--log-error-output-paths=%s" $settings.logErrorOutputPaths)
+  (printf "--batch-max-duration=%s" $settings.batchMaxDuration)
+  (printf "--batch-idle-duration=%s" $settings.batchIdleDuration)
+  (printf "--preference-policy=%s" $settings.preferencePolicy)
+  (printf "--min-values-policy=%s" $settings.minValuesPolicy)
+  (printf "--kube-client-qps=%d" (int $settings.kubeClientQPS))
+  (printf "--kube-client-burst=%d" (int $settings.kubeClientBurst))
+  (printf "--ignore-dra-requests=%t" $settings.ignoreDRARequests)
+  (printf "--legacy-node-repair=%t" $settings.legacyNodeRepair)
+  (printf "--disable-controller-warmup=%t" $settings.disableControllerWarmup)
+  (printf "--disable-cluster-state-observability=%t" $settings.disableClusterStateObservability)
+  (printf "--enable-profiling=%t" $settings.enableProfiling)
+  (printf "--feature-gates=%s" (include "mainspring.featureGates" .))
+  (printf "--metrics-port=%d" (int .Values.metrics.port))
+  (printf "--health-probe-port=%d" (int .Values.healthProbe.port))
+  (printf "--disable-leader-election=%t" (not .Values.leaderElection.enabled))
+  (printf "--leader-election-name=%s" .Values.leaderElection.name)
+  (printf "--leader-election-namespace=%s" (include "mainspring.leaderElectionNamespace" .))
+-}}
+{{- if $settings.schedulerConfig -}}
+{{- $args = append $args (printf "--scheduler-config=%s" $settings.schedulerConfig) -}}
+{{- end -}}
+{{- if .Values.cloudProvider.catalogue -}}
+{{- $args = append $args "--catalogue-file=/etc/mainspring/catalogue/catalogue.yaml" -}}
+{{- end -}}
+{{- if .Values.cloudProvider.instanceTypes -}}
+{{- $args = append $args "--instance-types-file-path=/etc/mainspring/catalogue/instance-types.json" -}}
+{{- end -}}
+{{- if .Values.metrics.certificateSecret -}}
+{{- $args = append $args "--metrics-cert-dir=/etc/mainspring/metrics" -}}
+{{- end -}}
+{{- toYaml $args -}}
+{{- end -}}
+
+{{/* The spread constraints, with the selector of our pods where none is given. */}}
+{{- define "mainspring.topologySpreadConstraints" -}}
+{{- $selector := dict "labelSelector" (dict "matchLabels" (include "mainspring.selectorLabels" . | fromYaml)) -}}
+{{- $constraints := list -}}
+{{- range .Values.topologySpreadConstraints -}}
+{{- $constraints = append $constraints (merge (deepCopy .) $selector) -}}
+{{- end -}}
+{{- toYaml $constraints -}}
+{{- end -}}
