@@ -18,6 +18,7 @@ type store struct {
 	pods    map[types.UID]*corev1.Pod
 	told    map[string]told // by claim: what the journal already says of it
 	peak    map[string]int
+	ledger  map[string]*Machine // by claim; never forgotten
 	journal *journal
 }
 
@@ -27,7 +28,7 @@ type told struct{ opened, joined, leaving, unready bool }
 func newStore() *store {
 	return &store{
 		claims: map[string]*claim{}, nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{},
-		told: map[string]told{}, peak: map[string]int{}, journal: newJournal(),
+		told: map[string]told{}, peak: map[string]int{}, ledger: map[string]*Machine{}, journal: newJournal(),
 	}
 }
 
@@ -49,6 +50,9 @@ func (s *store) dropClaim(name string, now time.Time) {
 	n := nodeOf(c, s.nodes[c.Status.NodeName])
 	delete(s.claims, name)
 	delete(s.told, name)
+	if m, ok := s.ledger[name]; ok {
+		m.Gone = now
+	}
 	text := fmt.Sprintf("gone after %s of life", rounded(now.Sub(n.Created)))
 	s.journal.add(Decision{At: now, Kind: Gone, Node: n.Claim, Pool: n.Pool, Text: text, Count: 1})
 }
@@ -99,6 +103,7 @@ func (s *store) addEvent(e *corev1.Event) {
 // tell adds to the journal what is new in a claim's story.
 func (s *store) tell(c *claim, now time.Time) {
 	n := nodeOf(c, s.nodes[c.Status.NodeName])
+	s.note(n)
 	n.Pods = s.podsOn(n.Name)
 	done := s.told[c.Name]
 	say := func(already *bool, when bool, kind Kind, text func() string) {

@@ -222,3 +222,17 @@ func TestDecodesAClaim(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 }
+
+func TestLedgerKeepsWhatIsGone(t *testing.T) {
+	t.Parallel()
+	s := newStore()
+	r := &Recorder{store: s}
+	s.setClaim(aClaim("a", ""), t0)
+	s.setClaim(aClaim("b", ""), t0)
+	s.setClaim(aClaim("a", "", condition(conditionDisruption, "Empty")), t0)
+	s.dropClaim("a", t0.Add(time.Minute))
+	got := r.Machines()
+	if len(got) != 2 || got[0].Life(t0.Add(time.Hour)) != time.Minute || got[0].Why != "Empty" || got[1].Life(t0.Add(time.Hour)) != time.Hour {
+		t.Errorf("got %+v", got)
+	}
+}
