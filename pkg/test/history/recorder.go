@@ -1,0 +1,98 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+const (
+	// retryDelay is the pause after a list or watch that failed, as while the API server is away.
+	retryDelay = 100 * time.Millisecond
+	// syncPoll is how often Sync looks whether the record has caught up.
+	syncPoll = 20 * time.Millisecond
+)
+
+// Recorder watches a cluster from Start to Stop.
+type Recorder struct {
+	streams []*stream
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
+
+	mu       sync.Mutex
+	versions []Version
+	gaps     []string
+}
+
+// Start begins to record. It returns once the first state of every kind is on record, so nothing
+// that happens later is missed.
+func Start(ctx context.Context, c client.WithWatch) (*Recorder, error) {
+	r := &Recorder{}
+	for _, list := range []func() client.ObjectList{
+		func() client.ObjectList { return &corev1.NodeList{} },
+		func() client.ObjectList { return &karpenterv1.NodeClaimList{} },
+		func() client.ObjectList { return &corev1.PodList{} },
+		func() client.ObjectList { return &corev1.EventList{} },
+	} {
+		r.streams = append(r.streams, newStream(c, list, r.add, r.gap))
+	}
+	for _, s := range r.streams {
+		if err := s.relist(ctx); err != nil {
+			return nil, fmt.Errorf("recording the first state: %w", err)
+		}
+	}
+	ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	for _, s := range r.streams {
+		r.done.Go(func() { s.run(ctx) })
+	}
+	return r, nil
+}
+
+// Stop ends the record and waits for its watches to end.
+func (r *Recorder) Stop() {
+	r.cancel()
+	r.done.Wait()
+}
+
+// Sync waits until the record holds everything that the API server had written when Sync was called.
+func (r *Recorder) Sync(ctx context.Context) error {
+	for _, s := range r.streams {
+		if err := s.sync(ctx); err != nil {
+			return fmt.Errorf("waiting for the record to catch up: %w", err)
+		}
+	}
+	return nil
+}
+
+// History returns what has been recorded so far, oldest first.
+func (r *Recorder) History() History {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return newHistory(r.versions)
+}
+
+// Gaps describes the intervals in which a watch was lost and could not be resumed, so that versions
+// may be missing. It is empty unless the API server was away.
+func (r *Recorder) Gaps() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.gaps)
+}
+
+func (r *Recorder) add(v Version) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.versions = append(r.versions, v)
+}
+
+func (r *Recorder) gap(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gaps = append(r.gaps, what)
+}

@@ -1,0 +1,152 @@
+package history
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+)
+
+// State is the cluster right after one write.
+type State struct {
+	// Revision of the write.
+	Revision uint64
+	// Nodes and NodeClaims by name, Pods by namespace and name.
+	Nodes      map[string]*corev1.Node
+	NodeClaims map[string]*karpenterv1.NodeClaim
+	Pods       map[types.NamespacedName]*corev1.Pod
+}
+
+// Walk calls visit with the state at the beginning of the history and after each version in it. The
+// maps are reused: visit keeps nothing but the objects.
+func (h History) Walk(visit func(State)) {
+	s := State{
+		Nodes:      map[string]*corev1.Node{},
+		NodeClaims: map[string]*karpenterv1.NodeClaim{},
+		Pods:       map[types.NamespacedName]*corev1.Pod{},
+	}
+	after := h.Versions()
+	for _, v := range h.versions[:len(h.versions)-len(after)] {
+		s.apply(v)
+	}
+	s.Revision = h.from
+	visit(s)
+	for _, v := range after {
+		s.apply(v)
+		visit(s)
+	}
+}
+
+// First returns the first state for which holds is true. The maps are a copy.
+func (h History) First(holds func(State) bool) (State, bool) {
+	var first State
+	found := false
+	h.Walk(func(s State) {
+		if !found && holds(s) {
+			first, found = s.clone(), true
+		}
+	})
+	return first, found
+}
+
+// Last returns the newest state. The maps are a copy.
+func (h History) Last() State {
+	var last State
+	h.Walk(func(s State) { last = s })
+	return last.clone()
+}
+
+func (s *State) apply(v Version) {
+	s.Revision = v.Revision
+	switch o := v.Object.(type) {
+	case *corev1.Node:
+		put(s.Nodes, o.Name, o, v.Type)
+	case *karpenterv1.NodeClaim:
+		put(s.NodeClaims, o.Name, o, v.Type)
+	case *corev1.Pod:
+		put(s.Pods, types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, o, v.Type)
+	}
+}
+
+func put[K comparable, V any](m map[K]V, k K, o V, t watch.EventType) {
+	if t == watch.Deleted {
+		delete(m, k)
+		return
+	}
+	m[k] = o
+}
+
+func (s State) clone() State {
+	s.Nodes, s.NodeClaims, s.Pods = maps.Clone(s.Nodes), maps.Clone(s.NodeClaims), maps.Clone(s.Pods)
+	return s
+}
+
+// Disrupting returns the names of pool's NodeClaims whose node is on its way out: tainted for
+// disruption or being deleted. It is what a disruption budget counts. An empty pool means all.
+func (s State) Disrupting(pool string) []string {
+	var names []string
+	for name, claim := range s.NodeClaims {
+		if pool != "" && claim.Labels[karpenterv1.NodePoolLabelKey] != pool {
+			continue
+		}
+		node := s.Nodes[claim.Status.NodeName]
+		if !claim.DeletionTimestamp.IsZero() || IsTainted(node) || (node != nil && !node.DeletionTimestamp.IsZero()) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Initialized returns the names of pool's NodeClaims that can run pods: initialised and not on
+// their way out. An empty pool means all.
+func (s State) Initialized(pool string) []string {
+	leaving := s.Disrupting(pool)
+	var names []string
+	for name, claim := range s.NodeClaims {
+		if pool != "" && claim.Labels[karpenterv1.NodePoolLabelKey] != pool {
+			continue
+		}
+		if IsInitialized(claim) && !slices.Contains(leaving, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// PricePerHour is what the NodeClaims that have a machine cost together, in USD per hour.
+func (s State) PricePerHour() float64 {
+	var sum float64
+	for _, claim := range s.NodeClaims {
+		sum += Price(claim)
+	}
+	return sum
+}
+
+// Price is what the machine of a NodeClaim costs in USD per hour; 0 before it is launched.
+func Price(claim *karpenterv1.NodeClaim) float64 {
+	price, err := strconv.ParseFloat(claim.Annotations[mckubev1alpha1.AnnotationPricePerHour], 64)
+	if err != nil {
+		return 0
+	}
+	return price
+}
+
+// IsInitialized tells whether a NodeClaim's node has joined with everything pods need.
+func IsInitialized(claim *karpenterv1.NodeClaim) bool {
+	return claim.StatusConditions().Get(karpenterv1.ConditionTypeInitialized).IsTrue()
+}
+
+// IsTainted tells whether the node carries the taint of a disruption. A nil node does not.
+func IsTainted(node *corev1.Node) bool {
+	return node != nil && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == karpenterv1.DisruptedTaintKey
+	})
+}

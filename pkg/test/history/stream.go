@@ -1,0 +1,208 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// stream records one kind. A watch that ends is resumed where it ended; when the server no longer
+// has that position, the kind is listed again, differences are recorded as inferred versions and
+// the gap is reported.
+type stream struct {
+	client client.WithWatch
+	list   func() client.ObjectList
+	add    func(Version)
+	gap    func(string)
+
+	revision string // where the watch resumes
+
+	mu   sync.Mutex
+	live map[types.UID]Version
+	last uint64 // revision of the newest version on record
+}
+
+func newStream(c client.WithWatch, list func() client.ObjectList, add func(Version), gap func(string)) *stream {
+	return &stream{client: c, list: list, add: add, gap: gap, live: map[types.UID]Version{}}
+}
+
+func (s *stream) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := s.watch(ctx)
+		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			s.gap(fmt.Sprintf("%T after revision %s: %v", s.list(), s.revision, err))
+			err = s.relist(ctx)
+		}
+		if err != nil {
+			pause(ctx)
+		}
+	}
+}
+
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(retryDelay):
+	}
+}
+
+// relist records how the listed objects differ from what is on record.
+func (s *stream) relist(ctx context.Context) error {
+	list := s.list()
+	objects, err := s.objects(ctx, list)
+	if err != nil {
+		return err
+	}
+	listed := map[types.UID]bool{}
+	for _, o := range objects {
+		listed[o.GetUID()] = true
+		known, ok := s.latest(o.GetUID())
+		switch {
+		case !ok:
+			err = s.record(watch.Added, o, true)
+		case known.Object.GetResourceVersion() != o.GetResourceVersion():
+			err = s.record(watch.Modified, o, true)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for uid, v := range s.snapshot() {
+		if listed[uid] {
+			continue
+		}
+		last := v.Object.DeepCopyObject().(client.Object)
+		last.SetResourceVersion(list.GetResourceVersion())
+		if err := s.record(watch.Deleted, last, true); err != nil {
+			return err
+		}
+	}
+	s.revision = list.GetResourceVersion()
+	return nil
+}
+
+func (s *stream) objects(ctx context.Context, list client.ObjectList) ([]client.Object, error) {
+	if err := s.client.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing %T: %w", list, err)
+	}
+	var objects []client.Object
+	err := meta.EachListItem(list, func(o runtime.Object) error {
+		objects = append(objects, o.(client.Object))
+		return nil
+	})
+	return objects, err
+}
+
+// watch records until the watch ends. A nil error means that it can be resumed at once.
+func (s *stream) watch(ctx context.Context) error {
+	w, err := s.client.Watch(ctx, s.list(), &client.ListOptions{Raw: &metav1.ListOptions{
+		ResourceVersion:     s.revision,
+		AllowWatchBookmarks: true,
+	}})
+	if err != nil {
+		return fmt.Errorf("watching %T: %w", s.list(), err)
+	}
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		if event.Type == watch.Error {
+			return apierrors.FromObject(event.Object)
+		}
+		o := event.Object.(client.Object)
+		if event.Type != watch.Bookmark {
+			if err := s.record(event.Type, o, false); err != nil {
+				return err
+			}
+		}
+		s.revision = o.GetResourceVersion()
+	}
+	return nil
+}
+
+func (s *stream) record(t watch.EventType, o client.Object, inferred bool) error {
+	v, err := newVersion(t, o, inferred)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t == watch.Deleted {
+		delete(s.live, o.GetUID())
+	} else {
+		s.live[o.GetUID()] = v
+	}
+	s.last = max(s.last, v.Revision)
+	s.add(v)
+	return nil
+}
+
+func (s *stream) latest(uid types.UID) (Version, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, ok := s.live[uid]
+	return v, ok
+}
+
+func (s *stream) snapshot() map[types.UID]Version {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	copied := make(map[types.UID]Version, len(s.live))
+	for uid, v := range s.live {
+		copied[uid] = v
+	}
+	return copied
+}
+
+// sync waits until the record has every version that a list made now returns, and no object that
+// this list no longer has.
+func (s *stream) sync(ctx context.Context) error {
+	list := s.list()
+	objects, err := s.objects(ctx, list)
+	if err != nil {
+		return err
+	}
+	target := make(map[types.UID]Version, len(objects))
+	for _, o := range objects {
+		v, err := newVersion(watch.Modified, o, false)
+		if err != nil {
+			return err
+		}
+		target[o.GetUID()] = v
+	}
+	revision, err := parseRevision(list.GetResourceVersion())
+	if err != nil {
+		return err
+	}
+	for !s.reached(target, revision) {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%T is behind revision %d: %w", list, revision, ctx.Err())
+		case <-time.After(syncPoll):
+		}
+	}
+	return nil
+}
+
+// reached tells whether the record is at least as new as the listed objects. Writes arrive in order,
+// so one later than the list settles it; without any, the objects themselves must agree.
+func (s *stream) reached(listed map[types.UID]Version, revision uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last >= revision {
+		return true
+	}
+	for uid, want := range listed {
+		if have, ok := s.live[uid]; !ok || have.Revision < want.Revision {
+			return false
+		}
+	}
+	return len(s.live) == len(listed)
+}
