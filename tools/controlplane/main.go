@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 
 	"go.etcd.io/etcd/server/v3/etcdmain"
+	_ "k8s.io/client-go/plugin/pkg/client/auth"
 	"k8s.io/component-base/cli"
+	"k8s.io/component-base/logs"
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
@@ -32,11 +34,20 @@ func main() {
 	case "kube-scheduler":
 		os.Exit(cli.Run(scheduler.NewSchedulerCommand()))
 	case "kubectl":
-		if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
-			util.CheckErr(err)
-		}
+		runKubectl()
 	default:
 		fmt.Fprintf(os.Stderr, "%q is not a component; call this binary as etcd, kube-apiserver, kube-controller-manager, kube-scheduler or kubectl\n", name)
 		os.Exit(2)
+	}
+}
+
+// runKubectl sets klog's verbosity before the command is constructed, because plugins and
+// .kuberc are read during construction, before flags are parsed.
+func runKubectl() {
+	if _, err := logs.GlogSetter(cmd.GetLogVerbosity(os.Args)); err != nil {
+		util.CheckErr(fmt.Errorf("setting log verbosity: %w", err))
+	}
+	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
+		util.CheckErr(err)
 	}
 }

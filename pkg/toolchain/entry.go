@@ -1,0 +1,191 @@
+package toolchain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// entry is one directory of the cache: a built module. It appears by a rename, so it is either
+// whole or not there.
+type entry struct {
+	dir    string
+	origin Origin
+
+	Took     time.Duration   `json:"took"`
+	Versions map[Tool]string `json:"versions"`
+}
+
+const (
+	manifestName  = "build.json"
+	partialSuffix = ".partial-"
+)
+
+func (e entry) path(tool Tool) string {
+	return filepath.Join(e.dir, "bin", string(tool))
+}
+
+// readEntry returns the entry at dir and whether it is there with all of the recipe's programs.
+func readEntry(dir string, recipe Recipe) (entry, bool) {
+	e := entry{dir: dir, origin: Cached}
+	content, err := os.ReadFile(filepath.Join(dir, manifestName))
+	if err != nil || json.Unmarshal(content, &e) != nil {
+		return entry{}, false
+	}
+	for _, p := range recipe.Programs {
+		if info, err := os.Stat(e.path(p.Name)); err != nil || !info.Mode().IsRegular() {
+			return entry{}, false
+		}
+	}
+	return e, true
+}
+
+func (t *Toolchain) moduleDir(recipe Recipe) (string, error) {
+	root, err := t.root()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(root, "tools", recipe.Module), nil
+}
+
+// ensureEntry returns the cache entry of the recipe as its module now is, building it when it is
+// not there.
+func (t *Toolchain) ensureEntry(ctx context.Context, recipe Recipe) (entry, error) {
+	module, err := t.moduleDir(recipe)
+	if err != nil {
+		return entry{}, err
+	}
+	key, err := t.entryKey(ctx, recipe, module)
+	if err != nil {
+		return entry{}, err
+	}
+	dir := filepath.Join(t.Cache, recipe.Module+"-"+key)
+	if e, ok := readEntry(dir, recipe); ok {
+		return e, nil
+	}
+	if err := os.MkdirAll(t.Cache, 0o755); err != nil {
+		return entry{}, fmt.Errorf("creating the cache: %w", err)
+	}
+	unlock, err := t.lock(ctx, dir+".lock", recipe)
+	if err != nil {
+		return entry{}, err
+	}
+	defer unlock()
+	if e, ok := readEntry(dir, recipe); ok { // another one built it meanwhile
+		return e, nil
+	}
+	return t.buildEntry(ctx, recipe, module, dir)
+}
+
+// buildEntry builds into a directory beside dir and renames it. The caller holds the lock.
+func (t *Toolchain) buildEntry(ctx context.Context, recipe Recipe, module, dir string) (entry, error) {
+	if err := removeLeftovers(dir); err != nil {
+		return entry{}, err
+	}
+	partial, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+partialSuffix)
+	if err != nil {
+		return entry{}, fmt.Errorf("creating a build directory: %w", err)
+	}
+	built, err := t.buildInto(ctx, recipe, module, partial)
+	if err == nil {
+		err = os.Rename(partial, dir)
+	}
+	if err != nil {
+		return entry{}, errors.Join(err, os.RemoveAll(partial))
+	}
+	built.dir, built.origin = dir, Built
+	return built, nil
+}
+
+// removeLeftovers removes what killed builds left beside dir, and dir itself when it is damaged.
+func removeLeftovers(dir string) error {
+	stale, err := filepath.Glob(dir + partialSuffix + "*")
+	if err != nil {
+		return fmt.Errorf("listing old build directories: %w", err)
+	}
+	for _, path := range append(stale, dir) {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("removing an old build: %w", err)
+		}
+	}
+	return nil
+}
+
+func (t *Toolchain) buildInto(ctx context.Context, recipe Recipe, module, dir string) (entry, error) {
+	e := entry{dir: dir, Versions: map[Tool]string{}}
+	for _, p := range recipe.Programs {
+		version, err := t.pinnedVersion(recipe, p.Pin)
+		if err != nil {
+			return entry{}, err
+		}
+		e.Versions[p.Name] = version
+	}
+	flags, err := t.ldflags(recipe)
+	if err != nil {
+		return entry{}, err
+	}
+	start := t.Clock.Now()
+	err = t.goBuild(ctx, goBuild{
+		label: recipe.label(), dir: module, pkg: recipe.Package, ldflags: flags,
+		out: filepath.Join(dir, "bin", recipe.Binary),
+	})
+	if err != nil {
+		return entry{}, err
+	}
+	e.Took = t.Clock.Since(start)
+	if err := linkPrograms(dir, recipe); err != nil {
+		return entry{}, err
+	}
+	manifest, err := json.Marshal(e)
+	if err != nil {
+		return entry{}, fmt.Errorf("describing the build: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, manifestName), manifest, 0o644); err != nil {
+		return entry{}, fmt.Errorf("writing the manifest: %w", err)
+	}
+	return e, nil
+}
+
+// linkPrograms makes every program of a multi-call binary callable by its name.
+func linkPrograms(dir string, recipe Recipe) error {
+	for _, p := range recipe.Programs {
+		err := os.Symlink(recipe.Binary, filepath.Join(dir, "bin", string(p.Name)))
+		if err != nil && !(errors.Is(err, fs.ErrExist) && string(p.Name) == recipe.Binary) {
+			return fmt.Errorf("linking %s: %w", p.Name, err)
+		}
+	}
+	return nil
+}
+
+// ldflags returns the linker flags with the pinned version filled in.
+func (t *Toolchain) ldflags(recipe Recipe) (string, error) {
+	flags := append([]string{"-s", "-w"}, recipe.LDFlags...)
+	if recipe.VersionPin == "" {
+		return strings.Join(flags, " "), nil
+	}
+	version, err := t.pinnedVersion(recipe, recipe.VersionPin)
+	if err != nil {
+		return "", err
+	}
+	majorPart, minorPart := minor(version)
+	fill := strings.NewReplacer("{version}", version, "{major}", majorPart, "{minor}", minorPart)
+	return fill.Replace(strings.Join(flags, " ")), nil
+}
+
+// label names the recipe and its programs for people.
+func (r Recipe) label() string {
+	names := make([]string, 0, len(r.Programs))
+	for _, p := range r.Programs {
+		names = append(names, string(p.Name))
+	}
+	if len(names) == 1 {
+		return names[0]
+	}
+	return r.Module + " (" + strings.Join(names, ", ") + ")"
+}

@@ -1,0 +1,135 @@
+package toolchain
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// goBuild describes one call of the compiler.
+type goBuild struct {
+	label   string // for people
+	dir     string // of the module
+	pkg     string
+	ldflags string
+	out     string
+}
+
+// buildFlags are part of an entry's key. Paths are not trimmed, so that the compiler's cache is
+// shared with the project's own builds of the same packages.
+var buildFlags = []string{"-mod=readonly", "-buildvcs=false"}
+
+// stopGrace is how long a cancelled build may take to end.
+const stopGrace = 5 * time.Second
+
+// goBuild compiles, reports what is being compiled, and fails with the compiler's own words.
+func (t *Toolchain) goBuild(ctx context.Context, b goBuild) error {
+	args := append(append([]string{"build", "-v"}, buildFlags...), "-ldflags", b.ldflags, "-o", b.out, b.pkg)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Env = b.dir, buildEnv()
+	cmd.WaitDelay = stopGrace
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return fmt.Errorf("preparing the build: %w", err)
+	}
+
+	// The kernel sends Pdeathsig when the thread that started the child ends: keep it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	start := t.Clock.Now()
+	t.printf("%s: building from %s", b.label, b.dir)
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting go: %w", err)
+	}
+	log := t.follow(b.label, stderr)
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("building %s: %w", b.label, errors.Join(ctx.Err(), err, log.failure()))
+	}
+	t.printf("%s: built in %s", b.label, clockTime(t.Clock.Since(start)))
+	return nil
+}
+
+// buildLog is what go build printed, boiled down.
+type buildLog struct {
+	mu         sync.Mutex
+	downloaded int
+	compiled   int
+	last       string   // what is being done
+	messages   []string // the lines that are neither a download nor a package
+}
+
+// keepMessages bounds how much of a failing build is repeated to the user.
+const keepMessages = 40
+
+// follow reads the output of go build until it ends, while another goroutine reports the state
+// every few seconds. Both end with the stream; follow returns once it is read.
+func (t *Toolchain) follow(label string, stderr io.Reader) *buildLog {
+	log := &buildLog{}
+	ended := make(chan struct{})
+	var reporter sync.WaitGroup
+	reporter.Go(func() { t.report(label, log, ended) })
+	lines := bufio.NewScanner(stderr)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		log.add(lines.Text())
+	}
+	close(ended)
+	reporter.Wait()
+	return log
+}
+
+func (t *Toolchain) report(label string, log *buildLog, ended <-chan struct{}) {
+	start := t.Clock.Now()
+	ticker := t.Clock.NewTicker(reportEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-ticker.C():
+			t.printf("%s: %s, %s", label, clockTime(t.Clock.Since(start)), log.state())
+		}
+	}
+}
+
+func (l *buildLog) add(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case strings.HasPrefix(line, "go: downloading "):
+		l.downloaded++
+		l.last = strings.TrimPrefix(line, "go: ")
+	case strings.ContainsAny(line, " \t:"):
+		l.messages = append(l.messages, line)
+	default:
+		l.compiled++
+		l.last = "compiling " + line
+	}
+}
+
+func (l *buildLog) state() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return fmt.Sprintf("%d modules downloaded, %d packages compiled, %s", l.downloaded, l.compiled, l.last)
+}
+
+// failure returns the compiler's messages as an error, or nil.
+func (l *buildLog) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.messages) == 0 {
+		return nil
+	}
+	from := max(0, len(l.messages)-keepMessages)
+	return errors.New(strings.Join(l.messages[from:], "\n"))
+}

@@ -1,0 +1,100 @@
+package toolchain
+
+// Tool names one program, as it is called on a command line.
+type Tool string
+
+// The programs that the project runs beside its own.
+const (
+	Etcd                  Tool = "etcd"
+	KubeAPIServer         Tool = "kube-apiserver"
+	KubeControllerManager Tool = "kube-controller-manager"
+	KubeScheduler         Tool = "kube-scheduler"
+	Kubectl               Tool = "kubectl"
+	Kwok                  Tool = "kwok"
+	Helm                  Tool = "helm"
+	ControllerGen         Tool = "controller-gen"
+	GolangciLint          Tool = "golangci-lint"
+)
+
+// Program is one tool of a Recipe.
+type Program struct {
+	Name Tool
+	// Pin is the module whose version in the recipe's go.mod is the program's version.
+	Pin string
+	// VersionArgs make the program print its version.
+	VersionArgs []string
+	// Exact asks a given program for the very version that is pinned, because its output is
+	// committed. Otherwise the same major and minor version fit.
+	Exact bool
+}
+
+// Recipe tells how one module below tools/ is built.
+type Recipe struct {
+	// Module is the directory below tools/ and the name of the cache entry.
+	Module string
+	// Package is the main package, an import path or ".".
+	Package string
+	// Binary is the file that the build writes. Programs of another name become links to it.
+	Binary string
+	// LDFlags are passed to the linker; "{version}" stands for the version of VersionPin, and
+	// "{major}", "{minor}" for its parts.
+	LDFlags []string
+	// VersionPin is the module that gives LDFlags their version.
+	VersionPin string
+	Programs   []Program
+}
+
+const (
+	kubernetesModule = "k8s.io/kubernetes"
+	componentVersion = "k8s.io/component-base/version"
+	clientVersion    = "k8s.io/client-go/pkg/version"
+)
+
+// DefaultRecipes lists every module below tools/.
+func DefaultRecipes() []Recipe {
+	return []Recipe{
+		{
+			Module: "controlplane", Package: ".", Binary: "controlplane",
+			VersionPin: kubernetesModule, LDFlags: kubernetesLDFlags(),
+			Programs: []Program{
+				{Name: Etcd, Pin: "go.etcd.io/etcd/server/v3", VersionArgs: []string{"--version"}},
+				{Name: KubeAPIServer, Pin: kubernetesModule, VersionArgs: []string{"--version"}},
+				{Name: KubeControllerManager, Pin: kubernetesModule, VersionArgs: []string{"--version"}},
+				{Name: KubeScheduler, Pin: kubernetesModule, VersionArgs: []string{"--version"}},
+				{Name: Kubectl, Pin: kubernetesModule, VersionArgs: []string{"version", "--client"}},
+			},
+		},
+		single("kwok", "sigs.k8s.io/kwok/cmd/kwok", Program{
+			Name: Kwok, Pin: "sigs.k8s.io/kwok", VersionArgs: []string{"--version"},
+		}),
+		single("helm", "helm.sh/helm/v3/cmd/helm", Program{
+			Name: Helm, Pin: "helm.sh/helm/v3", VersionArgs: []string{"version", "--short"},
+		}),
+		single("gen", "sigs.k8s.io/controller-tools/cmd/controller-gen", Program{
+			Name: ControllerGen, Pin: "sigs.k8s.io/controller-tools", VersionArgs: []string{"--version"}, Exact: true,
+		}),
+		single("lint", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint", Program{
+			Name: GolangciLint, Pin: "github.com/golangci/golangci-lint/v2", VersionArgs: []string{"version"}, Exact: true,
+		}),
+	}
+}
+
+func single(module, pkg string, program Program) Recipe {
+	return Recipe{Module: module, Package: pkg, Binary: string(program.Name), Programs: []Program{program}}
+}
+
+// kubernetesLDFlags give the components their version: without it the server calls itself
+// v0.0.0-master and kubectl cannot parse what it is told.
+func kubernetesLDFlags() []string {
+	var flags []string
+	for _, pkg := range []string{componentVersion, clientVersion} {
+		flags = append(flags,
+			"-X "+pkg+".gitVersion={version}",
+			"-X "+pkg+".gitMajor={major}",
+			"-X "+pkg+".gitMinor={minor}",
+			"-X "+pkg+".gitCommit=unknown",
+			"-X "+pkg+".gitTreeState=clean",
+		)
+	}
+	return flags
+}
