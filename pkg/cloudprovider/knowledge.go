@@ -1,0 +1,134 @@
+package cloudprovider
+
+import (
+	"maps"
+	"strconv"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/karpenter/pkg/cloudprovider"
+	"sigs.k8s.io/karpenter/pkg/scheduling"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/catalogue"
+)
+
+// Names of the DRA driver for real-time cores and of what its devices carry.
+const (
+	// DriverCPU is the name of the DRA driver.
+	DriverCPU = "cpu.mckube.io"
+	// CapacityRTBandwidth is the share of a core for real-time work, in parts per million.
+	CapacityRTBandwidth = "rtBandwidth"
+	// AttributeCoreID is the number of the logical CPU.
+	AttributeCoreID = "coreID"
+	// AttributeNUMANode is the NUMA node of the core.
+	AttributeNUMANode = "numaNode"
+	// AttributeSMTSibling is the number of the other thread of the core, or -1.
+	AttributeSMTSibling = "smtSibling"
+)
+
+// corePool is the pool of template devices. The pool that a node publishes bears the node's name;
+// templates are told apart by NodeClaim and instance type.
+const corePool = "cores"
+
+// withKnowledge returns a new instance type: it, and what the catalogue knows about the machine.
+// What the new one shares with it is never written to.
+func withKnowledge(it *cloudprovider.InstanceType, machines *catalogue.Catalogue) *cloudprovider.InstanceType {
+	machine, known := machines.Lookup(it.Name)
+	if !known {
+		machine = &catalogue.InstanceType{}
+	}
+	return &cloudprovider.InstanceType{
+		Name:                   it.Name,
+		Requirements:           requirements(it.Requirements, machine),
+		Offerings:              it.Offerings,
+		Capacity:               it.Capacity,
+		VolumeAttachmentLimits: it.VolumeAttachmentLimits,
+		DynamicResources:       dynamicResources(it.DynamicResources, machine),
+		Overhead:               it.Overhead,
+	}
+}
+
+// requirements defines all our labels. What the inner provider says about one of them stands.
+func requirements(inner scheduling.Requirements, machine *catalogue.InstanceType) scheduling.Requirements {
+	all := make(scheduling.Requirements, len(inner)+len(machineLabels))
+	maps.Copy(all, inner)
+	labels := labelsOf(machine)
+	for _, key := range machineLabels {
+		if _, ok := inner[key]; ok {
+			continue
+		}
+		if value := labels[key]; value != "" {
+			all[key] = scheduling.NewRequirement(key, corev1.NodeSelectorOpIn, value)
+		} else {
+			all[key] = scheduling.NewRequirement(key, corev1.NodeSelectorOpDoesNotExist)
+		}
+	}
+	return all
+}
+
+// labelsOf maps our labels to their values for a machine; a label without value is absent.
+func labelsOf(machine *catalogue.InstanceType) map[string]string {
+	labels := map[string]string{v1alpha1.LabelHardwareClass: string(machine.Class)}
+	if machine.GPUs != nil {
+		labels[v1alpha1.LabelGPUModel] = machine.GPUs.Model
+	}
+	if machine.NPUs != nil {
+		labels[v1alpha1.LabelNPUModel] = machine.NPUs.Model
+	}
+	if machine.Watts.Max > 0 {
+		labels[v1alpha1.LabelWattsIdle] = formatWatts(machine.Watts.Idle)
+		labels[v1alpha1.LabelWattsMax] = formatWatts(machine.Watts.Max)
+	}
+	return labels
+}
+
+func formatWatts(watts float64) string {
+	return strconv.FormatFloat(watts, 'f', -1, 64)
+}
+
+// dynamicResources adds the real-time cores to the devices that the inner provider declares. An
+// inner provider that declares cores itself is believed.
+func dynamicResources(inner cloudprovider.DynamicResources, machine *catalogue.InstanceType) cloudprovider.DynamicResources {
+	if machine.RT == nil {
+		return inner
+	}
+	templates := make([]*cloudprovider.ResourceSliceTemplate, 0, len(inner.ResourceSliceTemplates)+1)
+	for _, template := range inner.ResourceSliceTemplates {
+		if template.Driver.Value() == DriverCPU {
+			return inner
+		}
+		templates = append(templates, template)
+	}
+	templates = append(templates, &cloudprovider.ResourceSliceTemplate{
+		Driver:  unique.Make(DriverCPU),
+		Pool:    cloudprovider.ResourcePool{Name: unique.Make(corePool)},
+		Devices: coreDevices(machine.RT),
+	})
+	return cloudprovider.DynamicResources{ResourceSliceTemplates: templates, AttributeBindings: inner.AttributeBindings}
+}
+
+// coreDevices is one device for each core. Devices are shared by requests for parts of the core's
+// bandwidth. Bandwidths are whole numbers: the allocator mis-rounds milli quantities.
+func coreDevices(rt *catalogue.RT) []cloudprovider.Device {
+	cores := rt.Cores()
+	devices := make([]cloudprovider.Device, len(cores))
+	for i, core := range cores {
+		devices[i] = cloudprovider.Device{
+			Name: unique.Make("core-" + strconv.Itoa(core.ID)),
+			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
+				AttributeCoreID:     {IntValue: ptr.To(int64(core.ID))},
+				AttributeNUMANode:   {IntValue: ptr.To(int64(core.NUMANode))},
+				AttributeSMTSibling: {IntValue: ptr.To(int64(core.Sibling))},
+			},
+			Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{
+				CapacityRTBandwidth: {Value: *resource.NewQuantity(int64(core.BandwidthPPM), resource.DecimalSI)},
+			},
+			AllowMultipleAllocations: true,
+		}
+	}
+	return devices
+}
