@@ -1,0 +1,185 @@
+package charts_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	karpenteroptions "sigs.k8s.io/karpenter/pkg/operator/options"
+
+	"github.com/mainspring-rt/mainspring/pkg/test/chart"
+)
+
+// buildController builds the controller into the folder that TestMain removes.
+var buildController = sync.OnceValues(func() (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
+	defer cancel()
+	binary := filepath.Join(workDir, "controller")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", binary, "../../cmd/controller")
+	cmd.Env = append(os.Environ(), "GOTOOLCHAIN=auto")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the controller: %w\n%s", err, out)
+	}
+	return binary, nil
+})
+
+func controllerBinary(t *testing.T) string {
+	t.Helper()
+	binary, err := buildController()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+// binaryFlags are the flags that the controller says it has.
+func binaryFlags(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), controllerBinary(t), "--help").Output()
+	if err != nil {
+		t.Fatalf("asking the controller for its flags: %v", err)
+	}
+	var names []string
+	for _, match := range regexp.MustCompile(`(?m)^  -([a-z-]+)`).FindAllStringSubmatch(string(out), -1) {
+		names = append(names, match[1])
+	}
+	if len(names) == 0 {
+		t.Fatalf("the controller lists no flags:\n%s", out)
+	}
+	return names
+}
+
+// flagValues lists for each flag a value of the chart, set to other than its default, and what the
+// controller must then be given.
+var flagValues = []struct {
+	path  string
+	value any
+	want  string
+}{
+	{"cloudProvider.name", "simulated", "--cloud-provider=simulated"},
+	{"cloudProvider.catalogue", "types: []", "--catalogue-file=/etc/mainspring/catalogue/catalogue.yaml"},
+	{"cloudProvider.instanceTypes", "[]", "--instance-types-file-path=/etc/mainspring/catalogue/instance-types.json"},
+	{"cloudProvider.simulated.repairToleration", "1m30s", "--simulated-repair-toleration=1m30s"},
+	{"settings.logLevel", "debug", "--log-level=debug"},
+	{"settings.logOutputPaths", "stderr", "--log-output-paths=stderr"},
+	{"settings.logErrorOutputPaths", "stdout", "--log-error-output-paths=stdout"},
+	{"settings.batchMaxDuration", "20s", "--batch-max-duration=20s"},
+	{"settings.batchIdleDuration", "500ms", "--batch-idle-duration=500ms"},
+	{"settings.preferencePolicy", "Ignore", "--preference-policy=Ignore"},
+	{"settings.minValuesPolicy", "BestEffort", "--min-values-policy=BestEffort"},
+	{"settings.schedulerConfig", "podTopologySpread: {}\n", "--scheduler-config=podTopologySpread: {}\n"},
+	{"settings.kubeClientQPS", 1000000, "--kube-client-qps=1000000"},
+	{"settings.kubeClientBurst", 2000000, "--kube-client-burst=2000000"},
+	{"settings.ignoreDRARequests", true, "--ignore-dra-requests=true"},
+	{"settings.legacyNodeRepair", true, "--legacy-node-repair=true"},
+	{"settings.disableControllerWarmup", false, "--disable-controller-warmup=false"},
+	{"settings.disableClusterStateObservability", true, "--disable-cluster-state-observability=true"},
+	{"settings.enableProfiling", true, "--enable-profiling=true"},
+	{"settings.featureGates", map[string]any{}, "--feature-gates=" + defaultGates},
+	{"metrics.port", 9090, "--metrics-port=9090"},
+	{"metrics.certificateSecret", "tls", "--metrics-cert-dir=/etc/mainspring/metrics"},
+	{"healthProbe.port", 9091, "--health-probe-port=9091"},
+	{"leaderElection.name", "other", "--leader-election-name=other"},
+	{"leaderElection.namespace", "elsewhere", "--leader-election-namespace=elsewhere"},
+}
+
+const defaultGates = "CapacityBuffer=false,NodeOverlay=true,NodeRepair=true,PodDeletionCostManagement=false,ReservedCapacity=true," +
+	"SpotToSpotConsolidation=false,StaticCapacity=true,TerminateFirstDrift=false,TerminateFirstRepair=false"
+
+// notValues are the flags that no value sets.
+var notValues = map[string]string{
+	"kubeconfig":              "a pod uses the in-cluster configuration",
+	"karpenter-service":       "names the Service of a webhook that the controller does not have",
+	"memory-limit":            "comes from resources.limits.memory through the environment",
+	"cpu-requests":            "comes from resources.requests.cpu through the environment",
+	"disable-leader-election": "see TestOneReplicaNeedsNoLeader",
+}
+
+func arguments(t *testing.T, v map[string]any) []string {
+	t.Helper()
+	return deployment(t, v).Spec.Template.Spec.Containers[0].Args
+}
+
+func TestEachValueSetsItsFlag(t *testing.T) {
+	for _, test := range flagValues {
+		t.Run(test.path, func(t *testing.T) {
+			got := arguments(t, values(test.value, strings.Split(test.path, ".")...))
+			if !slices.Contains(got, test.want) {
+				t.Errorf("argument %q is missing from %q", test.want, got)
+			}
+		})
+	}
+}
+
+func TestEveryFlagOfTheBinaryHasAValue(t *testing.T) {
+	known := map[string]bool{}
+	for _, test := range flagValues {
+		known[flagName(test.want)] = true
+	}
+	flags := binaryFlags(t)
+	for _, flag := range flags {
+		if _, justified := notValues[flag]; !known[flag] && !justified {
+			t.Errorf("no value of the chart sets --%s", flag)
+		}
+	}
+	for _, argument := range append(arguments(t, nil), "--memory-limit=", "--cpu-requests=") {
+		if !slices.Contains(flags, flagName(argument)) {
+			t.Errorf("the binary has no flag for argument %q", argument)
+		}
+	}
+}
+
+func flagName(argument string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(argument, "--"), "=")
+	return name
+}
+
+func TestEveryFeatureGateHasAValue(t *testing.T) {
+	for _, gate := range karpenteroptions.KarpenterFeatureGates {
+		name := strings.ToLower(gate.Name[:1]) + gate.Name[1:]
+		got := arguments(t, values(!strings.Contains(defaultGates, gate.Name+"=true"), "settings", "featureGates", name))
+		i := slices.IndexFunc(got, func(a string) bool { return flagName(a) == "feature-gates" })
+		if strings.Contains(defaultGates, gate.Name+"=true") == strings.Contains(got[i], gate.Name+"=true") {
+			t.Errorf("settings.featureGates.%s does not change %s", name, got[i])
+		}
+	}
+	if got, want := strings.Count(defaultGates, "="), len(karpenteroptions.KarpenterFeatureGates); got != want {
+		t.Errorf("the chart sets %d gates, Karpenter has %d", got, want)
+	}
+}
+
+func TestOneReplicaNeedsNoLeader(t *testing.T) {
+	alone := object{"replicas": 1, "leaderElection": object{"enabled": false}}
+	if got := arguments(t, alone); !slices.Contains(got, "--disable-leader-election=true") {
+		t.Errorf("leader election runs: %q", got)
+	}
+	if roles := template(t, alone).OfKind("Role"); len(roles) != 0 {
+		t.Errorf("it may write leases without need: %s", roles[0].GetName())
+	}
+	_, err := helm(t).Template(t.Context(), release(mainChart, values(false, "leaderElection", "enabled")))
+	if err == nil || !strings.Contains(err.Error(), "without a leader only 1 replica may run") {
+		t.Errorf("two replicas without a leader: %v", err)
+	}
+}
+
+func TestInvocationCarriesTheContainersLimits(t *testing.T) {
+	i, err := chart.ControllerInvocation(template(t, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"MEMORY_LIMIT=536870912", "CPU_REQUESTS=500"} {
+		if !slices.Contains(i.Env, want) {
+			t.Errorf("%s is missing from %q", want, i.Env)
+		}
+	}
+	if i.Namespace != namespace || !slices.Contains(i.Args, "--leader-election-namespace="+namespace) {
+		t.Errorf("it runs in %s with %q", i.Namespace, i.Args)
+	}
+}
