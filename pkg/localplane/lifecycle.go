@@ -1,0 +1,263 @@
+package localplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainspring-rt/mainspring/pkg/toolchain"
+)
+
+const (
+	probeEvery   = 50 * time.Millisecond
+	probeTimeout = 5 * time.Second
+	// stopGrace is how long a component may take to end before it is killed.
+	stopGrace = 10 * time.Second
+)
+
+// ErrAPIServerRunning and ErrAPIServerStopped tell that StartAPIServer or StopAPIServer has
+// nothing to do.
+var (
+	ErrAPIServerRunning = errors.New("the API server is running")
+	ErrAPIServerStopped = errors.New("the API server is not running")
+)
+
+// bringUp starts the components and waits until each is ready. The API server waits for etcd by
+// itself.
+func (p *Plane) bringUp(ctx context.Context) error {
+	server := p.apiServer()
+	for _, c := range []component{etcdComponent(p.dir.files, p.ports), server} {
+		if err := p.launch(c); err != nil {
+			return err
+		}
+	}
+	if err := p.waitReady(ctx, server); err != nil {
+		return err
+	}
+	if err := p.grantKwok(ctx); err != nil {
+		return err
+	}
+	clients := p.clients()
+	for _, c := range clients {
+		if err := p.launch(c); err != nil {
+			return err
+		}
+	}
+	for _, c := range clients {
+		if err := p.waitReady(ctx, c); err != nil {
+			return err
+		}
+	}
+	if p.options.ControllerManager {
+		return p.waitDefaultServiceAccount(ctx)
+	}
+	return nil
+}
+
+// clients are the components that talk to the API server.
+func (p *Plane) clients() []component {
+	var all []component
+	if p.options.ControllerManager {
+		all = append(all, controllerManagerComponent(p.dir.files, p.ports, p.options.NodeMonitorGracePeriod))
+	}
+	if p.options.Scheduler {
+		all = append(all, schedulerComponent(p.dir.files, p.ports))
+	}
+	if p.options.Kwok {
+		all = append(all, kwokComponent(p.dir.files, p.ports, p.options.NodeMonitorGracePeriod))
+	}
+	return all
+}
+
+func (p *Plane) apiServer() component {
+	return apiServerComponent(p.dir.files, p.ports, p.options.APIServerArgs)
+}
+
+// writeConfigs writes kubeconfigs and the components' configuration files.
+func (p *Plane) writeConfigs() error {
+	for _, user := range []string{adminUser, controllerManagerUser, schedulerUser, kwokUser} {
+		if err := p.credentials.writeUser(p.dir.kubeconfig(user), user); err != nil {
+			return err
+		}
+	}
+	kwok, err := kwokConfig()
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string]string{
+		"kwok.yaml":      kwok,
+		"scheduler.yaml": schedulerConfig(p.dir.kubeconfig(schedulerUser)),
+	} {
+		if err := os.WriteFile(p.dir.config(name), []byte(content), 0o600); err != nil {
+			return fmt.Errorf("writing a component's configuration: %w", err)
+		}
+	}
+	return nil
+}
+
+// launch starts a component and watches it.
+func (p *Plane) launch(c component) error {
+	proc, err := startProcess(p.spawner, c, p.options.Bin[c.tool], p.dir.log(string(c.tool)))
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.running = append(p.running, proc)
+	p.mu.Unlock()
+	go p.watch(proc)
+	return nil
+}
+
+// watch ends with the process. One that ends by itself takes the plane down.
+func (p *Plane) watch(proc *process) {
+	<-proc.exited
+	p.mu.Lock()
+	p.running = slices.DeleteFunc(p.running, func(other *process) bool { return other == proc })
+	p.mu.Unlock()
+	if proc.stopping.Load() {
+		return
+	}
+	p.failOnce.Do(func() {
+		p.mu.Lock()
+		p.err = proc.died()
+		p.mu.Unlock()
+		close(p.failed)
+	})
+	_ = p.Stop() // later callers of Stop get the error
+}
+
+// waitReady polls the component's ready URL until it answers 200.
+func (p *Plane) waitReady(ctx context.Context, c component) error {
+	err := p.poll(ctx, func(ctx context.Context) error { return p.probe(ctx, c.ready) })
+	if err != nil {
+		return fmt.Errorf("waiting for %s (log %s): %w", c.tool, p.dir.log(string(c.tool)), err)
+	}
+	p.printf("%s ready after %s", c.tool, p.elapsed())
+	return nil
+}
+
+func (p *Plane) probe(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fmt.Errorf("making a probe: %w", err)
+	}
+	response, err := p.probes.Do(request)
+	if err != nil {
+		return fmt.Errorf("probing: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("probing %s: %s", url, response.Status)
+	}
+	return nil
+}
+
+// waitDefaultServiceAccount waits for the ServiceAccount without which no pod is admitted to
+// the default namespace.
+func (p *Plane) waitDefaultServiceAccount(ctx context.Context) error {
+	err := p.poll(ctx, func(ctx context.Context) error {
+		_, err := p.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("waiting for the default ServiceAccount: %w", err)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	p.printf("default ServiceAccount there after %s", p.elapsed())
+	return nil
+}
+
+// poll calls try until it succeeds, the context ends or a component dies.
+func (p *Plane) poll(ctx context.Context, try func(context.Context) error) error {
+	ticker := p.clock.NewTicker(probeEvery)
+	defer ticker.Stop()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, probeTimeout)
+		err := try(attempt)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.failed:
+			return p.Err()
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-ticker.C():
+		}
+	}
+}
+
+// StopAPIServer stops the API server and leaves everything else running, or returns
+// ErrAPIServerStopped.
+func (p *Plane) StopAPIServer(context.Context) error {
+	proc := p.find(toolchain.KubeAPIServer)
+	if proc == nil {
+		return ErrAPIServerStopped
+	}
+	proc.stop(stopGrace)
+	return nil
+}
+
+// StartAPIServer starts the API server again, on the same port with the same data, and waits
+// until it is ready; or returns ErrAPIServerRunning.
+func (p *Plane) StartAPIServer(ctx context.Context) error {
+	if p.find(toolchain.KubeAPIServer) != nil {
+		return ErrAPIServerRunning
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	server := p.apiServer()
+	if err := p.launch(server); err != nil {
+		return err
+	}
+	return p.waitReady(ctx, server)
+}
+
+func (p *Plane) find(tool toolchain.Tool) *process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, proc := range p.running {
+		if proc.tool == tool && !proc.hasExited() {
+			return proc
+		}
+	}
+	return nil
+}
+
+// Stop ends every component: first those that talk to the API server, then the API server, then
+// etcd; a component that does not end in time is killed. It removes a temporary Dir. Calling it
+// again waits for the first call and returns its error.
+func (p *Plane) Stop() error {
+	p.stopOnce.Do(func() {
+		defer close(p.done)
+		p.stopAll(toolchain.Kwok, toolchain.KubeScheduler, toolchain.KubeControllerManager)
+		p.stopAll(toolchain.KubeAPIServer)
+		p.stopAll(toolchain.Etcd)
+		p.spawner.close()
+		p.stopErr = p.dir.close()
+	})
+	<-p.done
+	return p.stopErr
+}
+
+// stopAll stops the tools that run, at once.
+func (p *Plane) stopAll(tools ...toolchain.Tool) {
+	var stops sync.WaitGroup
+	for _, tool := range tools {
+		if proc := p.find(tool); proc != nil {
+			stops.Go(func() { proc.stop(stopGrace) })
+		}
+	}
+	stops.Wait()
+}
