@@ -25,10 +25,12 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
 )
 
-// Set is the assembled list of controllers and the cluster state they share.
+// Set is the assembled list of controllers and what they share.
 type Set struct {
 	Controllers []controller.Controller
 	Cluster     *state.Cluster
+	// CloudProvider is the outermost decorated provider, the one that plans are made with.
+	CloudProvider cloudprovider.CloudProvider
 }
 
 // New assembles Karpenter's standard controllers and ours around one cluster state, one
@@ -49,7 +51,7 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 	if err != nil {
 		return Set{}, err
 	}
-	return Set{Controllers: list, Cluster: cluster}, nil
+	return Set{Controllers: list, Cluster: cluster, CloudProvider: overlaid}, nil
 }
 
 // withOwnDisruption replaces Karpenter's disruption controller by ours, on the queue and

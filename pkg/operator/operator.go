@@ -64,7 +64,8 @@ func Run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := register(base, op.Manager, append(set.Controllers, provider.Controllers...)); err != nil {
+	provider.launchAtPricesOf(set.CloudProvider)
+	if err := register(base, op.Manager, append(set.Controllers, provider.controllers...)); err != nil {
 		return err
 	}
 	if err := addReadiness(op.Manager, set.Cluster); err != nil {

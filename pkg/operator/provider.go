@@ -1,0 +1,52 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/awslabs/operatorpkg/controller"
+	karpenter "sigs.k8s.io/karpenter/pkg/cloudprovider"
+	"sigs.k8s.io/karpenter/pkg/operator"
+
+	"github.com/mainspring-rt/mainspring/pkg/cloudprovider"
+	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/catalogue"
+	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/simulated"
+)
+
+// provider is a cloud provider with our knowledge of its machines, and what it needs running.
+type provider struct {
+	karpenter.CloudProvider
+	controllers []controller.Controller
+	// launchAtPricesOf tells the provider which decorated view of itself the scheduler plans with, so
+	// that it launches what was planned.
+	launchAtPricesOf func(karpenter.CloudProvider)
+}
+
+// newProvider builds the provider that the options name.
+func newProvider(ctx context.Context, op *operator.Operator, own *Options) (*provider, error) {
+	machines, err := catalogue.Load(own.CatalogueFile)
+	if err != nil {
+		return nil, &UsageError{err}
+	}
+	types, err := simulated.InstanceTypes(ctx, machines)
+	if err != nil {
+		return nil, &UsageError{fmt.Errorf("reading instance types: %w", err)}
+	}
+	cloudprovider.RegisterLabels()
+	sim, err := simulated.New(ctx, simulated.Options{
+		Client:           op.GetClient(),
+		Clock:            op.Clock,
+		Recorder:         op.EventRecorder,
+		Catalogue:        machines,
+		InstanceTypes:    types,
+		RepairToleration: own.SimulatedRepairToleration,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("building the simulated cloud: %w", err)
+	}
+	return &provider{
+		CloudProvider:    cloudprovider.Decorate(sim, machines),
+		controllers:      sim.Controllers(),
+		launchAtPricesOf: sim.LaunchAtPricesOf,
+	}, nil
+}
