@@ -1,0 +1,96 @@
+// Package local runs a stack that outlives the command that started it: a process of its own in the background, known by
+// a state file in its directory.
+package local
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// State is what is known of a running cluster.
+type State struct {
+	PID           int    `json:"pid"`
+	Dir           string `json:"dir"`
+	Kubeconfig    string `json:"kubeconfig"`
+	ControllerLog string `json:"controllerLog"`
+}
+
+const stateFile = "mainspring-local.json"
+
+// ErrNotRunning means that no cluster runs in a directory.
+var ErrNotRunning = errors.New("no local cluster runs there")
+
+func statePath(dir string) string { return filepath.Join(dir, stateFile) }
+
+// Read finds the cluster of a directory; ErrNotRunning when there is none.
+func Read(dir string) (State, error) {
+	var s State
+	data, err := os.ReadFile(statePath(dir))
+	if errors.Is(err, os.ErrNotExist) {
+		return s, fmt.Errorf("%s: %w", dir, ErrNotRunning)
+	}
+	if err != nil {
+		return s, fmt.Errorf("reading the cluster's state: %w", err)
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
+		return s, fmt.Errorf("reading the cluster's state %s: %w", statePath(dir), err)
+	}
+	if !s.alive() {
+		return s, fmt.Errorf("%s: %w: process %d has ended", dir, ErrNotRunning, s.PID)
+	}
+	return s, nil
+}
+
+// alive says that the process is there and is the one that serves this directory, not another with its number.
+func (s State) alive() bool {
+	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", s.PID))
+	if err != nil || s.PID <= 0 {
+		return false
+	}
+	return strings.Contains(string(command), "\x00--dir="+s.Dir+"\x00")
+}
+
+// write makes the state visible to others at once.
+func (s State) write() error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding the cluster's state: %w", err)
+	}
+	temporary := statePath(s.Dir) + ".new"
+	if err := os.WriteFile(temporary, append(data, '\n'), 0o600); err != nil {
+		return fmt.Errorf("writing the cluster's state: %w", err)
+	}
+	if err := os.Rename(temporary, statePath(s.Dir)); err != nil {
+		return fmt.Errorf("writing the cluster's state: %w", err)
+	}
+	return nil
+}
+
+// Tell prints how to use the cluster and how to end it.
+func (s State) Tell(out io.Writer, kubectl string) {
+	fmt.Fprintf(out, `The local cluster is up (process %d). To use it:
+
+  export KUBECONFIG=%s
+  %s get nodepools,nodeclaims,nodes
+
+The controller's log is %s
+To end it and remove its files:
+
+  mainspring local down %s
+`, s.PID, s.Kubeconfig, kubectl, s.ControllerLog, s.Dir)
+}
+
+// terminate asks the process to end.
+func (s State) terminate() error {
+	if err := unix.Kill(s.PID, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("stopping process %d: %w", s.PID, err)
+	}
+	return nil
+}

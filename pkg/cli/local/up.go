@@ -1,0 +1,242 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/mainspring-rt/mainspring/pkg/cli/stack"
+)
+
+const (
+	// upTimeout bounds the start, including building everything on a machine that has never built it.
+	upTimeout = 25 * time.Minute
+	// downTimeout bounds the end.
+	downTimeout = time.Minute
+	// look is the pause between two looks at a state.
+	look = 100 * time.Millisecond
+	// serveCommand is how the background process is started; see Serve.
+	serveCommand = "serve"
+	// toldLines is how many lines of the log are told when the start fails.
+	toldLines = 8
+)
+
+// Serve runs a stack in o.Dir and keeps its state file until the context ends or a part of the stack dies. It is the body
+// of the background process.
+func Serve(ctx context.Context, o stack.Options) error {
+	s, err := stack.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	state := State{PID: os.Getpid(), Dir: s.Dir(), Kubeconfig: s.Kubeconfig(), ControllerLog: s.ControllerLog()}
+	if err := state.write(); err != nil {
+		return errors.Join(err, s.Stop())
+	}
+	died := s.Watch(ctx)
+	return errors.Join(died, s.Stop(), os.Remove(statePath(state.Dir)))
+}
+
+// Settings say what Up starts.
+type Settings struct {
+	Dir        string // empty = a new directory below the system's temporary one
+	Controller string // a controller binary; empty = built from the checkout
+	// ControllerArgs are added to the controller's arguments.
+	ControllerArgs         []string
+	NodeMonitorGracePeriod time.Duration // 0 = the default
+}
+
+func (s Settings) arguments() []string {
+	args := []string{"local", serveCommand, "--dir=" + s.Dir}
+	if s.Controller != "" {
+		args = append(args, "--controller="+s.Controller)
+	}
+	if s.NodeMonitorGracePeriod > 0 {
+		args = append(args, "--node-monitor-grace-period="+s.NodeMonitorGracePeriod.String())
+	}
+	for _, a := range s.ControllerArgs {
+		args = append(args, "--controller-arg="+a)
+	}
+	return args
+}
+
+// Up starts a cluster in a background process and returns when it is ready. When the context ends before, the process is
+// stopped and its directory removed.
+func Up(ctx context.Context, clk clock.WithTicker, s Settings, progress io.Writer) (State, error) {
+	dir, err := prepareDir(s.Dir)
+	if err != nil {
+		return State{}, err
+	}
+	s.Dir = dir
+	if state, err := Read(dir); err == nil {
+		return State{}, fmt.Errorf("a local cluster runs in %s already (process %d); end it with: mainspring local down %s", dir, state.PID, dir)
+	}
+	child, log, err := spawn(s)
+	if err != nil {
+		return State{}, err
+	}
+	state, err := await(ctx, clk, dir, child, log, progress)
+	if err != nil {
+		return State{}, errors.Join(err, abandon(clk, child, dir))
+	}
+	return state, nil
+}
+
+func prepareDir(dir string) (string, error) {
+	var err error
+	if dir == "" {
+		dir, err = os.MkdirTemp("", "mainspring-local-")
+	} else {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil {
+		return "", fmt.Errorf("making the cluster's directory: %w", err)
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return "", fmt.Errorf("making the cluster's directory: %w", err)
+	}
+	return dir, nil
+}
+
+// child is the background process as its parent sees it.
+type child struct {
+	process *os.Process
+	exited  chan struct{}
+}
+
+// spawn starts this very program in a session of its own, so that it outlives the terminal.
+func spawn(s Settings) (*child, string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, "", fmt.Errorf("starting the background process: %w", err)
+	}
+	path := filepath.Join(s.Dir, "mainspring-local.log")
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, "", fmt.Errorf("starting the background process: %w", err)
+	}
+	defer log.Close()
+	cmd := exec.Command(self, s.arguments()...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, "", fmt.Errorf("starting the background process: %w", err)
+	}
+	c := &child{process: cmd.Process, exited: make(chan struct{})}
+	go func() {
+		defer close(c.exited)
+		_ = cmd.Wait() // how it ended is in its log
+	}()
+	return c, path, nil
+}
+
+// await waits for the state file, and passes the child's lines on.
+func await(ctx context.Context, clk clock.WithTicker, dir string, c *child, log string, progress io.Writer) (State, error) {
+	ctx, cancel := context.WithTimeout(ctx, upTimeout)
+	defer cancel()
+	ticker := clk.NewTicker(look)
+	defer ticker.Stop()
+	told := 0
+	for {
+		told = follow(log, told, progress)
+		if state, err := Read(dir); err == nil {
+			return state, nil
+		}
+		select {
+		case <-ctx.Done():
+			return State{}, fmt.Errorf("waiting for the local cluster: %w", context.Cause(ctx))
+		case <-c.exited:
+			text, _ := os.ReadFile(log) // without it the error is shorter
+			return State{}, fmt.Errorf("the local cluster did not start:\n%s", tail(string(text)))
+		case <-ticker.C():
+		}
+	}
+}
+
+// follow passes on what a file has grown by, in whole lines.
+func follow(path string, from int, out io.Writer) int {
+	data, err := os.ReadFile(path)
+	if err != nil || len(data) <= from {
+		return from
+	}
+	end := strings.LastIndexByte(string(data), '\n') + 1
+	if end <= from {
+		return from
+	}
+	_, _ = out.Write(data[from:end]) // progress that cannot be shown is no failure
+	return end
+}
+
+func tail(text string) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-toldLines):], "\n")
+}
+
+// abandon ends a child that did not get ready, and removes its directory.
+func abandon(clk clock.WithTicker, c *child, dir string) error {
+	_ = c.process.Signal(syscall.SIGTERM) // it may have ended already
+	timer := clk.NewTimer(downTimeout)
+	defer timer.Stop()
+	select {
+	case <-c.exited:
+	case <-timer.C():
+		_ = c.process.Kill()
+		<-c.exited
+	}
+	return os.RemoveAll(dir)
+}
+
+// Down ends the cluster of a directory and removes the directory.
+func Down(ctx context.Context, clk clock.WithTicker, dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return fmt.Errorf("finding the cluster: %w", err)
+	}
+	state, err := Read(dir)
+	if err != nil {
+		return err
+	}
+	if err := state.terminate(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, downTimeout)
+	defer cancel()
+	ticker := clk.NewTicker(look)
+	defer ticker.Stop()
+	for state.alive() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for process %d to end: %w", state.PID, context.Cause(ctx))
+		case <-ticker.C():
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("removing the cluster's directory: %w", err)
+	}
+	return nil
+}
+
+// Wait returns nil when the context ends, or why the cluster ended before.
+func (s State) Wait(ctx context.Context, clk clock.WithTicker) error {
+	ticker := clk.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+			if !s.alive() {
+				text, _ := os.ReadFile(filepath.Join(s.Dir, "mainspring-local.log")) // without it the error is shorter
+				return fmt.Errorf("the local cluster ended by itself:\n%s", tail(string(text)))
+			}
+		}
+	}
+}

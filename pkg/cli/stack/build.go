@@ -1,0 +1,67 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/mainspring-rt/mainspring/pkg/toolchain"
+)
+
+const controllerPackage = toolchain.MainModule + "/cmd/controller"
+
+// controllerBinary is the given controller, or one built from the checkout into the cache.
+func (o Options) controllerBinary(ctx context.Context) (string, error) {
+	if o.Controller != "" {
+		path, err := filepath.Abs(o.Controller)
+		if err != nil {
+			return "", fmt.Errorf("--controller %q: %w", o.Controller, err)
+		}
+		if _, err := exec.LookPath(path); err != nil {
+			return "", fmt.Errorf("--controller %q: %w; want an executable file", o.Controller, errors.Unwrap(err))
+		}
+		return path, nil
+	}
+	root, err := toolchain.FindRoot(".")
+	if errors.Is(err, toolchain.ErrNoCheckout) {
+		return "", fmt.Errorf("building the controller: %w: change to one, or name a built controller with --controller", err)
+	}
+	if err != nil {
+		return "", fmt.Errorf("building the controller: %w", err)
+	}
+	cache, err := toolchain.CacheDir()
+	if err != nil {
+		return "", fmt.Errorf("building the controller: %w", err)
+	}
+	return build(ctx, o, root, filepath.Join(cache, "controller"))
+}
+
+// build compiles into a file of its own and renames it, so that several can build at once.
+func build(ctx context.Context, o Options, root, dir string) (string, error) {
+	begun := o.Clock.Now()
+	fmt.Fprintf(o.Progress, "building the controller\n")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("building the controller: %w", err)
+	}
+	temporary, err := os.MkdirTemp(dir, "build-")
+	if err != nil {
+		return "", fmt.Errorf("building the controller: %w", err)
+	}
+	defer os.RemoveAll(temporary)
+	built := filepath.Join(temporary, "controller")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", built, controllerPackage)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "GOTOOLCHAIN=auto")
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the controller: %w\n%s", err, lastLines(string(output), toldLines))
+	}
+	path := filepath.Join(dir, "controller")
+	if err := os.Rename(built, path); err != nil {
+		return "", fmt.Errorf("building the controller: %w", err)
+	}
+	fmt.Fprintf(o.Progress, "built the controller in %.1f s\n", o.Clock.Since(begun).Seconds())
+	return path, nil
+}
