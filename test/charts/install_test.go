@@ -1,0 +1,140 @@
+package charts_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/localplane"
+	"github.com/mainspring-rt/mainspring/pkg/test"
+	"github.com/mainspring-rt/mainspring/pkg/test/chart"
+)
+
+const faultDefinition = "simulatedfaults.mckube.io"
+
+// TestChartsInstallUpgradeAndUninstall leads both charts through the life of a release.
+func TestChartsInstallUpgradeAndUninstall(t *testing.T) {
+	p := startPlane(t, localplane.Options{})
+	notes := p.install(t, release(mainChart, nil))
+	if !strings.Contains(notes, "The definitions are missing in this cluster") {
+		t.Errorf("the notes do not tell that the definitions are missing:\n%s", notes)
+	}
+
+	older := release(olderDefinitions(t), nil)
+	older.Name = "mainspring-crds"
+	p.install(t, older)
+	p.expectShortName(t, "olderfault")
+	p.install(t, release(crdsChart, nil))
+	p.expectShortName(t, "simf")
+	p.expectEstablished(t)
+
+	notes = p.install(t, release(mainChart, values("debug", "settings", "logLevel")))
+	if strings.Contains(notes, "missing") || !strings.Contains(notes, "rollout status deployment/mainspring") {
+		t.Errorf("the notes are:\n%s", notes)
+	}
+	if d := p.deployment(t); !slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--log-level=debug") || *d.Spec.Replicas != 2 {
+		t.Errorf("the upgrade left %d replicas with %q", *d.Spec.Replicas, d.Spec.Template.Spec.Containers[0].Args)
+	}
+
+	pool := test.NodePool("keep-me")
+	p.apply(t, test.NodeClass(), pool)
+	for _, r := range []chart.Release{release(mainChart, nil), release(crdsChart, nil)} {
+		if err := p.helm.Uninstall(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.expectUninstalled(t)
+	p.expectEstablished(t)
+	if err := p.client.Get(t.Context(), client.ObjectKeyFromObject(pool), pool); err != nil {
+		t.Errorf("a user's NodePool went with the release: %v", err)
+	}
+	p.install(t, release(crdsChart, nil))
+}
+
+// olderDefinitions is the chart as an earlier release might have been.
+func olderDefinitions(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "mainspring-crds")
+	if err := os.CopyFS(dir, os.DirFS(crdsChart)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "files", "mckube.io_simulatedfaults.yaml")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(data), "- simf\n", "- olderfault\n", 1)
+	if changed == string(data) {
+		t.Fatalf("%s has no short name simf", file)
+	}
+	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func (p plane) expectShortName(t *testing.T, want string) {
+	t.Helper()
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := p.client.Get(t.Context(), client.ObjectKey{Name: faultDefinition}, crd); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(crd.Spec.Names.ShortNames, []string{want}) {
+		t.Errorf("short names are %q, want %q", crd.Spec.Names.ShortNames, want)
+	}
+}
+
+func (p plane) expectEstablished(t *testing.T) {
+	t.Helper()
+	want := len(definitions(t))
+	soon(t, func(g gomega.Gomega) {
+		crds := &apiextensionsv1.CustomResourceDefinitionList{}
+		g.Expect(p.client.List(t.Context(), crds)).To(gomega.Succeed())
+		g.Expect(crds.Items).To(gomega.HaveLen(want))
+		for _, crd := range crds.Items {
+			established := slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+				return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+			})
+			g.Expect(established).To(gomega.BeTrue(), crd.Name)
+		}
+	})
+}
+
+func (p plane) deployment(t *testing.T) *appsv1.Deployment {
+	t.Helper()
+	d := &appsv1.Deployment{}
+	if err := p.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "mainspring"}, d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// expectUninstalled asserts that nothing which could act or allow is left.
+func (p plane) expectUninstalled(t *testing.T) {
+	t.Helper()
+	err := p.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "mainspring"}, &appsv1.Deployment{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("the Deployment is still there: %v", err)
+	}
+	own := client.MatchingLabels{"app.kubernetes.io/instance": "mainspring"}
+	for _, objects := range []client.ObjectList{
+		&rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{},
+	} {
+		if err := p.client.List(t.Context(), objects, own); err != nil {
+			t.Fatal(err)
+		}
+		if left := meta.LenList(objects); left != 0 {
+			t.Errorf("%d objects of %T are left", left, objects)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package charts_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/localplane"
+	"github.com/mainspring-rt/mainspring/pkg/test/chart"
+	"github.com/mainspring-rt/mainspring/pkg/toolchain"
+)
+
+const (
+	// eventually bounds every wait for a cluster; it is generous, because a slow machine is no fault.
+	eventually = 2 * time.Minute
+	pollEvery  = 200 * time.Millisecond
+	// stopTimeout bounds how long a controller may take to end.
+	stopTimeout = 30 * time.Second
+)
+
+// plane is a control plane for one test, with the helm program that installs into it.
+type plane struct {
+	*localplane.Plane
+	helm   chart.Helm
+	client client.Client
+}
+
+func startPlane(t *testing.T, o localplane.Options) plane {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), buildTimeout)
+	defer cancel()
+	bin, err := toolchain.Ensure(ctx, os.Stderr, o.Tools()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Bin = bin
+	p, err := localplane.Start(context.WithoutCancel(t.Context()), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Stop(); err != nil {
+			t.Errorf("stopping the control plane: %v", err)
+		}
+	})
+	for _, add := range []func() error{
+		func() error { return mckubev1alpha1.AddToScheme(scheme.Scheme) },
+		func() error { return apiextensionsv1.AddToScheme(scheme.Scheme) },
+	} {
+		if err := add(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := client.New(p.RESTConfig(), client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := helm(t)
+	h.Kubeconfig = p.Kubeconfig()
+	return plane{Plane: p, helm: h, client: c}
+}
+
+// install installs or upgrades and returns what helm printed.
+func (p plane) install(t *testing.T, r chart.Release) string {
+	t.Helper()
+	out, err := p.helm.Install(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (p plane) apply(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, o := range objects {
+		if err := p.client.Create(t.Context(), o); err != nil {
+			t.Fatalf("creating %T %s: %v", o, o.GetName(), err)
+		}
+	}
+}
+
+func (p plane) delete(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, o := range objects {
+		if err := client.IgnoreNotFound(p.client.Delete(t.Context(), o)); err != nil {
+			t.Fatalf("deleting %T %s: %v", o, o.GetName(), err)
+		}
+	}
+}
+
+// soon waits until the assertions hold.
+func soon(t *testing.T, assertions func(g gomega.Gomega)) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(assertions).WithTimeout(eventually).WithPolling(pollEvery).Should(gomega.Succeed())
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// runController runs the controller as the chart would, until the test ends, and returns the path of
+// its log.
+func (p plane) runController(t *testing.T, manifests chart.Manifests) string {
+	t.Helper()
+	i, err := chart.ControllerInvocation(manifests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := p.KubeconfigFor(t.Context(), i.Namespace, i.ServiceAccount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(t.TempDir(), "controller.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(controllerBinary(t), i.Args...)
+	cmd.Env = append(i.Env, "KUBECONFIG="+kubeconfig, "HOME="+t.TempDir())
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stopController(t, cmd, log) })
+	return log.Name()
+}
+
+func stopController(t *testing.T, cmd *exec.Cmd, log *os.File) {
+	t.Helper()
+	defer log.Close()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Errorf("ending the controller: %v", err)
+	}
+	kill := time.AfterFunc(stopTimeout, func() { _ = cmd.Process.Kill() })
+	defer kill.Stop()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the controller ended with %v:\n%s", err, tail(t, log.Name()))
+	}
+}
+
+func tail(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return strings.Join(lines[max(0, len(lines)-20):], "\n")
+}
