@@ -51,12 +51,16 @@ func (o *Options) addFlags(fs *options.FlagSet) {
 	fs.StringVar(&o.MetricsCertDir, "metrics-cert-dir", "", "Directory with tls.crt and tls.key for the metrics endpoint. Empty: a self-signed certificate")
 }
 
-func (o *Options) validate() error {
+// validate checks what the flag types cannot; karpenter are the options parsed beside these.
+func (o *Options) validate(karpenter *options.Options) error {
 	if o.CloudProvider != ProviderSimulated {
 		return fmt.Errorf("--cloud-provider is %q; it must be %q", o.CloudProvider, ProviderSimulated)
 	}
 	if o.SimulatedRepairToleration <= 0 {
 		return fmt.Errorf("--simulated-repair-toleration is %s; it must be longer than 0", o.SimulatedRepairToleration)
+	}
+	if o.Kubeconfig != "" && !karpenter.DisableLeaderElection && karpenter.LeaderElectionNamespace == "" {
+		return errors.New("--leader-election-namespace is empty; outside a cluster it must name the namespace of the lease, or --disable-leader-election=true")
 	}
 	return nil
 }
@@ -82,15 +86,15 @@ func parseOptions(ctx context.Context, args []string, usage io.Writer) (context.
 	if err := parseFlags(fs, args, usage); err != nil {
 		return nil, nil, err
 	}
-	if err := own.validate(); err != nil {
-		return nil, nil, &UsageError{err}
-	}
 	for _, i := range options.Injectables {
 		// Each validates its own fields; the flags themselves are parsed already.
 		if err := i.Parse(fs, args...); err != nil {
 			return nil, nil, &UsageError{err}
 		}
 		ctx = i.ToContext(ctx)
+	}
+	if err := own.validate(options.FromContext(ctx)); err != nil {
+		return nil, nil, &UsageError{err}
 	}
 	return ctx, own, nil
 }

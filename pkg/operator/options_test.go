@@ -68,6 +68,7 @@ func TestParseOptionsRefusals(t *testing.T) {
 		"bad gate":               {args: []string{"--feature-gates=NodeRepair=perhaps"}, want: []string{"NodeRepair", "perhaps"}},
 		"unknown cloud provider": {args: []string{"--cloud-provider=moon"}, want: []string{"--cloud-provider", "moon", "simulated"}},
 		"negative toleration":    {args: []string{"--simulated-repair-toleration=-1s"}, want: []string{"--simulated-repair-toleration", "-1s", "longer than 0"}},
+		"no lease namespace":     {args: []string{"--kubeconfig=/some/file"}, want: []string{"--leader-election-namespace", "namespace of the lease"}},
 		"stray argument":         {args: []string{"now"}, want: []string{`"now"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
