@@ -58,15 +58,15 @@ func Claims(template string) func(*PodTemplate) {
 }
 
 // CoreSlice is what the core driver on node publishes: one device per core, each shared by claims.
-func CoreSlice(node *corev1.Node, cores int) *resourcev1.ResourceSlice {
+func CoreSlice(node *corev1.Node, cores ...int) *resourcev1.ResourceSlice {
 	usable := *resource.NewQuantity(CoreUsable, resource.DecimalSI)
-	devices := make([]resourcev1.Device, cores)
-	for i := range devices {
+	devices := make([]resourcev1.Device, len(cores))
+	for i, core := range cores {
 		devices[i] = resourcev1.Device{
-			Name:                     fmt.Sprintf("core-%d", i),
+			Name:                     fmt.Sprintf("core-%d", core),
 			AllowMultipleAllocations: lo.ToPtr(true),
 			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
-				"coreID": {IntValue: lo.ToPtr(int64(i))},
+				"coreID": {IntValue: lo.ToPtr(int64(core))},
 			},
 			Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{CoreCapacity: {Value: usable}},
 		}

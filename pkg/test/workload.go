@@ -142,3 +142,17 @@ func DoNotDisrupt() func(*PodTemplate) {
 func StopsIn(grace time.Duration) func(*PodTemplate) {
 	return func(t *PodTemplate) { t.Spec.TerminationGracePeriodSeconds = lo.ToPtr(int64(grace.Seconds())) }
 }
+
+// ApartFrom keeps the pods off nodes that run pods of the other workloads.
+func ApartFrom(workloads ...string) func(*PodTemplate) {
+	return func(t *PodTemplate) {
+		t.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				TopologyKey: corev1.LabelHostname,
+				LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+					Key: Label, Operator: metav1.LabelSelectorOpIn, Values: workloads,
+				}}},
+			}},
+		}}
+	}
+}

@@ -112,18 +112,32 @@ func (s *stream) watch(ctx context.Context) error {
 		return fmt.Errorf("watching %T: %w", s.list(), err)
 	}
 	defer w.Stop()
-	for event := range w.ResultChan() {
-		if event.Type == watch.Error {
-			return apierrors.FromObject(event.Object)
-		}
-		o := event.Object.(client.Object)
-		if event.Type != watch.Bookmark {
-			if err := s.record(event.Type, o, false); err != nil {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case event, open := <-w.ResultChan():
+			if !open {
+				return nil
+			}
+			if err := s.take(event); err != nil {
 				return err
 			}
 		}
-		s.revision = o.GetResourceVersion()
 	}
+}
+
+func (s *stream) take(event watch.Event) error {
+	if event.Type == watch.Error {
+		return apierrors.FromObject(event.Object)
+	}
+	o := event.Object.(client.Object)
+	if event.Type != watch.Bookmark {
+		if err := s.record(event.Type, o, false); err != nil {
+			return err
+		}
+	}
+	s.revision = o.GetResourceVersion()
 	return nil
 }
 
@@ -177,7 +191,7 @@ func (s *stream) sync(ctx context.Context) error {
 		}
 		target[o.GetUID()] = v
 	}
-	revision, err := parseRevision(list.GetResourceVersion())
+	revision, err := revisionOfList(list.GetResourceVersion())
 	if err != nil {
 		return err
 	}

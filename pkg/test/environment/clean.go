@@ -1,0 +1,122 @@
+package environment
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2" //nolint:revive,staticcheck // the vocabulary of suites
+	. "github.com/onsi/gomega"    //nolint:revive,staticcheck // the vocabulary of assertions
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kwokv1alpha1 "sigs.k8s.io/karpenter/kwok/apis/v1alpha1"
+	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	karpenterv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
+
+	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/test"
+)
+
+// cleaned lists what a spec may leave behind, in the order in which it is deleted: first what holds
+// up the end of pods, then what makes pods, pods, and what makes nodes.
+func cleaned() []client.ObjectList {
+	return []client.ObjectList{
+		&policyv1.PodDisruptionBudgetList{},
+		&mckubev1alpha1.SimulatedFaultList{},
+		&karpenterv1alpha1.NodeOverlayList{},
+		&appsv1.DeploymentList{},
+		&appsv1.StatefulSetList{},
+		&appsv1.DaemonSetList{},
+		&appsv1.ReplicaSetList{},
+		&batchv1.JobList{},
+		&corev1.PodList{},
+		&resourcev1.ResourceClaimTemplateList{},
+		&resourcev1.ResourceClaimList{},
+		&resourcev1.DeviceClassList{},
+		&karpenterv1.NodePoolList{},
+		&karpenterv1.NodeClaimList{},
+		&corev1.NodeList{},
+		&resourcev1.ResourceSliceList{},
+		&kwokv1alpha1.KWOKNodeClassList{},
+	}
+}
+
+// ExpectClean deletes everything a spec has left, and expects it to be gone. The controller has to
+// run for that: nodes end only when it lets them. What does not go is named, and then taken away by
+// force, so that it does not fail the next spec too.
+func (env *Environment) ExpectClean() {
+	GinkgoHelper()
+	if !env.Controller.Running() {
+		Expect(env.Controller.Start(env, DefaultFlags()...)).To(Succeed())
+	}
+	var left []client.Object
+	gone := InterceptGomegaFailure(func() {
+		Eventually(func(g Gomega) {
+			left = env.deleteAll(g)
+			g.Expect(names(left)).To(BeEmpty())
+		}).Should(Succeed())
+	})
+	if gone != nil {
+		env.report()
+		for _, o := range left {
+			env.takeAway(o)
+		}
+		Fail(fmt.Sprintf("the cluster did not become clean: %s", strings.Join(names(left), ", ")))
+	}
+}
+
+// deleteAll asks everything to go and returns what is still there.
+func (env *Environment) deleteAll(g Gomega) []client.Object {
+	var left []client.Object
+	for _, list := range cleaned() {
+		g.Expect(env.Client.List(env, list)).To(Succeed())
+		g.Expect(meta.EachListItem(list, func(item runtime.Object) error {
+			o := item.(client.Object)
+			left = append(left, o)
+			if !o.GetDeletionTimestamp().IsZero() && !isPod(o) {
+				return nil
+			}
+			return client.IgnoreNotFound(env.Client.Delete(env, o, client.PropagationPolicy(metav1.DeletePropagationBackground), grace(o)))
+		})).To(Succeed())
+	}
+	return left
+}
+
+func isPod(o client.Object) bool { _, ok := o.(*corev1.Pod); return ok }
+
+// grace makes pods end at once: their kubelets are simulated, nothing runs in them.
+func grace(o client.Object) client.DeleteOption {
+	if isPod(o) {
+		return client.GracePeriodSeconds(0)
+	}
+	return &client.DeleteOptions{}
+}
+
+func (env *Environment) takeAway(o client.Object) {
+	GinkgoHelper()
+	before := o.DeepCopyObject().(client.Object)
+	o.SetFinalizers(nil)
+	Expect(client.IgnoreNotFound(env.Client.Patch(env, o, client.MergeFrom(before)))).To(Succeed())
+	Expect(client.IgnoreNotFound(env.Client.Delete(env, o))).To(Succeed())
+}
+
+func names(objects []client.Object) []string {
+	var list []string
+	for _, o := range objects {
+		list = append(list, fmt.Sprintf("%T %s", o, o.GetName()))
+	}
+	return list
+}
+
+// ExpectReset ends what the scenario has built so far, so that another can begin in the same spec.
+func (env *Environment) ExpectReset() {
+	GinkgoHelper()
+	env.ExpectClean()
+	env.ExpectApplied(test.NodeClass())
+}

@@ -1,0 +1,76 @@
+package environment
+
+import (
+	. "github.com/onsi/ginkgo/v2" //nolint:revive,staticcheck // the vocabulary of suites
+	. "github.com/onsi/gomega"    //nolint:revive,staticcheck // the vocabulary of assertions
+	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/mainspring-rt/mainspring/pkg/test/history"
+)
+
+const evaluations = "karpenter_voluntary_disruption_decision_evaluation_duration_seconds"
+
+// lastMethod is the method that the disruption loop tries last: when it has been evaluated, a whole
+// pass has come to nothing.
+var lastMethod = map[string]string{"reason": "underutilized", "consolidation_type": "single"}
+
+// EventuallyPasses waits until the disruption loop has made at least n whole passes, all begun after
+// the call, without acting. A pass that acts starts over and is not counted.
+func (env *Environment) EventuallyPasses(n int) {
+	GinkgoHelper()
+	var before float64
+	Eventually(func(g Gomega) { before = env.Metric(g, evaluations, lastMethod) }).Should(Succeed())
+	// The pass under way at the call may have looked at the cluster before it.
+	Eventually(func(g Gomega) float64 { return env.Metric(g, evaluations, lastMethod) - before }).
+		Should(BeNumerically(">=", n+1), "passes of the disruption loop")
+}
+
+// ExpectNoDisruption expects that no node is disrupted while the disruption loop makes a whole pass
+// over the cluster as it is now.
+func (env *Environment) ExpectNoDisruption() {
+	GinkgoHelper()
+	now := env.Now()
+	settled := env.History().Last().NodeClaims
+	env.EventuallyPasses(1)
+	h := env.History().Since(now)
+	for _, name := range h.Disrupted() {
+		Expect(settled).NotTo(HaveKey(name), "NodeClaim %s was disrupted for reason %q", name, h.DisruptionReason(name))
+	}
+}
+
+// EventuallyDisrupted expects the NodeClaim to be disrupted for the reason, and finally gone.
+func (env *Environment) EventuallyDisrupted(claim *karpenterv1.NodeClaim, reason karpenterv1.DisruptionReason) {
+	GinkgoHelper()
+	env.EventuallyGone(claim)
+	Expect(env.History().DisruptionReason(claim.Name)).To(Equal(string(reason)), "reason for the disruption of NodeClaim %s", claim.Name)
+}
+
+// ExpectAtMostDisrupted expects from the history that never more than n of the pool's nodes were on
+// their way out at once.
+func (env *Environment) ExpectAtMostDisrupted(pool string, n int) {
+	GinkgoHelper()
+	most, when := env.History().MostDisrupting(pool)
+	Expect(most).To(BeNumerically("<=", n), "at revision %d these were being disrupted at once: %v", when.Revision, when.Disrupting(pool))
+}
+
+// ExpectReplacedFirst expects from the history that when the NodeClaim was told to go, at least one
+// NodeClaim created after it was chosen for disruption was initialised.
+func (env *Environment) ExpectReplacedFirst(claim *karpenterv1.NodeClaim) {
+	GinkgoHelper()
+	h := env.History()
+	chosen, ok := h.First(func(s history.State) bool {
+		c, ok := s.NodeClaims[claim.Name]
+		return ok && history.IsTainted(s.Nodes[c.Status.NodeName])
+	})
+	Expect(ok).To(BeTrue(), "NodeClaim %s was never chosen for disruption", claim.Name)
+	told, ok := h.StateAtDeletion(claim.Name)
+	Expect(ok).To(BeTrue(), "NodeClaim %s was never deleted", claim.Name)
+	Expect(told.Revision).To(BeNumerically(">", chosen.Revision))
+	var replacements []string
+	for _, name := range told.Initialized("") {
+		if _, older := chosen.NodeClaims[name]; !older {
+			replacements = append(replacements, name)
+		}
+	}
+	Expect(replacements).NotTo(BeEmpty(), "NodeClaim %s was deleted before its replacement was initialised", claim.Name)
+}

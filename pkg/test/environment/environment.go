@@ -1,0 +1,164 @@
+package environment
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2" //nolint:revive,staticcheck // the vocabulary of suites
+	. "github.com/onsi/gomega"    //nolint:revive,staticcheck // the vocabulary of assertions
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kwokapis "sigs.k8s.io/karpenter/kwok/apis"
+	karpenterapis "sigs.k8s.io/karpenter/pkg/apis"
+	"sigs.k8s.io/yaml"
+
+	// Karpenter's types register with client-go's scheme when they are imported.
+	_ "sigs.k8s.io/karpenter/kwok/apis/v1alpha1"
+	_ "sigs.k8s.io/karpenter/pkg/apis/v1"
+	_ "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis"
+	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/localplane"
+	"github.com/mainspring-rt/mainspring/pkg/test/history"
+)
+
+const (
+	// controllerNamespace is where the controller's ServiceAccount and leases are.
+	controllerNamespace = "kube-system"
+	// nodeGrace is how long the control plane waits for a silent kubelet. The default of 40 s would
+	// only make scenarios longer; kubelets here renew their leases every few seconds.
+	nodeGrace = 20 * time.Second
+	// eventuallyTimeout bounds every wait of a scenario. It is generous, so that a slow machine does
+	// not fail a scenario: these tests promise what happens, not how soon.
+	eventuallyTimeout = 2 * time.Minute
+	pollEvery         = 200 * time.Millisecond
+)
+
+// Environment is one control plane with one controller, for one Ginkgo process. It is the context of
+// every request that a scenario makes.
+type Environment struct {
+	context.Context
+	Client     client.WithWatch
+	Config     *rest.Config
+	Plane      *localplane.Plane
+	Controller *Controller
+
+	cancel   context.CancelFunc
+	dir      string
+	scraper  scraper
+	recorder *history.Recorder
+	logStart int64 // where the spec begins in the controller's log
+	failed   bool
+}
+
+// Start brings up the control plane of this process. data comes from Prepare. The controller is
+// started by the first spec.
+func Start(data []byte) *Environment {
+	GinkgoHelper()
+	SetDefaultEventuallyTimeout(eventuallyTimeout)
+	SetDefaultEventuallyPollingInterval(pollEvery)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+
+	var ready prepared
+	Expect(json.Unmarshal(data, &ready)).To(Succeed())
+	env := &Environment{}
+	env.Context, env.cancel = context.WithCancel(context.Background())
+	var err error
+	env.dir, err = os.MkdirTemp("", fmt.Sprintf("mainspring-e2e-%d-", GinkgoParallelProcess()))
+	Expect(err).NotTo(HaveOccurred())
+	env.Plane, err = localplane.Start(env, localplane.Options{
+		Dir:                    env.dir,
+		Progress:               GinkgoWriter,
+		Bin:                    ready.Tools,
+		Scheduler:              true,
+		ControllerManager:      true,
+		Kwok:                   true,
+		NodeMonitorGracePeriod: nodeGrace,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	env.connect()
+	env.installController(ready.Controller)
+	return env
+}
+
+func (env *Environment) connect() {
+	GinkgoHelper()
+	scheme := clientgoscheme.Scheme
+	for _, add := range []func(*runtime.Scheme) error{mckubev1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
+		Expect(add(scheme)).To(Succeed())
+	}
+	env.Config = rest.CopyConfig(env.Plane.RESTConfig())
+	env.Config.QPS, env.Config.Burst = 1000, 1000
+	var err error
+	env.Client, err = client.NewWithWatch(env.Config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(env.Plane.ApplyCRDs(env, crds()...)).To(Succeed())
+}
+
+func crds() [][]byte {
+	GinkgoHelper()
+	own, err := apis.CRDs()
+	Expect(err).NotTo(HaveOccurred())
+	var docs [][]byte
+	for _, list := range [][]*apiextensionsv1.CustomResourceDefinition{karpenterapis.CRDs, kwokapis.CRDs, own} {
+		for _, crd := range list {
+			doc, err := yaml.Marshal(crd)
+			Expect(err).NotTo(HaveOccurred())
+			docs = append(docs, doc)
+		}
+	}
+	return docs
+}
+
+// installController gives the controller an identity in the cluster, and the tests a token with
+// which to read its metrics.
+func (env *Environment) installController(binary string) {
+	GinkgoHelper()
+	const name = "mainspring"
+	subject := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: controllerNamespace, Name: name}}
+	for _, o := range []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: controllerNamespace}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			Subjects:   subject,
+		},
+	} {
+		Expect(env.Client.Create(env, o)).To(Succeed())
+	}
+	kubeconfig, err := env.Plane.KubeconfigFor(env, controllerNamespace, name)
+	Expect(err).NotTo(HaveOccurred())
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	Expect(err).NotTo(HaveOccurred())
+	env.scraper = newScraper(config.BearerToken)
+	env.Controller, err = newController(binary, kubeconfig, env.dir)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// Stop ends the controller and the control plane. The logs are kept when a spec has failed.
+func (env *Environment) Stop() {
+	GinkgoHelper()
+	if env == nil {
+		return
+	}
+	stopped := env.Controller.Stop()
+	env.cancel()
+	Expect(env.Plane.Stop()).To(Succeed())
+	if env.failed {
+		AddReportEntry("logs are kept in", env.dir)
+	} else {
+		Expect(os.RemoveAll(env.dir)).To(Succeed())
+	}
+	Expect(stopped).To(Succeed())
+}

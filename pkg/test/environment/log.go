@@ -1,0 +1,55 @@
+package environment
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"strings"
+)
+
+// trouble are marks of defects that a controller may survive.
+var trouble = []string{"WARNING: DATA RACE", "panic: ", "Observed a panic", "fatal error: "}
+
+// logSize is the position in the controller's log up to which it has been written.
+func (c *Controller) logSize() int64 {
+	info, err := os.Stat(c.logPath)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// logSince returns what the controller has logged after the position.
+func (c *Controller) logSince(offset int64) string {
+	f, err := os.Open(c.logPath)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if _, err := f.Seek(offset, io.SeekStart); err != nil {
+		return err.Error()
+	}
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+// troubleSince returns the log around the first mark of a defect after the position, or "".
+func (c *Controller) troubleSince(offset int64) string {
+	log := c.logSince(offset)
+	for _, mark := range trouble {
+		if i := strings.Index(log, mark); i >= 0 {
+			return log[i:min(len(log), i+4000)]
+		}
+	}
+	return ""
+}
+
+// tail returns the last lines of the log.
+func (c *Controller) tail(lines int) string {
+	data := bytes.TrimSpace([]byte(c.logSince(max(0, c.logSize()-64<<10))))
+	all := bytes.Split(data, []byte("\n"))
+	return string(bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
+}

@@ -1,0 +1,114 @@
+package environment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2" //nolint:revive,staticcheck // the vocabulary of suites
+	. "github.com/onsi/gomega"    //nolint:revive,staticcheck // the vocabulary of assertions
+
+	"github.com/mainspring-rt/mainspring/pkg/test"
+	"github.com/mainspring-rt/mainspring/pkg/test/history"
+)
+
+// syncTimeout bounds how long the record may take to catch up with the API server.
+const syncTimeout = 30 * time.Second
+
+// DefaultFlags are those of the controller when a scenario asks for nothing else: short batches,
+// every gate that the scenarios need, and no leader election, whose lease would outlive a kill.
+func DefaultFlags() []string {
+	return []string{
+		"--batch-idle-duration=200ms",
+		"--batch-max-duration=1s",
+		"--disable-leader-election=true",
+		"--feature-gates=NodeRepair=true,NodeOverlay=true,StaticCapacity=true,ReservedCapacity=true",
+		"--log-level=debug",
+		"--simulated-repair-toleration=5s",
+	}
+}
+
+// BeforeEach gives a spec a clean cluster with the default node class, a running controller with
+// the default flags, and a record that begins now.
+func (env *Environment) BeforeEach() {
+	GinkgoHelper()
+	env.ExpectController(DefaultFlags()...)
+	env.logStart = env.Controller.logSize()
+	env.ExpectApplied(test.NodeClass())
+	var err error
+	env.recorder, err = history.Start(env, env.Client)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// AfterEach checks what must hold after every spec, and cleans up. When the spec has failed it
+// attaches what the controller logged and what the cluster looked like.
+func (env *Environment) AfterEach() {
+	GinkgoHelper()
+	defer env.recorder.Stop()
+	if CurrentSpecReport().Failed() {
+		env.report()
+	} else {
+		// Whatever fails from here on is reported as well.
+		DeferCleanup(func() {
+			if CurrentSpecReport().Failed() {
+				env.report()
+			}
+		})
+		env.ExpectInvariants()
+	}
+	env.ExpectClean()
+}
+
+// ExpectController makes sure that the controller runs with exactly these flags.
+func (env *Environment) ExpectController(flags ...string) {
+	GinkgoHelper()
+	if env.Controller.Running() && slices.Equal(env.Controller.Flags(), flags) {
+		return
+	}
+	Expect(env.Controller.Crash()).To(Succeed())
+	Expect(env.Controller.Stop()).To(Succeed())
+	Expect(env.Controller.Start(env, flags...)).To(Succeed())
+}
+
+// ExpectControllerWith restarts the controller with the default flags and more; a flag given later
+// replaces one of the same name.
+func (env *Environment) ExpectControllerWith(flags ...string) {
+	GinkgoHelper()
+	merged := DefaultFlags()
+	for _, flag := range flags {
+		name, _, _ := strings.Cut(flag, "=")
+		merged = slices.DeleteFunc(merged, func(f string) bool { return strings.HasPrefix(f, name+"=") })
+		merged = append(merged, flag)
+	}
+	env.ExpectController(merged...)
+}
+
+// History returns everything that was written since the spec began, complete up to this call.
+func (env *Environment) History() history.History {
+	GinkgoHelper()
+	ctx, cancel := context.WithTimeout(env, syncTimeout)
+	defer cancel()
+	Expect(env.recorder.Sync(ctx)).To(Succeed())
+	Expect(env.recorder.Gaps()).To(BeEmpty(), "the record has gaps, so it proves nothing")
+	return env.recorder.History()
+}
+
+// Now returns the present position in the history, for History().Since.
+func (env *Environment) Now() uint64 {
+	GinkgoHelper()
+	versions := env.History().Versions()
+	if len(versions) == 0 {
+		return 0
+	}
+	return versions[len(versions)-1].Revision
+}
+
+func (env *Environment) report() {
+	env.failed = true
+	AddReportEntry("cluster", env.describe(), ReportEntryVisibilityFailureOrVerbose)
+	AddReportEntry("controller log", env.Controller.logSince(env.logStart), ReportEntryVisibilityNever)
+	AddReportEntry("controller log, its end", env.Controller.tail(60), ReportEntryVisibilityFailureOrVerbose)
+	AddReportEntry("logs", fmt.Sprintf("%s (from byte %d)", env.Controller.logPath, env.logStart), ReportEntryVisibilityFailureOrVerbose)
+}

@@ -1,0 +1,99 @@
+package lifecycle_test
+
+import (
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/samber/lo"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/mainspring-rt/mainspring/pkg/test"
+	"github.com/mainspring-rt/mainspring/pkg/test/environment"
+)
+
+// emptied returns a pool of n nodes whose pods have just left, with consolidation still off.
+func emptied(n int32, budgets ...karpenterv1.Budget) *karpenterv1.NodePool {
+	GinkgoHelper()
+	pool := test.NodePool("general", test.InstanceTypes("c-1x-amd64-linux"), test.Budgets(budgets...))
+	leaves := test.Deployment("leaves", n, "900m")
+	env.ExpectApplied(pool, leaves)
+	env.EventuallyPodsBound("leaves", int(n))
+	env.EventuallyNodes(int(n))
+	empty(leaves)
+	return pool
+}
+
+func empty(d *appsv1.Deployment) {
+	GinkgoHelper()
+	env.ExpectScaled(d, 0)
+	env.EventuallyPodsBound(d.Name, 0)
+}
+
+// window is a budget that is active from the time of day for an hour, in UTC.
+func window(nodes string, from time.Time) karpenterv1.Budget {
+	from = from.UTC()
+	return karpenterv1.Budget{
+		Nodes:    nodes,
+		Schedule: lo.ToPtr(fmt.Sprintf("%d %d * * *", from.Minute(), from.Hour())),
+		Duration: &metav1.Duration{Duration: time.Hour},
+	}
+}
+
+var _ = Describe("Disruption budgets", func() {
+	It("bound the nodes disrupted at once by a number", func() {
+		pool := test.NodePool("general", test.InstanceTypes("c-1x-amd64-linux"), test.Budgets(test.Budget("2")))
+		env.ExpectApplied(pool, test.Deployment("web", 3, "900m"))
+		env.EventuallyPodsBound("web", 3)
+		env.EventuallyNodes(3)
+		environment.ExpectChanged(env, pool, test.NodeLabels(map[string]string{"example.com/generation": "2"}))
+		Eventually(func() int { return len(env.History().Created()) }).Should(Equal(6), "NodeClaims created, three and a replacement for each")
+		env.EventuallyNodes(3)
+		env.EventuallyPodsBound("web", 3)
+		most, _ := env.History().MostDisrupting("general")
+		Expect(most).To(Equal(2), "the budget is used, and not exceeded")
+	})
+
+	It("bound the nodes disrupted at once by a share of the pool, rounded up", func() {
+		pool := emptied(3, test.Budget("50%"))
+		consolidate(pool, karpenterv1.ConsolidationPolicyWhenEmpty)
+		env.EventuallyNodes(0)
+		most, _ := env.History().MostDisrupting("general")
+		Expect(most).To(Equal(2), "half of three, rounded up")
+	})
+
+	It("apply while their schedule has a window open, and not outside it", func() {
+		now := time.Now()
+		pool := emptied(1, test.Budget("100%"), window("0", now.Add(-30*time.Minute)))
+		consolidate(pool, karpenterv1.ConsolidationPolicyWhenEmpty)
+		env.ExpectNoDisruption()
+		env.EventuallyEvent(pool, "DisruptionBlocked", "blocking budget")
+		environment.ExpectChanged(env, pool, test.Budgets(test.Budget("100%"), window("0", now.Add(6*time.Hour))))
+		env.EventuallyNodes(0)
+	})
+
+	It("apply to the reasons they name, and to no other", func() {
+		leaves := test.Deployment("leaves", 1, "900m")
+		pool := test.NodePool("general", test.InstanceTypes("c-1x-amd64-linux"),
+			test.Budgets(test.Budget("0", karpenterv1.DisruptionReasonDrifted), test.Budget("100%", karpenterv1.DisruptionReasonEmpty)))
+		env.ExpectApplied(pool, leaves, test.Deployment("stays", 1, "900m"))
+		env.EventuallyPodsBound("leaves", 1)
+		kept := env.EventuallyPodsBound("stays", 1)[0]
+		env.EventuallyNodes(2)
+		drifted := env.NodeClaimOnNode(kept.Spec.NodeName)
+
+		empty(leaves)
+		environment.ExpectChanged(env, pool, test.NodeLabels(map[string]string{"example.com/generation": "2"}))
+		consolidate(pool, karpenterv1.ConsolidationPolicyWhenEmpty)
+		env.EventuallyNodes(1)
+		Expect(env.History().Disrupted()).NotTo(ContainElement(drifted.Name))
+		env.EventuallyEvent(pool, "DisruptionBlocked", "Drifted")
+
+		environment.ExpectChanged(env, pool, test.Budgets(test.Budget("100%")))
+		env.EventuallyDisrupted(drifted, karpenterv1.DisruptionReasonDrifted)
+		env.EventuallyPodsBound("stays", 1)
+	})
+})
