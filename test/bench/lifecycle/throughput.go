@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/awslabs/operatorpkg/status"
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	v1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	"sigs.k8s.io/karpenter/pkg/cloudprovider"
+	"sigs.k8s.io/karpenter/pkg/cloudprovider/fake"
+	"sigs.k8s.io/karpenter/pkg/controllers/dynamicresources/deviceallocation"
+	"sigs.k8s.io/karpenter/pkg/controllers/provisioning"
+	"sigs.k8s.io/karpenter/pkg/controllers/provisioning/scheduling"
+	"sigs.k8s.io/karpenter/pkg/controllers/state"
+	"sigs.k8s.io/karpenter/pkg/events"
+	"sigs.k8s.io/karpenter/pkg/operator/injection"
+	"sigs.k8s.io/karpenter/pkg/operator/options"
+	"sigs.k8s.io/karpenter/pkg/test"
+
+	"github.com/mainspring-rt/mainspring/test/bench/report"
+)
+
+// instanceTypeCount is the size of the catalogue that upstream's own scheduling benchmark uses.
+const instanceTypeCount = 400
+
+// sizes are the batches of pending pods, the largest last: its ratio is the headline.
+var sizes = []int{500, 2000, 5000}
+
+// measureThroughput plans for the same pods with upstream's scheduler and with ours, in turn, so
+// that whatever else the machine does hits both alike.
+func measureThroughput(ctx context.Context, rounds int) ([]report.Figure, error) {
+	log.SetLogger(logr.Discard())
+	var upstream, ours []report.Figure
+	var ratio float64
+	for _, size := range sizes {
+		rates := map[bool][]float64{}
+		for round := range rounds {
+			for _, decorated := range []bool{false, true} {
+				rate, err := planningRate(ctx, size, uint64(round), decorated)
+				if err != nil {
+					return nil, fmt.Errorf("planning for %d pods: %w", size, err)
+				}
+				rates[decorated] = append(rates[decorated], rate)
+				progress(os.Stderr, size, round, decorated, rate)
+			}
+		}
+		note := fmt.Sprintf("median of %d rounds, %d instance types", rounds, instanceTypeCount)
+		upstream = append(upstream, report.Figure{Key: fmt.Sprintf("upstream_pods_per_s_%d", size), Value: median(rates[false]), Note: note})
+		ours = append(ours, report.Figure{Key: fmt.Sprintf("ours_pods_per_s_%d", size), Value: median(rates[true]), Note: note + ", all decorators, DRA on"})
+		ratio = median(rates[true]) / median(rates[false])
+	}
+	last := report.Figure{Key: fmt.Sprintf("ratio_%d", sizes[len(sizes)-1]), Value: ratio, Goal: ">= 0.95", Note: "ours / upstream"}
+	return append(append(upstream, ours...), last), nil
+}
+
+func progress(w io.Writer, size, round int, decorated bool, rate float64) {
+	name := "upstream"
+	if decorated {
+		name = "ours"
+	}
+	fmt.Fprintf(w, "  %5d pods, round %d, %-8s %7.1f pods/s\n", size, round+1, name, rate)
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
+
+// planningRate is pods per second from a batch of pending pods to a complete plan: reading the
+// instance types through the provider chain, building the topology, solving.
+func planningRate(ctx context.Context, size int, seed uint64, decorated bool) (float64, error) {
+	ctx = options.ToContext(injection.WithControllerName(ctx, "provisioner"), test.Options(test.OptionsFields{IgnoreDRARequests: new(!decorated)}))
+	pods := diversePods(rand.New(rand.NewPCG(seed, uint64(size))), size)
+	provisioner, err := newProvisioner(ctx, decorated)
+	if err != nil {
+		return 0, err
+	}
+	// What the round before left behind is not this round's work.
+	runtime.GC()
+	start := time.Now()
+	scheduler, err := provisioner.NewScheduler(ctx, pods, nil, nil, scheduling.NumConcurrentReconciles(5))
+	if err != nil {
+		return 0, fmt.Errorf("building the scheduler: %w", err)
+	}
+	results, err := scheduler.Solve(ctx, pods)
+	if err != nil {
+		return 0, fmt.Errorf("solving: %w", err)
+	}
+	elapsed := time.Since(start)
+	if n := len(results.PodErrors); n > 0 {
+		return 0, fmt.Errorf("%d of %d pods were not planned for", n, size)
+	}
+	return float64(size) / elapsed.Seconds(), nil
+}
+
+func newProvisioner(ctx context.Context, decorated bool) (*provisioning.Provisioner, error) {
+	pool := test.NodePool(v1.NodePool{Spec: v1.NodePoolSpec{Limits: v1.Limits{
+		corev1.ResourceCPU:    resource.MustParse("10000000"),
+		corev1.ResourceMemory: resource.MustParse("10000000Gi"),
+	}}})
+	pool.StatusConditions().SetTrue(status.ConditionReady)
+	kube := fakeclient.NewClientBuilder().WithObjects(pool).WithStatusSubresource(&v1.NodePool{}).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
+		Build()
+	bare := fake.NewCloudProvider()
+	bare.InstanceTypes = fake.InstanceTypes(instanceTypeCount)
+	var provider cloudprovider.CloudProvider = bare
+	if decorated {
+		var err error
+		if provider, err = decorate(ctx, bare, kube); err != nil {
+			return nil, err
+		}
+	}
+	clk := clock.RealClock{}
+	allocations := deviceallocation.NewController(kube)
+	allocations.Hydrate(ctx)
+	return provisioning.NewProvisioner(kube, events.NewRecorder(&record.FakeRecorder{}), provider,
+		state.NewCluster(clk, kube, provider), clk, allocations, nil), nil
+}
