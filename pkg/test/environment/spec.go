@@ -117,6 +117,6 @@ func (env *Environment) report() {
 	env.failed = true
 	AddReportEntry("cluster", env.describe(), ReportEntryVisibilityFailureOrVerbose)
 	AddReportEntry("controller log", env.Controller.logSince(env.logStart), ReportEntryVisibilityNever)
-	AddReportEntry("controller log, its end", env.Controller.tail(60), ReportEntryVisibilityFailureOrVerbose)
+	AddReportEntry("controller log, its end", env.Controller.tail(15), ReportEntryVisibilityFailureOrVerbose)
 	AddReportEntry("logs", fmt.Sprintf("%s (from byte %d)", env.Controller.logPath, env.logStart), ReportEntryVisibilityFailureOrVerbose)
 }
