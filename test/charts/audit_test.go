@@ -1,0 +1,110 @@
+package charts_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mainspring-rt/mainspring/pkg/test/chart"
+)
+
+// auditPolicy has the API server write down what the controller asks of it, and nothing else.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - level: Metadata
+    users: ["system:serviceaccount:` + namespace + `:mainspring"]
+  - level: None
+`
+
+// audit is the API server's log of requests.
+type audit struct{ log string }
+
+func newAudit(t *testing.T) (audit, []string) {
+	t.Helper()
+	dir := t.TempDir()
+	policy := filepath.Join(dir, "policy.yaml")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := audit{filepath.Join(dir, "audit.log")}
+	return a, []string{"--audit-policy-file=" + policy, "--audit-log-path=" + a.log}
+}
+
+// right is what one rule allows, taken apart; namespace is empty where it allows it everywhere.
+type right struct{ verb, group, resource, namespace string }
+
+func (r right) String() string {
+	s := fmt.Sprintf("%s %s", r.verb, strings.TrimSuffix(r.resource+"."+r.group, "."))
+	if r.namespace != "" {
+		s += " in " + r.namespace
+	}
+	return s
+}
+
+// used returns the rights that requests have needed, for their namespace and for everywhere, and the
+// requests that were refused.
+func (a audit) used(t *testing.T) (rights map[right]bool, refused []string) {
+	t.Helper()
+	file, err := os.Open(a.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	rights = map[right]bool{}
+	scanner := bufio.NewScanner(file)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		var event struct {
+			Verb   string `json:"verb"`
+			URI    string `json:"requestURI"`
+			Object *struct {
+				Resource    string `json:"resource"`
+				Subresource string `json:"subresource"`
+				Group       string `json:"apiGroup"`
+				Namespace   string `json:"namespace"`
+			} `json:"objectRef"`
+			Status struct {
+				Code int `json:"code"`
+			} `json:"responseStatus"`
+		}
+		if err := json.Unmarshal(scanner.Bytes(), &event); err != nil {
+			continue // the last line may not be complete yet
+		}
+		if event.Status.Code == 403 {
+			refused = append(refused, event.Verb+" "+event.URI)
+		}
+		if o := event.Object; o != nil {
+			resource := strings.TrimSuffix(o.Resource+"/"+o.Subresource, "/")
+			rights[right{event.Verb, o.Group, resource, o.Namespace}] = true
+			rights[right{event.Verb, o.Group, resource, ""}] = true
+		}
+	}
+	if err := scanner.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return rights, refused
+}
+
+// granted takes the rules of the controller's roles apart.
+func granted(t *testing.T, manifests chart.Manifests) []right {
+	t.Helper()
+	var rights []right
+	for _, r := range roles(t, manifests) {
+		for _, rule := range r.rules {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					for _, verb := range rule.Verbs {
+						rights = append(rights, right{verb, group, resource, r.namespace})
+					}
+				}
+			}
+		}
+	}
+	return rights
+}

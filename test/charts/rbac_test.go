@@ -1,0 +1,160 @@
+package charts_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/mainspring-rt/mainspring/pkg/test/chart"
+)
+
+// everythingValues switch on all that a role depends on.
+func everythingValues(more object) object {
+	v := object{
+		"settings": object{
+			"schedulerConfig": "podTopologySpread:\n  defaultConstraints:\n  - {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: ScheduleAnyway}\n",
+			"featureGates":    object{"capacityBuffer": true, "podDeletionCostManagement": true},
+		},
+		"metrics": object{"readers": list{object{"name": "prometheus", "namespace": "default"}}},
+	}
+	maps.Copy(v, more)
+	return v
+}
+
+// everything renders every role that the chart can.
+func everything(t *testing.T, more object) chart.Manifests {
+	t.Helper()
+	return template(t, everythingValues(more))
+}
+
+// role is a Role or, where it has no namespace, a ClusterRole.
+type role struct {
+	name, namespace string
+	rules           []rbacv1.PolicyRule
+	manifest        chart.Manifest
+}
+
+func roles(t *testing.T, manifests chart.Manifests) []role {
+	t.Helper()
+	var found []role
+	for _, m := range manifests.OfKind("ClusterRole") {
+		r := decode[rbacv1.ClusterRole](t, manifests, "ClusterRole", m.GetName())
+		found = append(found, role{m.GetName(), "", r.Rules, m})
+	}
+	for _, m := range manifests.OfKind("Role") {
+		r := decode[rbacv1.Role](t, manifests, "Role", m.GetName())
+		found = append(found, role{m.GetName(), m.GetNamespace(), r.Rules, m})
+	}
+	if len(found) == 0 {
+		t.Fatal("the chart renders no roles")
+	}
+	return found
+}
+
+// forbidden would each allow more than the controller is for.
+var forbidden = []string{
+	"*", "cluster-admin", "secrets", "configmaps", "serviceaccounts", "serviceaccounts/token",
+	"pods/exec", "pods/attach", "pods/portforward", "pods/ephemeralcontainers", "nodes/proxy", "services/proxy",
+	"roles", "clusterroles", "rolebindings", "clusterrolebindings", "certificatesigningrequests",
+	"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "customresourcedefinitions",
+	"escalate", "bind", "impersonate", "approve", "sign", "deletecollection",
+}
+
+func TestRolesAllowNothingBroad(t *testing.T) {
+	for _, r := range roles(t, everything(t, nil)) {
+		for _, rule := range r.rules {
+			for _, word := range slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs, rule.ResourceNames) {
+				if slices.Contains(forbidden, word) || strings.Contains(word, "*") {
+					t.Errorf("role %s has %q in %v", r.name, word, rule)
+				}
+			}
+		}
+	}
+}
+
+func TestRolesAreBoundToTheControllerOnly(t *testing.T) {
+	manifests := everything(t, nil)
+	own := map[string]bool{}
+	for _, r := range roles(t, manifests) {
+		own[r.name] = true
+	}
+	for _, m := range slices.Concat(manifests.OfKind("ClusterRoleBinding"), manifests.OfKind("RoleBinding")) {
+		binding := decode[rbacv1.ClusterRoleBinding](t, manifests, m.GetKind(), m.GetName())
+		if !own[binding.RoleRef.Name] {
+			t.Errorf("%s binds %s, which is not the chart's", m.GetName(), binding.RoleRef.Name)
+		}
+		for _, subject := range binding.Subjects {
+			who := subject.Kind + " " + subject.Namespace + "/" + subject.Name
+			reader := m.GetName() == "mainspring-metrics-reader" && who == "ServiceAccount default/prometheus"
+			if !reader && who != "ServiceAccount "+namespace+"/mainspring" {
+				t.Errorf("%s gives %s to %s", m.GetName(), binding.RoleRef.Name, who)
+			}
+		}
+	}
+}
+
+// A rule without a reason is one that nobody dares to remove.
+func TestEveryRuleSaysWhatItIsFor(t *testing.T) {
+	for _, r := range roles(t, everything(t, nil)) {
+		var document struct {
+			Rules yaml.Node `yaml:"rules"`
+		}
+		if err := yaml.Unmarshal(r.manifest.Source, &document); err != nil {
+			t.Fatal(err)
+		}
+		if len(document.Rules.Content) != len(r.rules) {
+			t.Fatalf("role %s has %d rules and %d in its text", r.name, len(r.rules), len(document.Rules.Content))
+		}
+		for i, rule := range document.Rules.Content {
+			if rule.HeadComment == "" {
+				t.Errorf("nothing says what rule %v of %s is for", r.rules[i], r.name)
+			}
+		}
+	}
+}
+
+func TestRightsFollowTheSettings(t *testing.T) {
+	for name, test := range map[string]struct {
+		values   map[string]any
+		resource string
+		want     bool
+	}{
+		"overlays":            {nil, "nodeoverlays", true},
+		"no overlays":         {values(false, "settings", "featureGates", "nodeOverlay"), "nodeoverlays", false},
+		"claims":              {nil, "resourceclaims", true},
+		"no claims":           {values(true, "settings", "ignoreDRARequests"), "resourceclaims", false},
+		"no buffers":          {nil, "capacitybuffers", false},
+		"buffers":             {values(true, "settings", "featureGates", "capacityBuffer"), "podtemplates", true},
+		"no scheduler config": {nil, "services", false},
+		"scheduler config":    {values("podTopologySpread: {}", "settings", "schedulerConfig"), "services", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := false
+			for _, r := range roles(t, template(t, test.values)) {
+				for _, rule := range r.rules {
+					got = got || slices.Contains(rule.Resources, test.resource)
+				}
+			}
+			if got != test.want {
+				t.Errorf("rights on %s: %t, want %t", test.resource, got, test.want)
+			}
+		})
+	}
+}
+
+func TestLeaseRightsAreForOneLease(t *testing.T) {
+	manifests := template(t, object{"leaderElection": object{"name": "other", "namespace": "elsewhere"}})
+	r := decode[rbacv1.Role](t, manifests, "Role", "mainspring-leader-election")
+	if r.Namespace != "elsewhere" {
+		t.Errorf("the Role is in %s", r.Namespace)
+	}
+	for _, rule := range r.Rules {
+		if !slices.Equal(rule.Verbs, []string{"create"}) && !slices.Equal(rule.ResourceNames, []string{"other"}) {
+			t.Errorf("rule %v is for more than the lease", rule)
+		}
+	}
+}

@@ -1,0 +1,267 @@
+package charts_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
+	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/localplane"
+	"github.com/mainspring-rt/mainspring/pkg/test"
+)
+
+// unexercised are rights that the scenario does not need, and why the chart gives them.
+var unexercised = map[right]string{
+	{"update", "karpenter.sh", "nodepools/finalizers", ""}:  "only the admission plugin OwnerReferencesPermissionEnforcement asks for it",
+	{"update", "karpenter.sh", "nodeclaims/finalizers", ""}: "only the admission plugin OwnerReferencesPermissionEnforcement asks for it",
+	{"list", "", "replicationcontrollers", ""}:              "read for pods that a ReplicationController owns",
+	{"watch", "", "replicationcontrollers", ""}:             "read for pods that a ReplicationController owns",
+	{"patch", "", "pods", ""}:                               "written where Karpenter ranks several nodes for consolidation",
+}
+
+// TestRightsAreEnoughAndNeeded runs the controller as the ServiceAccount that the chart creates, with
+// the arguments and the environment of its Deployment, through a small life of a cluster. No request
+// may be refused, and no right may be left over.
+func TestRightsAreEnoughAndNeeded(t *testing.T) {
+	log, arguments := newAudit(t)
+	p := startPlane(t, localplane.Options{
+		Scheduler: true, ControllerManager: true, Kwok: true,
+		APIServerArgs: arguments, NodeMonitorGracePeriod: 8 * time.Second,
+	})
+	metricsPort := freePort(t)
+	more := object{
+		"metrics":     object{"port": metricsPort, "readers": list{object{"name": "prometheus", "namespace": "default"}}},
+		"healthProbe": object{"port": freePort(t)},
+	}
+	p.install(t, release(crdsChart, nil))
+	p.expectEstablished(t)
+	p.install(t, release(mainChart, everythingValues(more)))
+	manifests := everything(t, more)
+	controllerLog := p.runController(t, manifests)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the controller's last words:\n%s", tail(t, controllerLog))
+		}
+	})
+
+	p.liveAndDie(t)
+	p.expectMetricsFor(t, metricsPort)
+
+	used, refused := log.used(t)
+	for _, request := range refused {
+		t.Errorf("refused: %s", request)
+	}
+	for _, g := range granted(t, manifests) {
+		if _, justified := unexercised[g]; !used[g] && !justified && !streamed(g, used) {
+			t.Errorf("the right to %s is given and was not needed", g)
+		}
+	}
+}
+
+// streamed tells that a list was not asked for because this API server streams lists as watches;
+// others do not.
+func streamed(r right, used map[right]bool) bool {
+	watched := r
+	watched.verb = "watch"
+	return r.verb == "list" && used[watched]
+}
+
+// liveAndDie opens nodes for pods of every kind that reads something else, breaks two of the nodes,
+// and takes the NodePool away.
+func (p plane) liveAndDie(t *testing.T) {
+	t.Helper()
+	pool := test.NodePool("main", test.CapacityTypes(karpenterv1.CapacityTypeSpot), test.TerminationGracePeriod(10*time.Second))
+	p.apply(t,
+		test.NodeClass(), pool,
+		test.PriceOverlay("cheaper", "0.01", corev1.LabelTopologyZone, "test-zone-a"),
+		test.PodDisruptionBudget("web", 1), test.CoreDeviceClass(), test.CoreShare("share", 100_000),
+		storageClass(), volume("bound"), volumeClaim("bound", "bound"), volumeClaim("wanted", ""),
+	)
+	p.apply(t,
+		test.Deployment("web", 3, "1", test.ApartFromEachOther(), inAnyNamespace),
+		test.DaemonSet("agent", "100m"),
+		test.Pod("stubborn", "1", test.DoNotDisrupt(), test.StopsIn(time.Second)),
+		test.Pod("real-time", "1", test.Claims("share")),
+		test.Pod("stateful", "1", withVolume("bound")),
+		test.Pod("waits-for-its-volume", "1", withVolume("wanted")),
+		buffer("web"),
+	)
+	p.expectBound(t, "web", 3)
+	p.expectBound(t, "stubborn", 1)
+	p.expectBound(t, "stateful", 1)
+
+	reports, silent := failure("reports", "KWOKUnhealthy"), failure("silent", "")
+	p.apply(t, reports, silent, interruption())
+	soon(t, func(g gomega.Gomega) {
+		faults := &mckubev1alpha1.SimulatedFaultList{}
+		g.Expect(p.client.List(t.Context(), faults)).To(gomega.Succeed())
+		for _, f := range faults.Items {
+			g.Expect(f.Status.AffectedCount).To(gomega.BeEquivalentTo(1), f.Name)
+		}
+	})
+
+	p.delete(t, reports, silent, pool, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: test.Namespace, Name: "web"}})
+	soon(t, func(g gomega.Gomega) {
+		claims, nodes := &karpenterv1.NodeClaimList{}, &corev1.NodeList{}
+		g.Expect(p.client.List(t.Context(), claims)).To(gomega.Succeed())
+		g.Expect(p.client.List(t.Context(), nodes)).To(gomega.Succeed())
+		g.Expect(len(claims.Items) + len(nodes.Items)).To(gomega.BeZero())
+	})
+}
+
+func (p plane) expectBound(t *testing.T, workload string, n int) {
+	t.Helper()
+	soon(t, func(g gomega.Gomega) {
+		pods := &corev1.PodList{}
+		g.Expect(p.client.List(t.Context(), pods, client.MatchingLabels{test.Label: workload})).To(gomega.Succeed())
+		bound := 0
+		for _, pod := range pods.Items {
+			if pod.Spec.NodeName != "" {
+				bound++
+			}
+		}
+		g.Expect(bound).To(gomega.Equal(n), "bound pods of %s", workload)
+	})
+}
+
+// inAnyNamespace keeps pods apart from those of namespaces that a selector names.
+func inAnyNamespace(template *test.PodTemplate) {
+	terms := &template.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	for i := range *terms {
+		(*terms)[i].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: test.Namespace}}
+	}
+}
+
+func withVolume(claim string) func(*test.PodTemplate) {
+	return func(template *test.PodTemplate) {
+		template.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}}}
+	}
+}
+
+func storageClass() *storagev1.StorageClass {
+	return &storagev1.StorageClass{
+		ObjectMeta:        metav1.ObjectMeta{Name: "disk"},
+		Provisioner:       "disk.example.com",
+		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+	}
+}
+
+// volume is in one zone, and given to the claim of its name.
+func volume(name string) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{
+			StorageClassName:       "disk",
+			Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			ClaimRef:               &corev1.ObjectReference{Namespace: test.Namespace, Name: name},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{
+					Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"test-zone-b"},
+				}},
+			}}}},
+		},
+	}
+}
+
+// volumeClaim wants the volume; without one it waits until a provisioner makes one.
+func volumeClaim(name, volume string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: test.Namespace, Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To("disk"),
+			VolumeName:       volume,
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
+}
+
+// buffer keeps room for one more pod of the Deployment.
+func buffer(deployment string) *autoscalingv1beta1.CapacityBuffer {
+	return &autoscalingv1beta1.CapacityBuffer{
+		ObjectMeta: metav1.ObjectMeta{Namespace: test.Namespace, Name: "spare"},
+		Spec: autoscalingv1beta1.CapacityBufferSpec{
+			ScalableRef: &autoscalingv1beta1.ScalableRef{APIGroup: "apps", Kind: autoscalingv1beta1.KindDeployment, Name: deployment},
+			Replicas:    ptr.To(int32(1)),
+		},
+	}
+}
+
+// failure breaks one node: its kubelet reports the condition, or falls silent where that is empty.
+func failure(name, condition string) *mckubev1alpha1.SimulatedFault {
+	return test.Fault(name, mckubev1alpha1.FaultNodeFailure, func(f *mckubev1alpha1.SimulatedFault) {
+		f.Spec.Count, f.Spec.Condition = ptr.To(int32(1)), condition
+	})
+}
+
+// interruption takes one spot machine away.
+func interruption() *mckubev1alpha1.SimulatedFault {
+	return test.Fault("interrupted", mckubev1alpha1.FaultSpotInterruption, func(f *mckubev1alpha1.SimulatedFault) {
+		f.Spec.Count, f.Spec.Notice = ptr.To(int32(1)), &metav1.Duration{Duration: time.Second}
+	})
+}
+
+// expectMetricsFor asserts who may read the metrics: the reader that the chart names, nobody else.
+func (p plane) expectMetricsFor(t *testing.T, port int) {
+	t.Helper()
+	p.apply(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "prometheus"}})
+	for who, want := range map[string]int{"prometheus": http.StatusOK, "default": http.StatusForbidden, "": http.StatusUnauthorized} {
+		if got := getMetrics(t, port, p.token(t, who)); got != want {
+			t.Errorf("%q gets %d for the metrics, want %d", who, got, want)
+		}
+	}
+}
+
+// token returns a token of the ServiceAccount in namespace default, none for none.
+func (p plane) token(t *testing.T, serviceAccount string) string {
+	t.Helper()
+	if serviceAccount == "" {
+		return ""
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: serviceAccount}}
+	request := &authenticationv1.TokenRequest{}
+	if err := p.client.SubResource("token").Create(t.Context(), account, request); err != nil {
+		t.Fatalf("getting a token of %s: %v", serviceAccount, err)
+	}
+	return request.Status.Token
+}
+
+func getMetrics(t *testing.T, port int, token string) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/metrics", port), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	// The controller signs its certificate itself.
+	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the certificate names no host
+	response, err := insecure.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	return response.StatusCode
+}
