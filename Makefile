@@ -35,7 +35,7 @@ unit: ## Unit and control-plane tests of the packages, with the race detector
 .PHONY: e2e
 SUITE ?= all
 e2e: tools ## End-to-end suites on a real control plane (SUITE=lifecycle runs one)
-	go test -timeout 30m -count=1 -v $(if $(filter all,$(SUITE)),./test/suites/...,./test/suites/$(SUITE)/...) -ginkgo.v $(GINKGO_FLAGS)
+	go run github.com/onsi/ginkgo/v2/ginkgo --procs=3 --timeout=30m --poll-progress-after=2m $(GINKGO_FLAGS) $(if $(filter all,$(SUITE)),./test/suites/...,./test/suites/$(SUITE))
 
 .PHONY: bench-lifecycle
 bench-lifecycle: tools build ## Scheduling throughput against upstream, and 1,000 pods end to end
@@ -49,7 +49,7 @@ tools: ## Build the control plane and the development tools into the cache, and 
 
 .PHONY: generate
 generate: ## Regenerate deep copies, CRDs and the CRD chart
-	$(TOOLS) --run controller-gen object crd paths=./pkg/apis/... output:crd:dir=pkg/apis/crds
+	"$$($(TOOLS) --path controller-gen)" object crd paths=./pkg/apis/... output:crd:dir=pkg/apis/crds
 	go run ./hack/crds
 
 .PHONY: verify
@@ -58,7 +58,7 @@ verify: generate lint ## Fail when generated files differ from what is committed
 
 .PHONY: lint
 lint: ## Run the linters
-	$(TOOLS) --run golangci-lint run ./...
+	"$$($(TOOLS) --path golangci-lint)" run ./...
 
 .PHONY: clean
 clean: ## Remove what the targets wrote into the checkout (the tool cache stays)
