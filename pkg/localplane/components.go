@@ -72,6 +72,7 @@ func apiServerComponent(f files, p ports, extra []string) component {
 			"--authorization-mode=Node,RBAC",
 			"--enable-admission-plugins=NodeRestriction",
 			"--allow-privileged=true",
+			"--shutdown-watch-termination-grace-period=1s", // or watches keep it from ending for a minute
 			"--client-ca-file=" + f.pki("ca.crt"),
 			"--tls-cert-file=" + f.pki("serving.crt"),
 			"--tls-private-key-file=" + f.pki("serving.key"),

@@ -44,10 +44,11 @@ func openDirectory(dir string) (*directory, error) {
 	return d, nil
 }
 
-// close unlocks the directory, and removes it when it is a temporary one.
-func (d *directory) close() error {
+// close unlocks the directory, and removes it when it is a temporary one and its content has no
+// more use. One that stays is removed when the next plane starts.
+func (d *directory) close(remove bool) error {
 	var err error
-	if d.temporary {
+	if d.temporary && remove {
 		err = os.RemoveAll(d.dir)
 	}
 	return errors.Join(err, d.lock.Close())

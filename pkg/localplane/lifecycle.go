@@ -1,6 +1,7 @@
 package localplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +25,9 @@ const (
 )
 
 // ErrAPIServerRunning and ErrAPIServerStopped tell that StartAPIServer or StopAPIServer has
-// nothing to do.
+// nothing to do; ErrStopped that the plane has been stopped.
 var (
+	ErrStopped          = errors.New("the plane is stopped")
 	ErrAPIServerRunning = errors.New("the API server is running")
 	ErrAPIServerStopped = errors.New("the API server is not running")
 )
@@ -103,15 +105,18 @@ func (p *Plane) writeConfigs() error {
 	return nil
 }
 
-// launch starts a component and watches it.
+// launch starts a component and watches it. Nothing is started once the plane stops.
 func (p *Plane) launch(c component) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopping {
+		return cmp.Or(p.err, ErrStopped)
+	}
 	proc, err := startProcess(p.spawner, c, p.options.Bin[c.tool], p.dir.log(string(c.tool)))
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
 	p.running = append(p.running, proc)
-	p.mu.Unlock()
 	go p.watch(proc)
 	return nil
 }
@@ -191,6 +196,8 @@ func (p *Plane) poll(ctx context.Context, try func(context.Context) error) error
 		select {
 		case <-p.failed:
 			return p.Err()
+		case <-p.done:
+			return cmp.Or(p.Err(), ErrStopped)
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err)
 		case <-ticker.C():
@@ -236,16 +243,20 @@ func (p *Plane) find(tool toolchain.Tool) *process {
 }
 
 // Stop ends every component: first those that talk to the API server, then the API server, then
-// etcd; a component that does not end in time is killed. It removes a temporary Dir. Calling it
-// again waits for the first call and returns its error.
+// etcd; a component that does not end in time is killed. It removes a temporary Dir, unless a
+// component died and its log is of interest. Calling it again waits for the first call and
+// returns its error.
 func (p *Plane) Stop() error {
 	p.stopOnce.Do(func() {
 		defer close(p.done)
+		p.mu.Lock()
+		p.stopping = true
+		p.mu.Unlock()
 		p.stopAll(toolchain.Kwok, toolchain.KubeScheduler, toolchain.KubeControllerManager)
 		p.stopAll(toolchain.KubeAPIServer)
 		p.stopAll(toolchain.Etcd)
 		p.spawner.close()
-		p.stopErr = p.dir.close()
+		p.stopErr = p.dir.close(p.Err() == nil)
 	})
 	<-p.done
 	return p.stopErr

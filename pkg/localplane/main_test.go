@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
@@ -14,8 +16,8 @@ import (
 var bin toolchain.Paths
 
 func TestMain(m *testing.M) {
-	if os.Getenv(parentEnv) != "" {
-		os.Exit(runParent())
+	if dir := os.Getenv(parentEnv); dir != "" {
+		os.Exit(runParent(dir))
 	}
 	everything := localplane.Options{Scheduler: true, ControllerManager: true, Kwok: true}
 	paths, err := toolchain.Ensure(context.Background(), os.Stderr, everything.Tools()...)
@@ -24,10 +26,39 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	bin = paths
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := stopShared(); err != nil {
+		fmt.Fprintln(os.Stderr, "stopping the shared plane:", err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
-// parentEnv makes this test binary start a plane and wait to be killed.
-const parentEnv = "LOCALPLANE_TEST_PARENT"
+// shared is a plane with every component, for the tests that only use one. It is started by the
+// first of them. Nodes that fall silent are noticed after 6 s.
+var shared struct {
+	sync.Once
+	plane *localplane.Plane
+	err   error
+}
 
-func runParent() int { return 0 }
+func sharedPlane(t *testing.T) *localplane.Plane {
+	t.Helper()
+	shared.Do(func() {
+		shared.plane, shared.err = localplane.Start(context.Background(), localplane.Options{
+			Bin: bin, Scheduler: true, ControllerManager: true, Kwok: true,
+			NodeMonitorGracePeriod: 6 * time.Second,
+		})
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.plane
+}
+
+func stopShared() error {
+	if shared.plane == nil {
+		return nil
+	}
+	return shared.plane.Stop()
+}

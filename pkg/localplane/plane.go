@@ -41,9 +41,10 @@ type Plane struct {
 	clock       clock.WithTicker
 	started     time.Time
 
-	mu      sync.Mutex
-	running []*process // in the order they were started
-	err     error      // why a component died
+	mu       sync.Mutex
+	running  []*process // in the order they were started
+	err      error      // why a component died
+	stopping bool
 
 	failed   chan struct{} // closed when a component has died
 	failOnce sync.Once
@@ -100,7 +101,7 @@ func prepare(options Options) (*Plane, error) {
 	}
 	p.started = p.clock.Now()
 	if err := p.configure(); err != nil {
-		return nil, errors.Join(err, dir.close())
+		return nil, errors.Join(err, dir.close(true))
 	}
 	p.spawner = newSpawner()
 	return p, nil

@@ -2,42 +2,205 @@ package localplane_test
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
+	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
-func TestQuick(t *testing.T) {
-	p, err := localplane.Start(t.Context(), localplane.Options{Bin: bin, Progress: os.Stderr, Scheduler: true, ControllerManager: true, Kwok: true, Dir: os.Getenv("LP_DIR")})
+func TestStartReturnsAReadyPlane(t *testing.T) {
+	plane := sharedPlane(t)
+	client := adminOf(t, plane)
+	if _, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(t.Context()); err != nil {
+		t.Errorf("the API server is not ready: %v", err)
+	}
+	if _, err := client.CoreV1().ServiceAccounts("default").Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
+		t.Errorf("the default ServiceAccount is missing: %v", err)
+	}
+	for _, tool := range []toolchain.Tool{toolchain.Etcd, toolchain.KubeAPIServer, toolchain.KubeControllerManager, toolchain.KubeScheduler, toolchain.Kwok} {
+		if pid := plane.PIDs()[tool]; pid == 0 || !alive(pid) {
+			t.Errorf("%s does not run", tool)
+		}
+	}
+}
+
+func TestVersionIsThePinnedOne(t *testing.T) {
+	version, err := adminOf(t, sharedPlane(t)).Discovery().ServerVersion()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Stop()
-	c := kubernetes.NewForConfigOrDie(p.RESTConfig())
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{localplane.NodeLabel: localplane.NodeLabelValue}}}
-	if _, err := c.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	if !strings.HasPrefix(version.GitVersion, "v1.36.") {
+		t.Errorf("the server calls itself %s, want v1.36.x", version.GitVersion)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p1"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x"}}}}
-	if _, err := c.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	start := time.Now()
-	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
-		got, err := c.CoreV1().Pods("default").Get(ctx, "p1", metav1.GetOptions{})
-		return err == nil && got.Status.Phase == corev1.PodRunning, nil
+}
+
+func TestFilesArePrivate(t *testing.T) {
+	plane := sharedPlane(t)
+	err := filepath.WalkDir(plane.Dir(), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if path == filepath.Join(plane.Dir(), "etcd") { // its files change while they are listed
+			return fs.SkipDir
+		}
+		info, err := entry.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %s: others can read it", path, info.Mode())
+		}
+		return err
 	})
-	t.Log(time.Since(start), err)
-	if os.Getenv("LP_WAIT") != "" {
-		time.Sleep(10 * time.Minute)
+	if err != nil {
+		t.Fatal(err)
 	}
-	start = time.Now()
-	t.Log(p.Stop(), time.Since(start))
+}
+
+func TestPlanesAtOnce(t *testing.T) {
+	var planes [2]*localplane.Plane
+	var errs [2]error
+	var starts sync.WaitGroup
+	for i := range planes {
+		starts.Go(func() { planes[i], errs[i] = localplane.Start(t.Context(), localplane.Options{Bin: bin}) })
+	}
+	starts.Wait()
+	for i, plane := range planes {
+		if errs[i] != nil {
+			t.Fatal(errs[i])
+		}
+		defer plane.Stop()
+	}
+	addConfigMap(t, planes[0], "only-here")
+	_, err := adminOf(t, planes[1]).CoreV1().ConfigMaps("default").Get(t.Context(), "only-here", metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("the second plane answers %v, want not found", err)
+	}
+}
+
+func addConfigMap(t *testing.T, plane *localplane.Plane, name string) {
+	t.Helper()
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := adminOf(t, plane).CoreV1().ConfigMaps("default").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func expectConfigMap(t *testing.T, plane *localplane.Plane, name string) {
+	t.Helper()
+	if _, err := adminOf(t, plane).CoreV1().ConfigMaps("default").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+		t.Errorf("reading back ConfigMap %s: %v", name, err)
+	}
+}
+
+func TestAPIServerStopsAndStartsWithItsData(t *testing.T) {
+	plane := start(t, localplane.Options{ControllerManager: true, Scheduler: true, Kwok: true})
+	addConfigMap(t, plane, "kept")
+	if err := plane.StartAPIServer(t.Context()); !errors.Is(err, localplane.ErrAPIServerRunning) {
+		t.Errorf("starting a running API server: %v, want ErrAPIServerRunning", err)
+	}
+	if err := plane.StopAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := plane.StopAPIServer(t.Context()); !errors.Is(err, localplane.ErrAPIServerStopped) {
+		t.Errorf("stopping a stopped API server: %v, want ErrAPIServerStopped", err)
+	}
+	if _, err := adminOf(t, plane).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err == nil {
+		t.Error("the API server answers after it was stopped")
+	}
+	if err := plane.StartAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	expectConfigMap(t, plane, "kept")
+	addNode(t, plane, "after")
+	addPod(t, plane, "after", nil)
+	expectRunning(t, plane, "after")
+	if err := plane.Err(); err != nil {
+		t.Errorf("a component did not survive: %v", err)
+	}
+}
+
+func TestDirIsContinued(t *testing.T) {
+	options := localplane.Options{Dir: t.TempDir()}
+	first := start(t, options)
+	addConfigMap(t, first, "kept")
+	other := localplane.Options{Dir: options.Dir, Bin: bin}
+	if _, err := localplane.Start(t.Context(), other); err == nil || !strings.Contains(err.Error(), "in use by another plane") {
+		t.Errorf("starting a second plane in the same Dir: %v", err)
+	}
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	expectConfigMap(t, start(t, options), "kept")
+}
+
+func TestTemporaryDirIsRemoved(t *testing.T) {
+	plane := start(t, localplane.Options{})
+	if err := plane.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(plane.Dir()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the temporary directory is left: %v", err)
+	}
+}
+
+func TestCancelStopsEverything(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	plane, err := localplane.Start(ctx, localplane.Options{Bin: bin, ControllerManager: true, Scheduler: true, Kwok: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pids := pidsOf(plane)
+	cancel()
+	<-plane.Done()
+	for name, pid := range pids {
+		if alive(pid) {
+			t.Errorf("%s runs after Done", name)
+		}
+	}
+	if err := plane.Err(); err != nil {
+		t.Errorf("a cancelled plane reports %v", err)
+	}
+	if err := plane.StartAPIServer(t.Context()); !errors.Is(err, localplane.ErrStopped) {
+		t.Errorf("starting the API server of a stopped plane: %v, want ErrStopped", err)
+	}
+}
+
+func TestCancelWhileStarting(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := localplane.Start(ctx, localplane.Options{Bin: bin}); !errors.Is(err, context.Canceled) {
+		t.Errorf("starting with a cancelled context: %v", err)
+	}
+}
+
+func TestDeathOfAComponentIsTold(t *testing.T) {
+	plane, err := localplane.Start(t.Context(), localplane.Options{Bin: bin, Scheduler: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pids := pidsOf(plane)
+	if err := syscall.Kill(pids["kube-scheduler"], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-plane.Done()
+	err = plane.Err()
+	if err == nil || !strings.Contains(err.Error(), "kube-scheduler ended by itself: signal: killed") {
+		t.Errorf("the plane reports %v", err)
+	}
+	if !strings.Contains(err.Error(), "Caches are synced") && !strings.Contains(err.Error(), "Serving securely") {
+		t.Errorf("the error does not hold the end of the log: %v", err)
+	}
+	expectAllEnd(t, pids)
+	if err := os.RemoveAll(plane.Dir()); err != nil {
+		t.Error(err)
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -59,6 +60,8 @@ type Toolchain struct {
 	Progress io.Writer
 	// Clock is used for durations and waiting.
 	Clock clock.WithTicker
+
+	mu sync.Mutex // guards Progress
 }
 
 // Default is the toolchain of the main module around the working directory, configured by the
@@ -179,6 +182,8 @@ func (t *Toolchain) find(tool Tool) (Recipe, Program, error) {
 }
 
 func (t *Toolchain) printf(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.Progress != nil {
 		fmt.Fprintf(t.Progress, format+"\n", args...)
 	}
