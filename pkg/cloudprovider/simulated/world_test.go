@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -48,7 +49,8 @@ const reservationID = "large.zone-a"
 // world is an API server in memory, a clock, and the simulated cloud. restart throws away everything
 // that a process would lose.
 type world struct {
-	client   client.WithWatch
+	client   client.WithWatch // of users and tests
+	process  client.Client    // of the process; its calls can be intercepted
 	clock    *clocktesting.FakeClock
 	recorder *test.EventRecorder
 	machines *catalogue.Catalogue
@@ -82,10 +84,12 @@ func newWorld(t failer, intercept interceptor.Funcs, objects ...client.Object) *
 		recorder: test.NewEventRecorder(),
 		machines: machines,
 	}
-	w.client = fake.NewClientBuilder().WithScheme(scheme.Scheme).
+	// The plain tracker keeps no managed fields, which nothing here needs, and is far faster.
+	tracker := clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
+	w.client = fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjectTracker(tracker).
 		WithStatusSubresource(&karpv1.NodeClaim{}, &v1alpha1.SimulatedFault{}).
-		WithInterceptorFuncs(intercept).
 		WithObjects(append(objects, nodeClass())...).Build()
+	w.process = interceptor.NewClient(w.client, intercept)
 	w.restart(t)
 	return w
 }
@@ -98,7 +102,7 @@ func (w *world) restart(t failer) {
 		t.Fatalf("making instance types: %v", err)
 	}
 	w.provider, err = simulated.New(context.Background(), simulated.Options{
-		Client: w.client, Clock: w.clock, Recorder: w.recorder, Catalogue: w.machines, InstanceTypes: types,
+		Client: w.process, Clock: w.clock, Recorder: w.recorder, Catalogue: w.machines, InstanceTypes: types,
 	})
 	if err != nil {
 		t.Fatalf("making provider: %v", err)
@@ -180,19 +184,24 @@ func (w *world) nodes(t failer) []corev1.Node {
 
 // launch does what Karpenter's launch step does: Create, then two patches.
 func (w *world) launch(name string) error {
-	ctx := context.Background()
 	claim := &karpv1.NodeClaim{}
-	if err := w.client.Get(ctx, types.NamespacedName{Name: name}, claim); err != nil {
+	if err := w.process.Get(context.Background(), types.NamespacedName{Name: name}, claim); err != nil {
 		return err
 	}
-	created, err := w.provider.Create(ctx, claim)
+	created, err := w.provider.Create(context.Background(), claim)
 	if err != nil {
 		return err
 	}
+	return w.persist(claim, created)
+}
+
+// persist writes what Create returned, as Karpenter does: labels and annotations, then the status.
+func (w *world) persist(claim, created *karpv1.NodeClaim) error {
+	ctx := context.Background()
 	stored := claim.DeepCopy()
 	claim.Labels = merged(created.Labels, claim.Labels)
 	claim.Annotations = merged(claim.Annotations, created.Annotations)
-	if err := w.client.Patch(ctx, claim, client.MergeFrom(stored)); err != nil {
+	if err := w.process.Patch(ctx, claim, client.MergeFrom(stored)); err != nil {
 		return err
 	}
 	stored = claim.DeepCopy()
@@ -200,7 +209,7 @@ func (w *world) launch(name string) error {
 	claim.Status.Capacity = created.Status.Capacity
 	claim.Status.Allocatable = created.Status.Allocatable
 	setCondition(claim, karpv1.ConditionTypeLaunched, w.clock.Now())
-	return w.client.Status().Patch(ctx, claim, client.MergeFrom(stored))
+	return w.process.Status().Patch(ctx, claim, client.MergeFrom(stored))
 }
 
 func setCondition(claim *karpv1.NodeClaim, conditionType string, now time.Time) {
@@ -216,13 +225,13 @@ func setCondition(claim *karpv1.NodeClaim, conditionType string, now time.Time) 
 func (w *world) register(name string) error {
 	ctx := context.Background()
 	claim := &karpv1.NodeClaim{}
-	if err := w.client.Get(ctx, types.NamespacedName{Name: name}, claim); err != nil {
+	if err := w.process.Get(ctx, types.NamespacedName{Name: name}, claim); err != nil {
 		return err
 	}
 	stored := claim.DeepCopy()
 	setCondition(claim, karpv1.ConditionTypeRegistered, w.clock.Now())
 	claim.Status.NodeName = simulated.NodeName(claim.Name, claim.UID)
-	return w.client.Status().Patch(ctx, claim, client.MergeFrom(stored))
+	return w.process.Status().Patch(ctx, claim, client.MergeFrom(stored))
 }
 
 func merged(base, over map[string]string) map[string]string {
