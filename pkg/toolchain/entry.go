@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -163,19 +164,20 @@ func linkPrograms(dir string, recipe Recipe) error {
 	return nil
 }
 
-// ldflags returns the linker flags with the pinned version filled in.
+var versionPlaceholder = regexp.MustCompile(`\{(version|major|minor):([^}]+)\}`)
+
+// ldflags returns the linker flags with the pinned versions filled in.
 func (t *Toolchain) ldflags(recipe Recipe) (string, error) {
-	flags := append([]string{"-s", "-w"}, recipe.LDFlags...)
-	if recipe.VersionPin == "" {
-		return strings.Join(flags, " "), nil
-	}
-	version, err := t.pinnedVersion(recipe, recipe.VersionPin)
-	if err != nil {
-		return "", err
-	}
-	majorPart, minorPart := minor(version)
-	fill := strings.NewReplacer("{version}", version, "{major}", majorPart, "{minor}", minorPart)
-	return fill.Replace(strings.Join(flags, " ")), nil
+	flags := strings.Join(append([]string{"-s", "-w"}, recipe.LDFlags...), " ")
+	var errs []error
+	flags = versionPlaceholder.ReplaceAllStringFunc(flags, func(placeholder string) string {
+		match := versionPlaceholder.FindStringSubmatch(placeholder)
+		version, err := t.pinnedVersion(recipe, match[2])
+		errs = append(errs, err)
+		majorPart, minorPart := majorMinor(version)
+		return map[string]string{"version": version, "major": majorPart, "minor": minorPart}[match[1]]
+	})
+	return flags, errors.Join(errs...)
 }
 
 // label names the recipe and its programs for people.

@@ -78,8 +78,8 @@ func (t *Toolchain) checkFit(ctx context.Context, recipe Recipe, program Program
 		}
 		return have, nil
 	}
-	wantMajor, wantMinor := minor(want)
-	if major, minor := minor(have); major != wantMajor || minor != wantMinor {
+	wantMajor, wantMinor := majorMinor(want)
+	if major, minor := majorMinor(have); major != wantMajor || minor != wantMinor {
 		return "", fmt.Errorf("its version is %s, needed is v%s.%s.x", have, wantMajor, wantMinor)
 	}
 	return have, nil

@@ -2,6 +2,7 @@ package toolchain
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,7 +121,7 @@ func (l *buildLog) add(line string) {
 func (l *buildLog) state() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return fmt.Sprintf("%d modules downloaded, %d packages compiled, %s", l.downloaded, l.compiled, l.last)
+	return fmt.Sprintf("%d modules downloaded, %d packages compiled, %s", l.downloaded, l.compiled, cmp.Or(l.last, "linking"))
 }
 
 // failure returns the compiler's messages as an error, or nil.

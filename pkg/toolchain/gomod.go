@@ -26,8 +26,8 @@ func requiredVersion(gomod, module string) (string, error) {
 	return "", fmt.Errorf("go.mod does not require %s", module)
 }
 
-// minor returns the major and the minor number of a version such as v1.36.3.
-func minor(version string) (string, string) {
+// majorMinor returns the first two numbers of a version such as v1.36.3.
+func majorMinor(version string) (string, string) {
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 	if len(parts) < 2 {
 		return parts[0], ""

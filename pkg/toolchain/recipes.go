@@ -36,12 +36,10 @@ type Recipe struct {
 	Package string
 	// Binary is the file that the build writes. Programs of another name become links to it.
 	Binary string
-	// LDFlags are passed to the linker; "{version}" stands for the version of VersionPin, and
-	// "{major}", "{minor}" for its parts.
-	LDFlags []string
-	// VersionPin is the module that gives LDFlags their version.
-	VersionPin string
-	Programs   []Program
+	// LDFlags are passed to the linker. "{version:M}" stands for the version of module M in
+	// the recipe's go.mod, "{major:M}" and "{minor:M}" for its parts.
+	LDFlags  []string
+	Programs []Program
 }
 
 const (
@@ -55,7 +53,7 @@ func DefaultRecipes() []Recipe {
 	return []Recipe{
 		{
 			Module: "controlplane", Package: ".", Binary: "controlplane",
-			VersionPin: kubernetesModule, LDFlags: kubernetesLDFlags(),
+			LDFlags: kubernetesLDFlags(),
 			Programs: []Program{
 				{Name: Etcd, Pin: "go.etcd.io/etcd/server/v3", VersionArgs: []string{"--version"}},
 				{Name: KubeAPIServer, Pin: kubernetesModule, VersionArgs: []string{"--version"}},
@@ -67,9 +65,7 @@ func DefaultRecipes() []Recipe {
 		single("kwok", "sigs.k8s.io/kwok/cmd/kwok", Program{
 			Name: Kwok, Pin: "sigs.k8s.io/kwok", VersionArgs: []string{"--version"},
 		}),
-		single("helm", "helm.sh/helm/v3/cmd/helm", Program{
-			Name: Helm, Pin: "helm.sh/helm/v3", VersionArgs: []string{"version", "--short"},
-		}),
+		helmRecipe(),
 		single("gen", "sigs.k8s.io/controller-tools/cmd/controller-gen", Program{
 			Name: ControllerGen, Pin: "sigs.k8s.io/controller-tools", VersionArgs: []string{"--version"}, Exact: true,
 		}),
@@ -83,15 +79,32 @@ func single(module, pkg string, program Program) Recipe {
 	return Recipe{Module: module, Package: pkg, Binary: string(program.Name), Programs: []Program{program}}
 }
 
+// helmRecipe gives helm its version and that of the Kubernetes it knows: client-go v0.N speaks
+// of Kubernetes 1.N. Without it, helm template claims a cluster of version 1.20.
+func helmRecipe() Recipe {
+	const module = "helm.sh/helm/v3"
+	recipe := single("helm", module+"/cmd/helm", Program{
+		Name: Helm, Pin: module, VersionArgs: []string{"version", "--short"},
+	})
+	recipe.LDFlags = []string{"-X " + module + "/internal/version.version={version:" + module + "}"}
+	for _, pkg := range []string{module + "/pkg/chartutil", module + "/pkg/lint/rules"} {
+		recipe.LDFlags = append(recipe.LDFlags,
+			"-X "+pkg+".k8sVersionMajor=1",
+			"-X "+pkg+".k8sVersionMinor={minor:k8s.io/client-go}",
+		)
+	}
+	return recipe
+}
+
 // kubernetesLDFlags give the components their version: without it the server calls itself
 // v0.0.0-master and kubectl cannot parse what it is told.
 func kubernetesLDFlags() []string {
 	var flags []string
 	for _, pkg := range []string{componentVersion, clientVersion} {
 		flags = append(flags,
-			"-X "+pkg+".gitVersion={version}",
-			"-X "+pkg+".gitMajor={major}",
-			"-X "+pkg+".gitMinor={minor}",
+			"-X "+pkg+".gitVersion={version:"+kubernetesModule+"}",
+			"-X "+pkg+".gitMajor={major:"+kubernetesModule+"}",
+			"-X "+pkg+".gitMinor={minor:"+kubernetesModule+"}",
 			"-X "+pkg+".gitCommit=unknown",
 			"-X "+pkg+".gitTreeState=clean",
 		)

@@ -74,7 +74,7 @@ func (w workshop) toolchain() (*toolchain.Toolchain, *bytes.Buffer) {
 		Root: w.Root, Cache: w.Cache, Progress: progress, Clock: clock.RealClock{},
 		Recipes: []toolchain.Recipe{{
 			Module: "greet", Package: ".", Binary: "greet",
-			VersionPin: "example.test/pin", LDFlags: []string{"-X main.version={version}-{major}.{minor}"},
+			LDFlags: []string{"-X main.version={version:example.test/pin}-{major:example.test/pin}.{minor:example.test/pin}"},
 			Programs: []toolchain.Program{
 				{Name: "hello", Pin: "example.test/pin", VersionArgs: args},
 				{Name: "goodbye", Pin: "example.test/pin", VersionArgs: args, Exact: true},
