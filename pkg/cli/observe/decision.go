@@ -2,6 +2,8 @@ package observe
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +16,7 @@ type Kind string
 // The kinds of decisions.
 const (
 	Opened  Kind = "open"    // a machine was ordered
+	Planned Kind = "plan"    // a change was found worth while
 	Joined  Kind = "joined"  // a machine became usable
 	Closing Kind = "close"   // a machine will leave; its pods fit elsewhere or it has none
 	Replace Kind = "replace" // a machine will leave and is replaced
@@ -86,6 +89,8 @@ func leavingWords(n Node, c *claim) (Kind, string) {
 		return Replace, "replacing: the node is unhealthy and did not recover in its time"
 	case "Expired":
 		return Replace, fmt.Sprintf("draining: older than expireAfter %s", c.Spec.ExpireAfter)
+	case "Interrupted":
+		return Replace, "draining: the cloud takes this spot machine back"
 	case "Deleted":
 		return Closing, "draining: its NodeClaim was deleted"
 	default:
@@ -116,7 +121,14 @@ var watched = map[string]bool{"NodeClaim": true, "Node": true, "NodePool": true,
 // kinds sorts the reasons whose kind their type does not tell.
 var kinds = map[string]Kind{
 	"DisruptionBlocked": Blocked, "ConsolidationRejected": Blocked, "NodeRepairBlocked": Blocked,
-	"ConsolidationCandidate": Closing, "ConsolidationApproved": Closing,
+	"ConsolidationCandidate": Planned, "ConsolidationApproved": Planned,
+	"FailedDraining": Blocked, "TerminationGracePeriodExpiring": Blocked,
+}
+
+// passing are beginnings of messages about states that every node passes through, which no user needs to know.
+var passing = []string{
+	"Node is nominated", "Nodeclaim does not have an associated node", "NodeClaim does not have an associated node",
+	"Node isn't initialized", "Node is deleting",
 }
 
 // fromEvent turns an Event into a decision; ok is false for events that tell nothing new to a user.
@@ -133,8 +145,22 @@ func fromEvent(e *corev1.Event) (d Decision, ok bool) {
 		return Decision{}, false
 	}
 	text := strings.TrimSuffix(strings.Join(strings.Fields(e.Message), " "), ".")
-	return Decision{At: eventTime(e), Kind: kind, Node: e.InvolvedObject.Name, Text: text, Count: 1}, true
+	if slices.ContainsFunc(passing, func(begin string) bool { return strings.HasPrefix(text, begin) }) {
+		return Decision{}, false
+	}
+	d = Decision{At: eventTime(e), Kind: kind, Node: e.InvolvedObject.Name, Text: strings.Replace(text, "Failed to drain node,", "draining:", 1), Count: 1}
+	if e.InvolvedObject.Kind == "NodePool" {
+		d.Node, d.Pool = "", e.InvolvedObject.Name
+	}
+	if found := candidate.FindStringSubmatch(text); found != nil {
+		// One command is told of each of its nodes; without the node they are one decision.
+		d.Node, d.Text = "", fmt.Sprintf("consolidation found: to %s %s node(s) saves $%s/h", found[1], found[2], found[3])
+	}
+	return d, true
 }
+
+// candidate matches what Karpenter says of each node of a consolidation command.
+var candidate = regexp.MustCompile(`^Consolidation candidate: (\w+).*\(part of (\d+)-node consolidation\) \(savings: \$([0-9.]+)\)`)
 
 func tells(e *corev1.Event) bool {
 	if e.InvolvedObject.Kind == "Pod" {

@@ -38,8 +38,9 @@ type Node struct {
 	WattsMax     float64
 	CPU          Amount // cores
 	MemoryGiB    Amount
-	GPU          Amount // whole GPUs or shares of GPUs, in GPUs
-	Pods         int    // bound and not finished, without DaemonSet pods
+	GPU          Amount            // whole GPUs or shares of GPUs, in GPUs
+	Pods         int               // bound and not finished, without DaemonSet pods
+	Labels       map[string]string // of the NodeClaim; not to be changed
 	// Disrupted says that a disruption counts this node against its pool's budget: it is leaving or not ready.
 	Disrupted bool
 }
@@ -87,6 +88,7 @@ type Pod struct {
 	App             string // label "app"
 	Node            string // "" while pending
 	Running         bool
+	Started         time.Time // when its node took it up, zero before
 }
 
 // Price is the running cost of all nodes in $/h.

@@ -81,7 +81,7 @@ func (c *claim) expired() bool {
 func nodeOf(c *claim, n *corev1.Node) Node {
 	out := Node{Phase: Starting}
 	if c != nil {
-		out.Name, out.Claim, out.Created = c.Name, c.Name, c.CreationTimestamp.Time
+		out.Name, out.Claim, out.Created, out.Labels = c.Name, c.Name, c.CreationTimestamp.Time, c.Labels
 		out.describe(&c.ObjectMeta, c.Status.Allocatable)
 	}
 	if n != nil {
@@ -150,6 +150,9 @@ func phaseOf(c *claim, n *corev1.Node) (Phase, string) {
 func leavingBecause(c *claim) string {
 	if reason := c.reason(conditionDisruption); reason != "" {
 		return reason
+	}
+	if c.Annotations[v1alpha1.AnnotationTerminateAt] != "" {
+		return "Interrupted"
 	}
 	if c.expired() {
 		return "Expired"

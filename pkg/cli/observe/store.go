@@ -210,7 +210,11 @@ func (s *State) addPod(p *corev1.Pod) {
 	} else {
 		s.Pending++
 	}
-	s.Pods = append(s.Pods, Pod{Namespace: p.Namespace, Name: p.Name, App: p.Labels["app"], Node: p.Spec.NodeName, Running: running})
+	pod := Pod{Namespace: p.Namespace, Name: p.Name, App: p.Labels["app"], Node: p.Spec.NodeName, Running: running}
+	if p.Status.StartTime != nil {
+		pod.Started = p.Status.StartTime.Time
+	}
+	s.Pods = append(s.Pods, pod)
 }
 
 func finished(p *corev1.Pod) bool {

@@ -179,6 +179,7 @@ func TestEvents(t *testing.T) {
 		"scheduler's":          {event("Pod", "FailedScheduling", "Warning", "default-scheduler"), ""},
 		"nominated":            {event("Pod", "Nominated", "Normal", "karpenter"), ""},
 		"told by a condition":  {event("NodeClaim", "DisruptionTerminating", "Normal", "karpenter"), ""},
+		"passing":              {passingEvent(), ""},
 		"somebody's ConfigMap": {event("ConfigMap", "Broken", "Warning", "x"), ""},
 	} {
 		d, ok := fromEvent(c.event)
@@ -189,6 +190,10 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%s: text %q", name, d.Text)
 		}
 	}
+}
+
+func passingEvent() *corev1.Event {
+	return &corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: "Node"}, Reason: "DisruptionBlocked", Message: "Node is nominated for a pending pod"}
 }
 
 func TestJournalIsBounded(t *testing.T) {
@@ -233,6 +238,21 @@ func TestLedgerKeepsWhatIsGone(t *testing.T) {
 	s.dropClaim("a", t0.Add(time.Minute))
 	got := r.Machines()
 	if len(got) != 2 || got[0].Life(t0.Add(time.Hour)) != time.Minute || got[0].Why != "Empty" || got[1].Life(t0.Add(time.Hour)) != time.Hour {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestCandidatesOfOneCommandAreOneDecision(t *testing.T) {
+	t.Parallel()
+	s := newStore()
+	for _, node := range []string{"a", "b"} {
+		s.addEvent(&corev1.Event{
+			InvolvedObject: corev1.ObjectReference{Kind: "NodeClaim", Name: node}, Reason: "ConsolidationCandidate",
+			Message: "Consolidation candidate: replace: [x-" + node + "] (part of 2-node consolidation) (savings: $0.45)",
+		})
+	}
+	got := s.journal.last(9)
+	if len(got) != 1 || got[0].Text != "consolidation found: to replace 2 node(s) saves $0.45/h" || got[0].Count != 2 {
 		t.Errorf("got %+v", got)
 	}
 }

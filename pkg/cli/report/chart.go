@@ -35,7 +35,8 @@ type Line struct {
 // ChartMark is a labelled moment.
 type ChartMark struct {
 	Second float64
-	Label  string // short: it is drawn
+	Label  string // a number or a letter: it is always drawn
+	Name   string // drawn after the label where there is room before the next mark
 }
 
 const (
@@ -172,8 +173,12 @@ func (c Chart) scale(p *plot.Plot, top float64) {
 }
 
 func (c Chart) addMarks(p *plot.Plot) {
-	for _, m := range c.Marks {
-		p.Add(&mark{ChartMark: m})
+	for i, m := range c.Marks {
+		next := p.X.Max
+		if i+1 < len(c.Marks) {
+			next = c.Marks[i+1].Second
+		}
+		p.Add(&mark{ChartMark: m, next: next})
 	}
 }
 
@@ -203,7 +208,10 @@ func sans() font.Font {
 }
 
 // mark draws one labelled vertical line.
-type mark struct{ ChartMark }
+type mark struct {
+	ChartMark
+	next float64 // second of the next mark
+}
 
 // Plot implements plot.Plotter.
 func (m *mark) Plot(c draw.Canvas, p *plot.Plot) {
@@ -215,5 +223,9 @@ func (m *mark) Plot(c draw.Canvas, p *plot.Plot) {
 		Color: inkColour, Font: sans(), Handler: plot.DefaultTextHandler,
 		XAlign: text.XLeft, YAlign: text.YTop,
 	}
-	c.FillText(label, vg.Point{X: at + 3, Y: c.Max.Y}, m.Label)
+	words := m.Label
+	if long := m.Label + " " + m.Name; m.Name != "" && label.Width(long) < x(m.next)-at-6 {
+		words = long
+	}
+	c.FillText(label, vg.Point{X: at + 3, Y: c.Max.Y}, words)
 }

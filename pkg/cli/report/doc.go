@@ -66,10 +66,11 @@ type Column struct {
 	Number bool
 }
 
-// Cell is one value, with a mood that colours it.
+// Cell is one value, with a mood that colours it and a note below it.
 type Cell struct {
 	Text string
 	Mood Mood
+	Note string
 }
 
 // Mood colours a cell.

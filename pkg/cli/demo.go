@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/cli/demo"
+	"github.com/mainspring-rt/mainspring/pkg/cli/local"
+	"github.com/mainspring-rt/mainspring/pkg/cli/observe"
+	"github.com/mainspring-rt/mainspring/pkg/cli/report"
+)
+
+// demoSettings are the flags of the demo.
+type demoSettings struct {
+	keep, plain        bool
+	report, controller string
+}
+
+func demoCommand(s Streams) *cobra.Command {
+	settings := demoSettings{}
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Tell the story of a node's life on a local cluster, in six minutes",
+		Long: `Starts a real control plane, simulated machines and the controller, and tells a story of six chapters: scale-up,
+consolidation, a drift roll-out under a budget, a spot interruption, a dying node, expiry. Each chapter ends when its goal
+is seen in the API. Everything is gone afterwards, unless --keep is given.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd, s, settings) },
+	}
+	cmd.Flags().BoolVar(&settings.keep, "keep", false, "leave the cluster up afterwards and print how to use it")
+	cmd.Flags().BoolVar(&settings.plain, "plain", false, "print lines instead of the live view, even on a terminal")
+	cmd.Flags().StringVar(&settings.report, "report", "out/demo", "`directory` for the HTML report")
+	cmd.Flags().StringVar(&settings.controller, "controller", "", "controller `binary` to run; empty: built from the checkout")
+	return cmd
+}
+
+// A demo has no time for the usual patience with machines that fall silent.
+const (
+	// readingPause is how long a chapter's words stand before it begins when somebody watches.
+	readingPause         = 4 * time.Second
+	demoGracePeriod      = 8 * time.Second
+	demoRepairToleration = "--simulated-repair-toleration=5s"
+)
+
+func runDemo(cmd *cobra.Command, s Streams, settings demoSettings) (err error) {
+	ctx := cmd.Context()
+	c, err := startCluster(ctx, s, local.Settings{
+		Controller: settings.controller, ControllerArgs: []string{demoRepairToleration}, NodeMonitorGracePeriod: demoGracePeriod,
+	}, settings.keep)
+	if err != nil {
+		return err
+	}
+	interrupted := ctx
+	defer func() {
+		if err != nil && !errors.Is(err, demo.ErrChaptersFailed) {
+			c.kept = nil // nothing to keep of what failed
+		}
+		err = errors.Join(err, c.finish(interrupted, s, kubectl(cmd, s.Err)))
+	}()
+	teller, err := newTeller(c)
+	if err != nil {
+		return err
+	}
+	if s.interactive() && !settings.plain {
+		teller.Pause = readingPause
+	}
+	st := stage{streams: s, plain: settings.plain, cluster: c, recorder: teller.Recorder, frame: teller.Frame}
+	if err := st.perform(ctx, teller.Perform); err != nil {
+		return err
+	}
+	return finishDemo(s, settings, teller)
+}
+
+func newTeller(c *cluster) (*demo.Teller, error) {
+	objects, err := client.New(c.config, client.Options{Scheme: runtime.NewScheme()})
+	if err != nil {
+		return nil, fmt.Errorf("making client: %w", err)
+	}
+	recorder, err := observe.New(c.config, observe.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return demo.NewTeller(objects, recorder, clock.RealClock{}, demo.Story(), demo.Limit), nil
+}
+
+// finishDemo prints the summary and writes the report.
+func finishDemo(s Streams, settings demoSettings, teller *demo.Teller) error {
+	record := teller.Record()
+	fmt.Fprintln(s.Out)
+	record.Summary(s.Out)
+	page, err := record.Page(environmentRows()...)
+	if err != nil {
+		return err
+	}
+	path, err := report.WriteFile(settings.report, page)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.Out, "report: %s\n", path)
+	if failed := teller.Failed(); failed > 0 {
+		return fmt.Errorf("%w: %d failed", demo.ErrChaptersFailed, failed)
+	}
+	return nil
+}
+
+// environmentRows are what a report tells of the software.
+func environmentRows() [][]report.Cell {
+	return [][]report.Cell{report.Cells("mainspring", versionWords()), report.Cells("cluster", "local control plane: etcd, kube-apiserver, "+
+		"kube-controller-manager, kube-scheduler, kwok (simulated kubelets) and the controller, each a process of its own")}
+}

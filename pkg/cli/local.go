@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"github.com/mainspring-rt/mainspring/pkg/cli/local"
+	"github.com/mainspring-rt/mainspring/pkg/cli/stack"
+	"github.com/mainspring-rt/mainspring/pkg/toolchain"
+)
+
+func localCommand(s Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "local",
+		Short: "Run a local cluster with Mainspring and simulated machines",
+		Args:  noArguments,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(localUp(s), localDown(s), localServe(s))
+	return cmd
+}
+
+func localUp(s Streams) *cobra.Command {
+	settings := local.Settings{}
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a cluster in the background and print how to use it",
+		Args:  noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			state, err := local.Up(cmd.Context(), clock.RealClock{}, settings, s.Err)
+			if err != nil {
+				return err
+			}
+			state.Tell(s.Out, kubectl(cmd, s.Err))
+			return nil
+		},
+	}
+	addLocalFlags(cmd, &settings)
+	return cmd
+}
+
+func addLocalFlags(cmd *cobra.Command, o *local.Settings) {
+	cmd.Flags().StringVar(&o.Dir, "dir", "", "`directory` for everything the cluster writes; empty: a new temporary one")
+	cmd.Flags().StringVar(&o.Controller, "controller", "", "controller `binary` to run; empty: built from the checkout")
+	cmd.Flags().StringArrayVar(&o.ControllerArgs, "controller-arg", nil, "`argument` to add to the controller's; may be repeated")
+	cmd.Flags().DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", 0, "how long a kubelet may be silent until its node is not ready; 0: Kubernetes' default")
+}
+
+func localDown(s Streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "down DIR",
+		Short: "End a cluster and remove its files",
+		Args:  oneArgument("the cluster's directory"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := local.Down(cmd.Context(), clock.RealClock{}, args[0]); err != nil {
+				return err
+			}
+			fmt.Fprintf(s.Out, "the local cluster of %s is gone\n", args[0])
+			return nil
+		},
+	}
+}
+
+// localServe is what runs in the background.
+func localServe(s Streams) *cobra.Command {
+	settings := local.Settings{}
+	cmd := &cobra.Command{
+		Use:    "serve",
+		Short:  "Run a cluster in the foreground until interrupted",
+		Hidden: true,
+		Args:   noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return local.Serve(cmd.Context(), stackOptions(settings, s.Err))
+		},
+	}
+	addLocalFlags(cmd, &settings)
+	return cmd
+}
+
+func stackOptions(s local.Settings, progress io.Writer) stack.Options {
+	return stack.Options{
+		Dir: s.Dir, Controller: s.Controller, ControllerArgs: s.ControllerArgs,
+		NodeMonitorGracePeriod: s.NodeMonitorGracePeriod, Progress: progress,
+	}
+}
+
+// kubectlTimeout bounds looking for kubectl, which the control plane's build has made already.
+const kubectlTimeout = time.Minute
+
+// kubectl is how to call kubectl: the one built with the control plane, or whatever is on the PATH.
+func kubectl(cmd *cobra.Command, progress io.Writer) string {
+	ctx, cancel := context.WithTimeout(cmd.Context(), kubectlTimeout)
+	defer cancel()
+	paths, err := toolchain.Ensure(ctx, progress, toolchain.Kubectl)
+	if err != nil {
+		return "kubectl"
+	}
+	return paths[toolchain.Kubectl]
+}
