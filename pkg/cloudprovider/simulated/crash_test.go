@@ -184,7 +184,7 @@ func (m *model) recordStep(t failer, claim *karpv1.NodeClaim) {
 // shortageStep lets small machines run out, or come back.
 func (m *model) shortageStep(t failer) {
 	f := fault("shortage", v1alpha1.SimulatedFaultSpec{Type: v1alpha1.FaultShortage, Selector: v1alpha1.FaultSelector{
-		InstanceTypes: []string{"small"}, Zones: []string{"zone-a"},
+		InstanceTypes: []string{"small"},
 	}})
 	if err := m.client.Delete(context.Background(), f); apierrors.IsNotFound(err) {
 		m.create(t, f)
@@ -252,7 +252,7 @@ func (m *model) check(t failer) {
 		if claim.Annotations[v1alpha1.AnnotationTerminateAt] != "" {
 			m.struck["fault-2"][claim.UID] = true
 		}
-		now := id + " " + describe(claim)
+		now := fmt.Sprintf("%s %s at %s", id, describe(claim), claim.Annotations[v1alpha1.AnnotationPricePerHour])
 		if before, ok := m.known[claim.UID]; ok && before != now {
 			t.Fatalf("NodeClaim %s was %s and is %s", name, before, now)
 		}
