@@ -165,12 +165,14 @@ func kwokComponent(f files, p ports, grace time.Duration) component {
 	}
 }
 
+// NodeLabel and NodeLabelValue mark the Nodes whose kubelet is simulated. Removing the label
+// stops the kubelet: no lease, no status, no pod started or ended.
 const (
-	// NodeLabel and NodeLabelValue mark the Nodes whose kubelet is simulated. Removing the label
-	// stops the kubelet: no lease, no status, no pod started or ended.
 	NodeLabel      = "kwok.x-k8s.io/node"
 	NodeLabelValue = "fake"
+)
 
+const (
 	simulatedNodeIP   = "10.0.0.1"
 	simulatedPodRange = "10.128.0.0/9"
 )

@@ -3,6 +3,7 @@ package localplane_test
 import (
 	"context"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ func expectDenied(t *testing.T, client kubernetes.Interface, reason string) {
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "forbidden"}}
 		_, err := client.CoreV1().ConfigMaps("default").Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil || !strings.Contains(err.Error(), reason) {
-			return fmt.Errorf("creating the ConfigMap: %v", err)
+			return errors.Join(errors.New("the ConfigMap was not denied"), err)
 		}
 		return nil
 	})
@@ -244,7 +245,7 @@ func watchDeletion(t *testing.T, client kubernetes.Interface, name string) (dead
 		if err == nil && pod.DeletionTimestamp != nil && deadline.IsZero() {
 			deadline = pod.DeletionTimestamp.Time
 		}
-		return fmt.Errorf("still there: %v", err)
+		return errors.Join(errors.New("it is still there"), err)
 	})
 	return deadline, gone
 }

@@ -59,11 +59,11 @@ func (o Options) withDefaults() (Options, error) {
 		o.NodeMonitorGracePeriod = defaultGracePeriod
 	}
 	if o.NodeMonitorGracePeriod < minGracePeriod || o.NodeMonitorGracePeriod%time.Second != 0 {
-		return o, fmt.Errorf("NodeMonitorGracePeriod is %s: want whole seconds, at least %s", o.NodeMonitorGracePeriod, minGracePeriod)
+		return o, fmt.Errorf("option NodeMonitorGracePeriod is %s: want whole seconds, at least %s", o.NodeMonitorGracePeriod, minGracePeriod)
 	}
 	for _, tool := range o.Tools() {
 		if o.Bin[tool] == "" {
-			return o, fmt.Errorf("Bin has no path for %s: pass the paths of toolchain.Ensure(ctx, progress, options.Tools()...)", tool)
+			return o, fmt.Errorf("option Bin has no path for %s: pass the paths of toolchain.Ensure(ctx, progress, options.Tools()...)", tool)
 		}
 	}
 	return o, nil

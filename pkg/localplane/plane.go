@@ -75,7 +75,7 @@ func Start(ctx context.Context, options Options) (*Plane, error) {
 }
 
 func startOnce(ctx context.Context, options Options) (*Plane, error) {
-	p, err := prepare(options)
+	p, err := prepare(ctx, options)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func startOnce(ctx context.Context, options Options) (*Plane, error) {
 
 // prepare makes everything that is there before the first process: directory, ports, keys,
 // kubeconfigs, clients.
-func prepare(options Options) (*Plane, error) {
+func prepare(ctx context.Context, options Options) (*Plane, error) {
 	dir, err := openDirectory(options.Dir)
 	if err != nil {
 		return nil, err
@@ -100,16 +100,16 @@ func prepare(options Options) (*Plane, error) {
 		failed: make(chan struct{}), done: make(chan struct{}),
 	}
 	p.started = p.clock.Now()
-	if err := p.configure(); err != nil {
+	if err := p.configure(ctx); err != nil {
 		return nil, errors.Join(err, dir.close(true))
 	}
 	p.spawner = newSpawner()
 	return p, nil
 }
 
-func (p *Plane) configure() error {
+func (p *Plane) configure(ctx context.Context) error {
 	var err error
-	if p.ports, err = freePorts(); err != nil {
+	if p.ports, err = freePorts(ctx); err != nil {
 		return err
 	}
 	if p.credentials, err = newCredentials(p.dir.files, url(p.ports.apiServer), p.started); err != nil {

@@ -1,6 +1,7 @@
 package localplane
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -23,11 +24,11 @@ type ports struct {
 
 // freePorts returns different loopback ports that nothing listens on. Somebody may take one
 // before its component does: Start notices and tries others.
-func freePorts() (ports, error) {
+func freePorts(ctx context.Context) (ports, error) {
 	var p ports
 	taken := map[int]bool{}
 	for _, port := range []*int{&p.etcdClient, &p.etcdPeer, &p.apiServer, &p.controllerManager, &p.scheduler, &p.kwok} {
-		free, err := freePort(taken)
+		free, err := freePort(ctx, taken)
 		if err != nil {
 			return ports{}, err
 		}
@@ -37,14 +38,15 @@ func freePorts() (ports, error) {
 	return p, nil
 }
 
-func freePort(taken map[int]bool) (int, error) {
+func freePort(ctx context.Context, taken map[int]bool) (int, error) {
 	var last error
+	var listen net.ListenConfig
 	for range portTries {
 		port := lowestPort + rand.IntN(highestPort-lowestPort)
 		if taken[port] {
 			continue
 		}
-		listener, err := net.Listen("tcp", address(port))
+		listener, err := listen.Listen(ctx, "tcp", address(port))
 		if err != nil {
 			last = err
 			continue

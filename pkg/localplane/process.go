@@ -38,7 +38,7 @@ func startProcess(s *spawner, c component, path, log string) (*process, error) {
 		return nil, errors.Join(fmt.Errorf("opening the log of %s: %w", c.tool, err), out.Close())
 	}
 	p := &process{tool: c.tool, log: log, logStart: info.Size(), exited: make(chan struct{})}
-	p.cmd = exec.Command(path, c.args...)
+	p.cmd = exec.Command(path, c.args...) //nolint:noctx // components are stopped in order, not all at once by a context
 	p.cmd.Args[0] = string(c.tool)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.Dir = filepath.Dir(log)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -156,8 +155,10 @@ func (t *Toolchain) buildInto(ctx context.Context, recipe Recipe, module, dir st
 // linkPrograms makes every program of a multi-call binary callable by its name.
 func linkPrograms(dir string, recipe Recipe) error {
 	for _, p := range recipe.Programs {
-		err := os.Symlink(recipe.Binary, filepath.Join(dir, "bin", string(p.Name)))
-		if err != nil && !(errors.Is(err, fs.ErrExist) && string(p.Name) == recipe.Binary) {
+		if string(p.Name) == recipe.Binary {
+			continue
+		}
+		if err := os.Symlink(recipe.Binary, filepath.Join(dir, "bin", string(p.Name))); err != nil {
 			return fmt.Errorf("linking %s: %w", p.Name, err)
 		}
 	}

@@ -30,7 +30,7 @@ func (t *Toolchain) lock(ctx context.Context, path string, recipe Recipe) (func(
 func (t *Toolchain) waitForLock(ctx context.Context, file *os.File, recipe Recipe) error {
 	ticker := t.Clock.NewTicker(lockPoll)
 	defer ticker.Stop()
-	start, reported := t.Clock.Now(), time.Duration(-reportEvery)
+	start, reported := t.Clock.Now(), -reportEvery
 	for {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
