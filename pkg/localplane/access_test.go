@@ -3,9 +3,11 @@ package localplane_test
 import (
 	"crypto/tls"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -15,9 +17,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
 func TestServiceAccountHasOnlyItsRights(t *testing.T) {
+	t.Parallel()
 	plane := sharedPlane(t)
 	client := adminOf(t, plane)
 	meta := metav1.ObjectMeta{Name: "reader", Namespace: "default"}
@@ -51,6 +58,7 @@ func TestServiceAccountHasOnlyItsRights(t *testing.T) {
 }
 
 func TestKubeconfigForMissingServiceAccount(t *testing.T) {
+	t.Parallel()
 	_, err := sharedPlane(t).KubeconfigFor(t.Context(), "default", "nobody")
 	if err == nil || !strings.Contains(err.Error(), "default/nobody") {
 		t.Errorf("the error %v does not name the ServiceAccount", err)
@@ -58,6 +66,7 @@ func TestKubeconfigForMissingServiceAccount(t *testing.T) {
 }
 
 func TestAdminKubeconfig(t *testing.T) {
+	t.Parallel()
 	client := clientFromFile(t, sharedPlane(t).Kubeconfig())
 	if _, err := client.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Error(err)
@@ -65,6 +74,7 @@ func TestAdminKubeconfig(t *testing.T) {
 }
 
 func TestStrangersAreRefused(t *testing.T) {
+	t.Parallel()
 	config := sharedPlane(t).RESTConfig()
 	config.CertData, config.KeyData = nil, nil
 	_, err := clientFor(t, config).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
@@ -73,7 +83,69 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
+// TestNodesSeeOnlyThemselves shows that the Node authorizer and NodeRestriction are on.
+func TestNodesSeeOnlyThemselves(t *testing.T) {
+	t.Parallel()
+	plane := sharedPlane(t)
+	addNode(t, plane, "mine")
+	addNode(t, plane, "other")
+	config := plane.RESTConfig()
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:mine", Groups: []string{"system:nodes"}}
+	node := clientFor(t, config)
+	if _, err := node.CoreV1().Nodes().Get(t.Context(), "mine", metav1.GetOptions{}); err != nil {
+		t.Errorf("a node reads itself: %v", err)
+	}
+	if _, err := node.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("a node lists secrets: %v, want forbidden", err)
+	}
+	label := []byte(`{"metadata":{"labels":{"example.test/x":"y"}}}`)
+	if _, err := node.CoreV1().Nodes().Patch(t.Context(), "other", types.MergePatchType, label, metav1.PatchOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("a node labels another: %v, want forbidden", err)
+	}
+}
+
+// TestEtcdRefusesTheClustersCertificates shows that rights in the cluster are none in etcd.
+func TestEtcdRefusesTheClustersCertificates(t *testing.T) {
+	t.Parallel()
+	plane := sharedPlane(t)
+	endpoint := argument(t, plane.PIDs()[toolchain.Etcd], "--advertise-client-urls")
+	config, err := rest.TLSConfigFor(plane.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.InsecureSkipVerify = true // it is etcd's refusal that is looked at
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, endpoint+"/version", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := client.Do(request)
+	if err == nil {
+		_ = response.Body.Close()
+		t.Errorf("etcd answers the cluster's administrator: %s", response.Status)
+	} else if !strings.Contains(err.Error(), "tls:") {
+		t.Errorf("etcd was not reached: %v", err)
+	}
+}
+
+// argument returns the value of a flag of a running process.
+func argument(t *testing.T, pid int, flag string) string {
+	t.Helper()
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, arg := range strings.Split(string(content), "\x00") {
+		if value, ok := strings.CutPrefix(arg, flag+"="); ok {
+			return value
+		}
+	}
+	t.Fatalf("process %d has no argument %s", pid, flag)
+	return ""
+}
+
 func TestWebhookByURLDenies(t *testing.T) {
+	t.Parallel()
 	const reason = "no ConfigMap may be called forbidden"
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview

@@ -29,6 +29,7 @@ func crd(name, kind string) string {
 }
 
 func TestApplyCRDsServesThem(t *testing.T) {
+	t.Parallel()
 	plane := sharedPlane(t)
 	manifest := []byte(crd("widgets", "Widget") + "---\n" + crd("gadgets", "Gadget"))
 	for range 2 { // applying again changes nothing
@@ -52,6 +53,7 @@ func TestApplyCRDsServesThem(t *testing.T) {
 }
 
 func TestApplyCRDsRefusesOtherObjects(t *testing.T) {
+	t.Parallel()
 	err := sharedPlane(t).ApplyCRDs(t.Context(), []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"))
 	if err == nil || !strings.Contains(err.Error(), `ConfigMap "x" is not a CustomResourceDefinition`) {
 		t.Errorf("applying a ConfigMap: %v", err)

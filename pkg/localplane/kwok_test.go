@@ -119,6 +119,7 @@ func expectPod(t *testing.T, plane *localplane.Plane, name, what string, is func
 }
 
 func TestNodeGetsReadyAndPodRuns(t *testing.T) {
+	t.Parallel()
 	plane := sharedPlane(t)
 	addNode(t, plane, "runs")
 	addPod(t, plane, "runs", nil)
@@ -126,6 +127,7 @@ func TestNodeGetsReadyAndPodRuns(t *testing.T) {
 }
 
 func TestNodeWithoutLabelFallsSilentAndComesBack(t *testing.T) {
+	t.Parallel()
 	plane := sharedPlane(t)
 	addNode(t, plane, "silent")
 	nodes := adminOf(t, plane).CoreV1().Nodes()
@@ -142,6 +144,7 @@ func TestNodeWithoutLabelFallsSilentAndComesBack(t *testing.T) {
 }
 
 func TestConditionsOfOthersSurvive(t *testing.T) {
+	t.Parallel()
 	plane := sharedPlane(t)
 	addNode(t, plane, "sick")
 	setCondition(t, plane, "sick", "KWOKUnhealthy", "True")
@@ -151,6 +154,7 @@ func TestConditionsOfOthersSurvive(t *testing.T) {
 }
 
 func TestUnhealthyStageLeavesConditionsAlone(t *testing.T) {
+	t.Parallel()
 	plane := sharedPlane(t)
 	addNode(t, plane, "pinned")
 	pin := []byte(`{"metadata":{"labels":{"kwok.x-k8s.io/stage":"unhealthy"}}}`)
@@ -188,6 +192,7 @@ func setCondition(t *testing.T, plane *localplane.Plane, node, kind, status stri
 }
 
 func TestJobAndTimedPodComplete(t *testing.T) {
+	t.Parallel()
 	plane := sharedPlane(t)
 	addNode(t, plane, "completes")
 	addPod(t, plane, "completes", map[string]string{"pod-complete.stage.kwok.x-k8s.io/delay": "200ms"})
@@ -195,6 +200,7 @@ func TestJobAndTimedPodComplete(t *testing.T) {
 
 	client := adminOf(t, plane)
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job"}, Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		NodeSelector:  map[string]string{corev1.LabelHostname: "completes"},
 		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "example.test/main"}},
 	}}}}
 	if _, err := client.BatchV1().Jobs("default").Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
@@ -210,6 +216,7 @@ func TestJobAndTimedPodComplete(t *testing.T) {
 }
 
 func TestDeletedPodsGo(t *testing.T) {
+	t.Parallel()
 	plane := sharedPlane(t)
 	client := adminOf(t, plane)
 	for name, annotations := range map[string]map[string]string{

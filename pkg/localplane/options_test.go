@@ -1,7 +1,9 @@
 package localplane_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +15,7 @@ import (
 )
 
 func TestOptionsAreChecked(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		options localplane.Options
 		want    string
@@ -52,6 +55,7 @@ func starts(t *testing.T, notes string) int {
 }
 
 func TestTakenPortIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	etcd, notes := script(t, "echo 'listen tcp 127.0.0.1:1: bind: address already in use'; exit 1")
 	server, _ := script(t, "exec sleep 60")
 	_, err := localplane.Start(t.Context(), localplane.Options{Bin: toolchain.Paths{toolchain.Etcd: etcd, toolchain.KubeAPIServer: server}})
@@ -64,6 +68,7 @@ func TestTakenPortIsTriedAgain(t *testing.T) {
 }
 
 func TestBrokenComponentIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
 	etcd, notes := script(t, "echo 'unknown flag'; exit 2")
 	server, _ := script(t, "exec sleep 60")
 	_, err := localplane.Start(t.Context(), localplane.Options{Bin: toolchain.Paths{toolchain.Etcd: etcd, toolchain.KubeAPIServer: server}})
@@ -72,5 +77,26 @@ func TestBrokenComponentIsNotTriedAgain(t *testing.T) {
 	}
 	if got := starts(t, notes); got != 1 {
 		t.Errorf("etcd was started %d times, want once", got)
+	}
+}
+
+func TestAbandonedTemporaryDirIsRemoved(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	abandoned := filepath.Join(temp, "mainspring-plane-of-a-killed-process")
+	if err := os.Mkdir(abandoned, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(abandoned, "lock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	etcd, _ := script(t, "exit 1")
+	server, _ := script(t, "exec sleep 60")
+	_, err := localplane.Start(t.Context(), localplane.Options{Bin: toolchain.Paths{toolchain.Etcd: etcd, toolchain.KubeAPIServer: server}})
+	if err == nil {
+		t.Fatal("a plane without etcd started")
+	}
+	if _, err := os.Stat(abandoned); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the abandoned directory is left: %v", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 const parentEnv = "LOCALPLANE_TEST_PARENT"
 
 func TestComponentsDieWithAKilledParent(t *testing.T) {
+	t.Parallel()
 	encoded, err := json.Marshal(bin)
 	if err != nil {
 		t.Fatal(err)

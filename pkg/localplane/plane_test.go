@@ -20,6 +20,7 @@ import (
 )
 
 func TestStartReturnsAReadyPlane(t *testing.T) {
+	t.Parallel()
 	plane := sharedPlane(t)
 	client := adminOf(t, plane)
 	if _, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(t.Context()); err != nil {
@@ -36,6 +37,7 @@ func TestStartReturnsAReadyPlane(t *testing.T) {
 }
 
 func TestVersionIsThePinnedOne(t *testing.T) {
+	t.Parallel()
 	version, err := adminOf(t, sharedPlane(t)).Discovery().ServerVersion()
 	if err != nil {
 		t.Fatal(err)
@@ -46,6 +48,7 @@ func TestVersionIsThePinnedOne(t *testing.T) {
 }
 
 func TestFilesArePrivate(t *testing.T) {
+	t.Parallel()
 	plane := sharedPlane(t)
 	err := filepath.WalkDir(plane.Dir(), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -66,6 +69,7 @@ func TestFilesArePrivate(t *testing.T) {
 }
 
 func TestPlanesAtOnce(t *testing.T) {
+	t.Parallel()
 	var planes [2]*localplane.Plane
 	var errs [2]error
 	var starts sync.WaitGroup
@@ -102,6 +106,7 @@ func expectConfigMap(t *testing.T, plane *localplane.Plane, name string) {
 }
 
 func TestAPIServerStopsAndStartsWithItsData(t *testing.T) {
+	t.Parallel()
 	plane := start(t, localplane.Options{ControllerManager: true, Scheduler: true, Kwok: true})
 	addConfigMap(t, plane, "kept")
 	if err := plane.StartAPIServer(t.Context()); !errors.Is(err, localplane.ErrAPIServerRunning) {
@@ -129,6 +134,7 @@ func TestAPIServerStopsAndStartsWithItsData(t *testing.T) {
 }
 
 func TestDirIsContinued(t *testing.T) {
+	t.Parallel()
 	options := localplane.Options{Dir: t.TempDir()}
 	first := start(t, options)
 	addConfigMap(t, first, "kept")
@@ -143,6 +149,7 @@ func TestDirIsContinued(t *testing.T) {
 }
 
 func TestTemporaryDirIsRemoved(t *testing.T) {
+	t.Parallel()
 	plane := start(t, localplane.Options{})
 	if err := plane.Stop(); err != nil {
 		t.Fatal(err)
@@ -153,6 +160,7 @@ func TestTemporaryDirIsRemoved(t *testing.T) {
 }
 
 func TestCancelStopsEverything(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	plane, err := localplane.Start(ctx, localplane.Options{Bin: bin, ControllerManager: true, Scheduler: true, Kwok: true})
 	if err != nil {
@@ -175,6 +183,7 @@ func TestCancelStopsEverything(t *testing.T) {
 }
 
 func TestCancelWhileStarting(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := localplane.Start(ctx, localplane.Options{Bin: bin}); !errors.Is(err, context.Canceled) {
@@ -183,6 +192,7 @@ func TestCancelWhileStarting(t *testing.T) {
 }
 
 func TestDeathOfAComponentIsTold(t *testing.T) {
+	t.Parallel()
 	plane, err := localplane.Start(t.Context(), localplane.Options{Bin: bin, Scheduler: true})
 	if err != nil {
 		t.Fatal(err)
