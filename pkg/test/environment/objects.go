@@ -7,15 +7,28 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// ExpectApplied creates the objects, or replaces what is there of the same name, and reads back
-// what the API server made of them.
+// ExpectApplied creates the objects in order, or replaces what is there of the same name, and reads
+// back what the API server made of them. It waits until a NodePool is ready, so that pods applied
+// after it need not be tried twice.
 func (env *Environment) ExpectApplied(objects ...client.Object) {
 	GinkgoHelper()
 	for _, o := range objects {
 		Eventually(func() error { return env.apply(o) }).Should(Succeed(), "applying %T %s", o, o.GetName())
+		if pool, ok := o.(*karpenterv1.NodePool); ok {
+			env.eventuallyReady(pool)
+		}
 	}
+}
+
+func (env *Environment) eventuallyReady(pool *karpenterv1.NodePool) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(env.Client.Get(env, client.ObjectKeyFromObject(pool), pool)).To(Succeed())
+		g.Expect(pool.StatusConditions().Root().IsTrue()).To(BeTrue(), "%v", pool.Status.Conditions)
+	}).Should(Succeed(), "NodePool %s should be ready", pool.Name)
 }
 
 func (env *Environment) apply(o client.Object) error {

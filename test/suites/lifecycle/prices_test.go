@@ -46,10 +46,10 @@ var _ = Describe("Prices", func() {
 	It("buys spot where the NodePool and the pods allow it, and on-demand where they do not or spot is short", func() {
 		env.ExpectApplied(
 			test.NodePool("general", test.CapacityTypes(karpenterv1.CapacityTypeSpot, karpenterv1.CapacityTypeOnDemand)),
-			test.Deployment("flexible", 1, "1", test.ApartFrom("steady")),
-			test.Deployment("steady", 1, "1", test.ApartFrom("flexible"), test.OnNodes(karpenterv1.CapacityTypeLabelKey, karpenterv1.CapacityTypeOnDemand)),
+			test.Deployment("flexible", 1, "1"),
 		)
 		Expect(capacityTypeOf(env.EventuallyPodsBound("flexible", 1)[0])).To(Equal(karpenterv1.CapacityTypeSpot))
+		env.ExpectApplied(test.Deployment("steady", 1, "1", test.OnNodes(karpenterv1.CapacityTypeLabelKey, karpenterv1.CapacityTypeOnDemand)))
 		Expect(capacityTypeOf(env.EventuallyPodsBound("steady", 1)[0])).To(Equal(karpenterv1.CapacityTypeOnDemand))
 
 		By("letting the cloud run out of spot")
