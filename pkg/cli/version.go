@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the linker for releases.
-var version = ""
+// Version is set by the linker; empty means a build without it.
+var Version string
 
 func versionCommand(s Streams) *cobra.Command {
 	return &cobra.Command{
@@ -25,8 +25,8 @@ func versionCommand(s Streams) *cobra.Command {
 
 // versionWords is the release, or what the build knows of its commit.
 func versionWords() string {
-	if version != "" {
-		return version
+	if Version != "" {
+		return Version
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -104,6 +104,9 @@ func (v View) left(m Memory, why ...string) []observe.Machine {
 }
 
 func (v View) progress(want int) string {
+	if v.settled(want) {
+		return fmt.Sprintf("all %d pods run", want)
+	}
 	return fmt.Sprintf("%d of %d pods run, %d nodes of which %d are ready", v.Running, want, len(v.Nodes), v.InPhase(observe.Ready))
 }
 

@@ -23,7 +23,7 @@ func Page(s Summary, r Record, made time.Time, environment [][]report.Cell) (rep
 			{Title: "Over time", Text: []string{fmt.Sprintf("Time is the trace's, from the first pod. %s.", sentence(s.How["speed"]))}, Plots: plots},
 			{Title: "Waiting", Tables: []report.Table{waitTable(s)}},
 			{Title: "Machines", Tables: []report.Table{machineTable(s)}},
-			{Title: "Pods that found no machine", Tables: misfitTables(s)},
+			misfits(s),
 			{Title: "How the figures were made", Tables: []report.Table{howTable(s), report.Environment(environment...)}},
 		},
 	}
@@ -121,12 +121,22 @@ func machineTable(s Summary) report.Table {
 	return t
 }
 
-func misfitTables(s Summary) []report.Table {
-	tables := []report.Table{misfitTable("No allowed machine of the catalogue holds it", s.How["fit"], s.Fit.Misfits)}
-	if s.Input.TraceNodes > 0 {
-		tables = append(tables, misfitTable("None of the trace's own machines holds it", "same rule, on the machines of "+s.Input.Nodes, s.Fit.MisfitsOnMachine))
+// misfits are the tables of pods that found no machine, or a sentence when there are none.
+func misfits(s Summary) report.Section {
+	section := report.Section{Title: "Pods that found no machine"}
+	for _, t := range []report.Table{
+		misfitTable("No allowed machine of the catalogue holds it", s.How["fit"], s.Fit.Misfits),
+		misfitTable("None of the trace's own machines holds it", "same rule, on the machines of "+s.Input.Nodes, s.Fit.MisfitsOnMachine),
+		misfitTable("Created but never started", "last reason told by an Event of the Pod", s.Run.NeverStarted),
+	} {
+		if len(t.Rows) > 0 {
+			section.Tables = append(section.Tables, t)
+		}
 	}
-	return append(tables, misfitTable("Created but never started", "last reason told by an Event of the Pod", s.Run.NeverStarted))
+	if len(section.Tables) == 0 {
+		section.Text = []string{"Every selected pod fits an allowed machine and was started."}
+	}
+	return section
 }
 
 func misfitTable(caption, how string, all []Misfit) report.Table {

@@ -44,6 +44,8 @@ const (
 	chartWidth  = 460
 	wideWidth   = 940
 	fontSize    = 10
+	// rightMargin is room for half of the last label.
+	rightMargin = 10
 )
 
 // Draw draws a chart.
@@ -61,7 +63,7 @@ func Draw(c Chart) (Plot, error) {
 		width = wideWidth
 	}
 	canvas := vgsvg.New(width, chartHeight)
-	p.Draw(draw.New(canvas))
+	p.Draw(draw.Crop(draw.New(canvas), 0, -rightMargin, 0, 0))
 	var buf bytes.Buffer
 	if _, err := canvas.WriteTo(&buf); err != nil {
 		return Plot{}, fmt.Errorf("drawing %q: %w", c.Title, err)

@@ -10,15 +10,22 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/cli/observe"
 )
 
+// wideTerminal is from how many columns on the names of instance types are shown in full.
+const wideTerminal = 136
+
 // nodeTable shows the nodes by pool in at most room lines.
-func nodeTable(s observe.State, room int) []string {
-	lines := []string{quietStyle.Render(fmt.Sprintf("%-24s %-18s %-10s %-12s %8s %6s %6s %-15s %4s  %s",
-		"node", "type", "capacity", "zone", "$/h", "W", "age", "CPU requested", "pods", "state"))}
+func nodeTable(s observe.State, room, width int) []string {
+	typeWidth := 18
+	if width >= wideTerminal {
+		typeWidth = 27
+	}
+	lines := []string{quietStyle.Render(fmt.Sprintf("%-24s %-*s %-10s %-12s %8s %6s %6s %-15s %4s  %s",
+		"node", typeWidth, "type", "capacity", "zone", "$/h", "W", "age", "CPU requested", "pods", "state"))}
 	for _, pool := range s.Pools() {
 		nodes := s.Pool(pool)
 		lines = append(lines, poolLine(pool, nodes))
 		for _, n := range nodes {
-			lines = append(lines, nodeLine(n, s.At))
+			lines = append(lines, nodeLine(n, s.At, typeWidth))
 		}
 	}
 	if len(lines) == 1 {
@@ -33,13 +40,13 @@ func nodeTable(s observe.State, room int) []string {
 
 func poolLine(name string, nodes []observe.Node) string {
 	part := observe.State{Nodes: nodes}
-	words := fmt.Sprintf("  %d nodes  $%.3f/h  %.0f W  %.0f%% CPU requested", len(nodes), part.Price(), part.Watts(), 100*part.CPU().Share())
+	words := fmt.Sprintf("  %s  $%.3f/h  %.0f W  %.0f%% CPU requested", plural(len(nodes), "node"), part.Price(), part.Watts(), 100*part.CPU().Share())
 	return headStyle.Render(name) + quietStyle.Render(words)
 }
 
-func nodeLine(n observe.Node, now time.Time) string {
-	line := fmt.Sprintf("  %-22s %-18s %-10s %-12s %8.3f %6.0f %6s %s %4d  ",
-		clip(n.Claim, 22), clip(n.Type, 18), n.CapacityType, clip(n.Zone, 12), n.Price, n.Watts(), ageOf(n.Age(now)), bar(n.CPU.Share()), n.Pods)
+func nodeLine(n observe.Node, now time.Time, typeWidth int) string {
+	line := fmt.Sprintf("  %-22s %-*s %-10s %-12s %8.3f %6.0f %6s %s %4d  ",
+		clip(n.Claim, 22), typeWidth, clip(n.Type, typeWidth), n.CapacityType, clip(n.Zone, 12), n.Price, n.Watts(), ageOf(n.Age(now)), bar(n.CPU.Share()), n.Pods)
 	state := string(n.Phase)
 	if n.Why != "" {
 		state += ": " + n.Why
@@ -80,4 +87,11 @@ func clip(s string, width int) string {
 		return s
 	}
 	return s[:width-1] + "…"
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -32,7 +32,7 @@ const (
 	minWidth  = 60
 	minHeight = 16
 	// decisionLines is how many decisions are shown when there is room.
-	decisionLines = 9
+	decisionLines = 16
 )
 
 // Render draws a frame for a terminal of the given size. The result has at most height lines of at most width columns.
@@ -44,10 +44,11 @@ func Render(f Frame, width, height int) string {
 	}
 	top = append(top, "")
 	top = append(top, steps(f.Steps, width)...)
-	bottom := decisions(f, width, min(decisionLines, max(2, (height-len(top))/3)))
-	room := max(3, height-len(top)-len(bottom)-1)
-	lines := append(top, nodeTable(f.State, room)...)
-	lines = append(append(lines, ""), bottom...)
+	// The table gets what it needs as long as a third is left for the decisions.
+	room := height - len(top) - 1
+	table := nodeTable(f.State, max(3, room-max(3, room/3)), width)
+	lines := append(append(top, table...), "")
+	lines = append(lines, decisions(f, width, max(2, min(decisionLines, height-len(lines)-1)))...)
 	if len(lines) > height {
 		lines = lines[:height]
 	}

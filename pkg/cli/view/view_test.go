@@ -47,7 +47,7 @@ func TestRenderShowsTheStory(t *testing.T) {
 	for _, want := range []string{
 		"01:15 of at most 06:00", "2 nodes", "40 pods running", "2 pending", "$0.200 /h", "40 W", "50% CPU requested",
 		"✔ 1 scale-up", "▶ 2 consolidation", "Look for nodes that leave.", "· 3 drift",
-		"general  1 nodes", "c-4x-amd64-linux   spot       test-zone-a     0.100     20    60s ▰▰▰▰▰▱▱▱▱▱  50%    5  ready",
+		"general  1 node ", "c-4x-amd64-linux            spot       test-zone-a     0.100     20    60s ▰▰▰▰▰▱▱▱▱▱  50%    5  ready",
 		"open     general-a  opened c-4x", "closing: empty (3 times)",
 	} {
 		if !strings.Contains(text, want) {

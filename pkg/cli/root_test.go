@@ -1,0 +1,87 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mainspring-rt/mainspring/pkg/cli"
+)
+
+func run(args ...string) (code int, out, err string) {
+	var stdout, stderr bytes.Buffer
+	code = cli.Main(context.Background(), args, cli.Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr})
+	return code, stdout.String(), stderr.String()
+}
+
+func TestUsageErrorsAreOneLineAndExitTwo(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"dmeo"}, `"dmeo" is not a command of mainspring`},
+		{[]string{"demo", "now"}, `mainspring demo takes no argument, but got "now"`},
+		{[]string{"demo", "--fast"}, "unknown flag: --fast"},
+		{[]string{"replay"}, "--pods is missing; want the CSV file of the recorded pods"},
+		{[]string{"replay", "--pods", "x", "--speed", "0"}, "--speed is 0; want more than 0"},
+		{[]string{"replay", "--pods", "x", "--speed", "NaN"}, "--speed is NaN"},
+		{[]string{"replay", "--pods", "x", "--limit", "-1"}, "--limit is -1"},
+		{[]string{"replay", "--pods", "x", "--from", "-1"}, "--from is -1"},
+		{[]string{"replay", "--pods", "x", "--settle", "-1s"}, "--settle is -1s"},
+		{[]string{"local", "down"}, "mainspring local down wants one argument, the cluster's directory, but got 0"},
+		{[]string{"local", "sideways"}, `"sideways" is not a command of mainspring local`},
+	} {
+		code, _, err := run(c.args...)
+		if code != 2 || !strings.Contains(err, c.want) || strings.Count(err, "\n") != 1 {
+			t.Errorf("%v: exit %d, %q; want 2 with %q", c.args, code, err, c.want)
+		}
+	}
+}
+
+func TestFailuresAreOneLineAndExitOne(t *testing.T) {
+	t.Parallel()
+	bad := filepath.Join(t.TempDir(), "bad.csv")
+	if err := os.WriteFile(bad, []byte("name,cpu_milli,memory_mib,creation_time,deletion_time\na,many,1,0,1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"replay", "--pods", "/nowhere.csv"}, "opening trace: open /nowhere.csv: no such file or directory"},
+		{[]string{"replay", "--pods", bad}, `bad.csv:2: column "cpu_milli": "many"; want a number >= 0 in milli`},
+		{[]string{"replay", "--pods", bad, "--map", "cpu=x"}, `--map "cpu=x": field "cpu" is unknown`},
+		{[]string{"local", "down", t.TempDir()}, "no local cluster runs there"},
+		{[]string{"demo", "--controller", "/nowhere"}, `--controller "/nowhere": stat /nowhere: no such file or directory; want an executable file`},
+	} {
+		code, _, err := run(c.args...)
+		if code != 1 || !strings.Contains(err, c.want) || strings.Count(err, "\n") != 1 {
+			t.Errorf("%v: exit %d, %q; want 1 with %q", c.args, code, err, c.want)
+		}
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{}, {"help"}, {"--help"}} {
+		code, out, _ := run(args...)
+		for _, want := range []string{"demo", "replay", "local", "version", "Nothing outside this machine is touched"} {
+			if code != 0 || !strings.Contains(out, want) {
+				t.Errorf("%v: exit %d, %q is missing in\n%s", args, code, want, out)
+			}
+		}
+		if strings.Contains(out, "completion") {
+			t.Errorf("%v shows completion", args)
+		}
+	}
+	if code, out, _ := run("version"); code != 0 || !strings.HasPrefix(out, "mainspring ") {
+		t.Errorf("exit %d, %q", code, out)
+	}
+	if code, out, _ := run("replay", "--help"); code != 0 || !strings.Contains(out, "--map field=column[:unit]") {
+		t.Errorf("exit %d, %q", code, out)
+	}
+}
