@@ -143,6 +143,39 @@ func TestNodeWithoutLabelFallsSilentAndComesBack(t *testing.T) {
 	expectReady(t, plane, "silent", corev1.ConditionTrue)
 }
 
+func TestNodeWhoseLeaseIsTakenFallsSilentAndComesBack(t *testing.T) {
+	t.Parallel()
+	plane := sharedPlane(t)
+	addNode(t, plane, "robbed")
+	addPod(t, plane, "robbed", nil)
+	expectRunning(t, plane, "robbed")
+	setHolder(t, plane, "robbed", "somebody-else", 1_000_000)
+	expectReady(t, plane, "robbed", corev1.ConditionUnknown)
+	pods := adminOf(t, plane).CoreV1().Pods("default")
+	if err := pods.Delete(t.Context(), "robbed", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pods.Get(t.Context(), "robbed", metav1.GetOptions{}); err != nil {
+		t.Errorf("a stopped kubelet ended its pod: %v", err)
+	}
+	setHolder(t, plane, "robbed", "", 0)
+	expectReady(t, plane, "robbed", corev1.ConditionTrue)
+	watchDeletion(t, adminOf(t, plane), "robbed")
+}
+
+// setHolder gives a Node's lease to a holder, or to nobody.
+func setHolder(t *testing.T, plane *localplane.Plane, node, holder string, seconds int) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"spec":{"holderIdentity":%q,"leaseDurationSeconds":%d}}`, holder, seconds)
+	if holder == "" {
+		patch = `{"spec":{"holderIdentity":null}}`
+	}
+	leases := adminOf(t, plane).CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	if _, err := leases.Patch(t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestConditionsOfOthersSurvive(t *testing.T) {
 	t.Parallel()
 	plane := sharedPlane(t)
