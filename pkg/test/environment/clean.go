@@ -53,7 +53,7 @@ func cleaned() []client.ObjectList {
 func (env *Environment) ExpectClean() {
 	GinkgoHelper()
 	if !env.Controller.Running() {
-		Expect(env.Controller.Start(env, DefaultFlags()...)).To(Succeed())
+		Expect(env.Controller.Start(env, env.defaults...)).To(Succeed())
 	}
 	var left []client.Object
 	gone := InterceptGomegaFailure(func() {

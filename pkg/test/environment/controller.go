@@ -29,21 +29,28 @@ const (
 type Controller struct {
 	binary, kubeconfig, logPath string
 	health, metrics             int // ports
+	environ                     []string
+	exact                       bool // the flags name the ports already
 	flags                       []string
 	run                         *run
-	starts                      int
 }
 
 // run is one life of the process.
 type run struct {
 	pid      int
+	began    time.Time
 	exited   chan struct{}
 	err      error       // how it ended; valid once exited is closed
 	expected atomic.Bool // set before the test ends it
 }
 
 func newController(binary, kubeconfig, dir string) (*Controller, error) {
-	c := &Controller{binary: binary, kubeconfig: kubeconfig, logPath: filepath.Join(dir, "controller.log")}
+	c := &Controller{
+		binary:     binary,
+		kubeconfig: kubeconfig,
+		logPath:    filepath.Join(dir, "controller.log"),
+		environ:    append(withoutKubeconfig(os.Environ()), "KUBECONFIG="+kubeconfig, "GORACE=halt_on_error=0"),
+	}
 	for _, port := range []*int{&c.health, &c.metrics} {
 		var err error
 		if *port, err = freePort(); err != nil {
@@ -67,16 +74,28 @@ func (c *Controller) Start(ctx context.Context, flags ...string) error {
 	if c.Running() {
 		return errors.New("starting the controller: it runs already")
 	}
+	if err := c.launch(flags); err != nil {
+		return err
+	}
+	return c.waitReady(ctx)
+}
+
+// launch runs the controller and does not wait.
+func (c *Controller) launch(flags []string) error {
 	log, err := os.OpenFile(c.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("opening the controller's log: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.Command(c.binary, append([]string{
-		fmt.Sprintf("--health-probe-port=%d", c.health),
-		fmt.Sprintf("--metrics-port=%d", c.metrics),
-	}, flags...)...)
-	cmd.Env = append(withoutKubeconfig(os.Environ()), "KUBECONFIG="+c.kubeconfig, "GORACE=halt_on_error=0")
+	args := flags
+	if !c.exact {
+		args = append([]string{
+			fmt.Sprintf("--health-probe-port=%d", c.health),
+			fmt.Sprintf("--metrics-port=%d", c.metrics),
+		}, flags...)
+	}
+	cmd := exec.Command(c.binary, args...)
+	cmd.Env = c.environ
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	r, err := start(cmd)
@@ -84,14 +103,13 @@ func (c *Controller) Start(ctx context.Context, flags ...string) error {
 		return err
 	}
 	c.run, c.flags = r, flags
-	c.starts++
-	return c.waitReady(ctx)
+	return nil
 }
 
 // start runs cmd on a thread that lives as long as it does: the kernel sends the parent-death signal
 // when the starting thread ends, not the process.
 func start(cmd *exec.Cmd) (*run, error) {
-	r := &run{exited: make(chan struct{})}
+	r := &run{exited: make(chan struct{}), began: time.Now()}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()

@@ -55,6 +55,7 @@ type Environment struct {
 	Controller *Controller
 
 	cancel   context.CancelFunc
+	defaults []string // flags of the controller when a scenario asks for nothing else
 	dir      string
 	scraper  scraper
 	recorder *history.Recorder
@@ -88,6 +89,7 @@ func Start(data []byte) *Environment {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	env.connect()
+	Expect(env.Plane.ApplyCRDs(env, crds()...)).To(Succeed())
 	env.installController(ready.Controller)
 	return env
 }
@@ -103,7 +105,6 @@ func (env *Environment) connect() {
 	var err error
 	env.Client, err = client.NewWithWatch(env.Config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(env.Plane.ApplyCRDs(env, crds()...)).To(Succeed())
 }
 
 func crds() [][]byte {
@@ -144,6 +145,7 @@ func (env *Environment) installController(binary string) {
 	env.scraper = newScraper(config.BearerToken)
 	env.Controller, err = newController(binary, kubeconfig, env.dir)
 	Expect(err).NotTo(HaveOccurred())
+	env.defaults = DefaultFlags()
 }
 
 // Stop ends the controller and the control plane. The logs are kept when a spec has failed.

@@ -50,15 +50,17 @@ func (s scraper) scrape(ctx context.Context, port int) (map[string]*dto.MetricFa
 // Metric returns the sum over the series of a counter or gauge that have all the labels; of a
 // histogram, the number of its observations. A metric without such series is 0.
 func (env *Environment) Metric(g Gomega, name string, labels map[string]string) float64 {
-	families, err := env.scraper.scrape(env, env.Controller.metrics)
-	g.Expect(err).NotTo(HaveOccurred())
-	var sum float64
-	for _, m := range families[name].GetMetric() {
+	return env.MetricOf(g, env.Controller, name, labels)
+}
+
+func sum(family *dto.MetricFamily, labels map[string]string) float64 {
+	var total float64
+	for _, m := range family.GetMetric() {
 		if hasLabels(m, labels) {
-			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			total += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
 	}
-	return sum
+	return total
 }
 
 func hasLabels(m *dto.Metric, labels map[string]string) bool {

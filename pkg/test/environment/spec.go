@@ -34,7 +34,7 @@ func DefaultFlags() []string {
 // the default flags, and a record that begins now.
 func (env *Environment) BeforeEach() {
 	GinkgoHelper()
-	env.ExpectController(DefaultFlags()...)
+	env.ExpectController(env.defaults...)
 	env.logStart = env.Controller.logSize()
 	env.ExpectApplied(test.NodeClass())
 	var err error
@@ -76,7 +76,7 @@ func (env *Environment) ExpectController(flags ...string) {
 // replaces one of the same name.
 func (env *Environment) ExpectControllerWith(flags ...string) {
 	GinkgoHelper()
-	merged := DefaultFlags()
+	merged := slices.Clone(env.defaults)
 	for _, flag := range flags {
 		name, _, _ := strings.Cut(flag, "=")
 		merged = slices.DeleteFunc(merged, func(f string) bool { return strings.HasPrefix(f, name+"=") })

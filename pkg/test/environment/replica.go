@@ -1,0 +1,41 @@
+package environment
+
+import (
+	"fmt"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2" //nolint:revive,staticcheck // the vocabulary of suites
+	. "github.com/onsi/gomega"    //nolint:revive,staticcheck // the vocabulary of assertions
+)
+
+// ElectionFlags let replicas of the controller agree on a leader.
+func ElectionFlags() []string {
+	return []string{"--disable-leader-election=false", "--leader-election-namespace=" + controllerNamespace}
+}
+
+// ExpectReplica starts one more controller with the flags of the first, on ports and with a log of
+// its own. It ends with the spec.
+func (env *Environment) ExpectReplica() *Controller {
+	GinkgoHelper()
+	replica, err := newController(env.Controller.binary, env.Controller.kubeconfig, env.dir)
+	Expect(err).NotTo(HaveOccurred())
+	replica.logPath = filepath.Join(env.dir, fmt.Sprintf("controller-%d.log", replica.health))
+	Expect(replica.Start(env, env.Controller.Flags()...)).To(Succeed())
+	DeferCleanup(func() {
+		replica.Kill9()
+		Expect(replica.troubleSince(0)).To(BeEmpty())
+	})
+	return replica
+}
+
+// MetricOf is Metric of one controller among several.
+func (env *Environment) MetricOf(g Gomega, c *Controller, name string, labels map[string]string) float64 {
+	families, err := env.scraper.scrape(env, c.metrics)
+	g.Expect(err).NotTo(HaveOccurred())
+	return sum(families[name], labels)
+}
+
+// Leads tells whether the controller is the leader among its replicas, as its metrics say.
+func (env *Environment) Leads(g Gomega, c *Controller) bool {
+	return env.MetricOf(g, c, "leader_election_master_status", nil) == 1
+}
