@@ -1,16 +1,12 @@
 package charts_test
 
 import (
-	"context"
-	"crypto/tls"
-	"fmt"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -59,8 +55,14 @@ func TestRightsAreEnoughAndNeeded(t *testing.T) {
 		}
 	})
 
-	p.liveAndDie(t)
-	p.expectMetricsFor(t, metricsPort)
+	p.apply(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "prometheus"}})
+	end := p.live(t)
+	lively := p.scrape(t, metricsPort, "prometheus", http.StatusOK)
+	end()
+	final := p.scrape(t, metricsPort, "prometheus", http.StatusOK)
+	p.scrape(t, metricsPort, "default", http.StatusForbidden)
+	p.scrape(t, metricsPort, "", http.StatusUnauthorized)
+	expectAlertsHaveData(t, lively+final)
 
 	used, refused := log.used(t)
 	for _, request := range refused {
@@ -81,11 +83,12 @@ func streamed(r right, used map[right]bool) bool {
 	return r.verb == "list" && used[watched]
 }
 
-// liveAndDie opens nodes for pods of every kind that reads something else, breaks two of the nodes,
-// and takes the NodePool away.
-func (p plane) liveAndDie(t *testing.T) {
+// live opens nodes for pods of every kind that reads something else, and breaks three of the nodes.
+// What it returns takes the NodePool away and waits until its nodes are gone.
+func (p plane) live(t *testing.T) (end func()) {
 	t.Helper()
-	pool := test.NodePool("main", test.CapacityTypes(karpenterv1.CapacityTypeSpot), test.TerminationGracePeriod(10*time.Second))
+	pool := test.NodePool("main", test.CapacityTypes(karpenterv1.CapacityTypeSpot),
+		test.TerminationGracePeriod(10*time.Second), test.Limits(corev1.ResourceCPU, "1000"))
 	p.apply(t,
 		test.NodeClass(), pool,
 		test.PriceOverlay("cheaper", "0.01", corev1.LabelTopologyZone, "test-zone-a"),
@@ -115,7 +118,14 @@ func (p plane) liveAndDie(t *testing.T) {
 		}
 	})
 
-	p.delete(t, reports, silent, pool, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: test.Namespace, Name: "web"}})
+	return func() {
+		p.delete(t, reports, silent, pool, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: test.Namespace, Name: "web"}})
+		p.expectNoNodes(t)
+	}
+}
+
+func (p plane) expectNoNodes(t *testing.T) {
+	t.Helper()
 	soon(t, func(g gomega.Gomega) {
 		claims, nodes := &karpenterv1.NodeClaimList{}, &corev1.NodeList{}
 		g.Expect(p.client.List(t.Context(), claims)).To(gomega.Succeed())
@@ -218,50 +228,4 @@ func interruption() *mckubev1alpha1.SimulatedFault {
 	return test.Fault("interrupted", mckubev1alpha1.FaultSpotInterruption, func(f *mckubev1alpha1.SimulatedFault) {
 		f.Spec.Count, f.Spec.Notice = ptr.To(int32(1)), &metav1.Duration{Duration: time.Second}
 	})
-}
-
-// expectMetricsFor asserts who may read the metrics: the reader that the chart names, nobody else.
-func (p plane) expectMetricsFor(t *testing.T, port int) {
-	t.Helper()
-	p.apply(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "prometheus"}})
-	for who, want := range map[string]int{"prometheus": http.StatusOK, "default": http.StatusForbidden, "": http.StatusUnauthorized} {
-		if got := getMetrics(t, port, p.token(t, who)); got != want {
-			t.Errorf("%q gets %d for the metrics, want %d", who, got, want)
-		}
-	}
-}
-
-// token returns a token of the ServiceAccount in namespace default, none for none.
-func (p plane) token(t *testing.T, serviceAccount string) string {
-	t.Helper()
-	if serviceAccount == "" {
-		return ""
-	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: serviceAccount}}
-	request := &authenticationv1.TokenRequest{}
-	if err := p.client.SubResource("token").Create(t.Context(), account, request); err != nil {
-		t.Fatalf("getting a token of %s: %v", serviceAccount, err)
-	}
-	return request.Status.Token
-}
-
-func getMetrics(t *testing.T, port int, token string) int {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/metrics", port), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	// The controller signs its certificate itself.
-	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the certificate names no host
-	response, err := insecure.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	return response.StatusCode
 }
