@@ -93,6 +93,8 @@ func TestAlertsAreValidRules(t *testing.T) {
 	dir := t.TempDir()
 	writeRules(t, dir, alerts(t, object{}))
 	runPromtool(t, dir, "check", "rules", "rules.yaml")
+	// Without the Prometheus Operator the file is loaded as it is.
+	runPromtool(t, mainChart, "check", "rules", "files/alerts.yaml")
 }
 
 // TestAlertsFireAndStaySilent runs the files of the folder alerts on the rules that the chart renders.

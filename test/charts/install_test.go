@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpenter "sigs.k8s.io/karpenter/pkg/apis"
 
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
 	"github.com/mainspring-rt/mainspring/pkg/test"
@@ -32,6 +33,7 @@ func TestChartsInstallUpgradeAndUninstall(t *testing.T) {
 
 	older := release(olderDefinitions(t), nil)
 	older.Name = "mainspring-crds"
+	p.expectHandOver(t, older)
 	p.install(t, older)
 	p.expectShortName(t, "olderfault")
 	p.install(t, release(crdsChart, nil))
@@ -59,6 +61,30 @@ func TestChartsInstallUpgradeAndUninstall(t *testing.T) {
 		t.Errorf("a user's NodePool went with the release: %v", err)
 	}
 	p.install(t, release(crdsChart, nil))
+}
+
+// expectHandOver has a definition in the cluster already, as a user of Karpenter has, and asserts that
+// helm refuses to take it until it is handed over as the chart's README says.
+func (p plane) expectHandOver(t *testing.T, r chart.Release) {
+	t.Helper()
+	if err := p.ApplyCRDs(t.Context(), karpenter.NodePoolCRD); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.helm.Install(t.Context(), r)
+	if err == nil || !strings.Contains(err.Error(), "invalid ownership metadata") {
+		t.Errorf("taking over a definition: %v", err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := p.client.Get(t.Context(), client.ObjectKey{Name: "nodepools.karpenter.sh"}, crd); err != nil {
+		t.Fatal(err)
+	}
+	stored := crd.DeepCopy()
+	crd.Labels = map[string]string{"app.kubernetes.io/managed-by": "Helm"}
+	crd.Annotations["meta.helm.sh/release-name"] = r.Name
+	crd.Annotations["meta.helm.sh/release-namespace"] = r.Namespace
+	if err := p.client.Patch(t.Context(), crd, client.MergeFrom(stored)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // olderDefinitions is the chart as an earlier release might have been.
