@@ -42,16 +42,20 @@ func (r Record) reached() int {
 	return count
 }
 
-// Summary prints the chapters as a table.
+// Summary prints the chapters as a table, and what happened in each below it.
 func (r Record) Summary(out io.Writer) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "CHAPTER\tRESULT\tSECONDS\tNODES\t$/h\tW\tWHAT HAPPENED")
+	fmt.Fprintln(table, "CHAPTER\tRESULT\tSECONDS\tNODES\t$/h\tW")
 	for i, result := range r.Results {
 		b, a := result.Before, result.After
-		fmt.Fprintf(table, "%d %s\t%s\t%.0f\t%d -> %d\t%.2f -> %.2f\t%.0f -> %.0f\t%s\n", i+1, result.Chapter.Title, result.Status, result.Took.Seconds(),
-			b.Nodes, a.Nodes, b.Price, a.Price, b.Watts, a.Watts, result.Found)
+		fmt.Fprintf(table, "%d %s\t%s\t%.0f\t%d -> %d\t%.2f -> %.2f\t%.0f -> %.0f\n", i+1, result.Chapter.Title, result.Status, result.Took.Seconds(),
+			b.Nodes, a.Nodes, b.Price, a.Price, b.Watts, a.Watts)
 	}
 	table.Flush()
+	fmt.Fprintln(out)
+	for i, result := range r.Results {
+		fmt.Fprintf(out, "%d %s\n", i+1, result.Found)
+	}
 	fmt.Fprintf(out, "\n%d of %d chapters reached their goal in %.0f s; %d machines were opened; spent $%.4f and %.2f Wh (modelled)\n",
 		r.reached(), len(r.Results), r.Series.Span().Seconds(), len(r.Machines), r.Series.Dollars(), 1000*r.Series.KWh())
 }

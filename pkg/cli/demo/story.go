@@ -123,7 +123,7 @@ func repair() Chapter {
 	return Chapter{
 		Title: "a dying node repaired", Short: "repair",
 		Doing: "A kubelet of pool careful stops. Look for its node becoming not ready, for a replacement, and for its pod running again. " +
-			"The dead node itself stays a minute longer, because nobody confirms that its old pod has ended.",
+			"The dead node may stay up to a minute longer, until its old pod, whose end nobody confirms, is given up.",
 		Limit: 125 * time.Second,
 		Act: func(ctx context.Context, c client.Client, before observe.State, m *Memory) error {
 			m.Want = fewPods

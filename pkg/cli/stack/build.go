@@ -7,11 +7,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
 const controllerPackage = toolchain.MainModule + "/cmd/controller"
+
+// buildStop is how long a build may take to end when it is interrupted.
+const buildStop = 10 * time.Second
 
 // controllerBinary is the given controller, or one built from the checkout into the cache.
 func (o Options) controllerBinary(ctx context.Context) (string, error) {
@@ -54,8 +58,15 @@ func build(ctx context.Context, o Options, root, dir string) (string, error) {
 	built := filepath.Join(temporary, "controller")
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", built, controllerPackage)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "GOTOOLCHAIN=auto")
-	if output, err := cmd.CombinedOutput(); err != nil {
+	// An interrupted go command may leave temporary files: here they go with the directory.
+	cmd.Env = append(os.Environ(), "GOTOOLCHAIN=auto", "GOTMPDIR="+temporary)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = buildStop
+	output, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("building the controller: %w", context.Cause(ctx))
+	}
+	if err != nil {
 		return "", fmt.Errorf("building the controller: %w\n%s", err, lastLines(string(output), toldLines))
 	}
 	path := filepath.Join(dir, "controller")
