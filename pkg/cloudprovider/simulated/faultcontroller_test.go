@@ -175,6 +175,9 @@ func TestNodeFailureCondition(t *testing.T) {
 	if condition(node, "KWOKRebootRequired").Type != "" || node.Status.NodeInfo.BootID != "kwok-op-1" {
 		t.Errorf("after the reboot: conditions %v, boot ID %q", node.Status.Conditions, node.Status.NodeInfo.BootID)
 	}
+	if _, marked := node.Annotations[v1alpha1.AnnotationFailedBy]; marked {
+		t.Error("after the reboot the Node is still marked")
+	}
 	w.reconcile(t, w.provider.Faults(), "sick")
 	if condition(w.node(t, "claim-0"), "KWOKRebootRequired").Type != "" {
 		t.Error("the Node was broken twice")

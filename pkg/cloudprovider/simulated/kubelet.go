@@ -13,6 +13,8 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
 // leaseHolder holds the lease of a Node whose kubelet is stopped.
@@ -107,4 +109,37 @@ func withoutCondition(conditions []corev1.NodeCondition, conditionType corev1.No
 		}
 	}
 	return kept
+}
+
+// mark writes the name of the fault that broke a Node on it, or removes it when empty.
+func (k *kubelets) mark(ctx context.Context, node *corev1.Node, fault string) error {
+	if node.Annotations[v1alpha1.AnnotationFailedBy] == fault {
+		return nil
+	}
+	changed := node.DeepCopy()
+	if fault == "" {
+		delete(changed.Annotations, v1alpha1.AnnotationFailedBy)
+	} else {
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationFailedBy, fault)
+	}
+	if err := k.client.Patch(ctx, changed, client.MergeFrom(node)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("marking Node %q: %w", node.Name, err)
+	}
+	return nil
+}
+
+// mend undoes what a fault did to a Node: its conditions, its kubelet, and last the mark, so that
+// mending is taken up again where it stopped.
+func (k *kubelets) mend(ctx context.Context, node *corev1.Node) error {
+	for _, c := range node.Status.Conditions {
+		if c.Reason == faultReason {
+			if err := k.clearCondition(ctx, node, c.Type); err != nil {
+				return err
+			}
+		}
+	}
+	if err := k.start(ctx, node.Name); err != nil {
+		return err
+	}
+	return k.mark(ctx, node, "")
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -37,7 +36,7 @@ func (f *faultController) fail(ctx context.Context, fault *v1alpha1.SimulatedFau
 	if err := f.client.Get(ctx, types.NamespacedName{Name: name}, node); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if err := f.mark(ctx, node, fault.Name); err != nil {
+	if err := f.kubelets.mark(ctx, node, fault.Name); err != nil {
 		return err
 	}
 	f.recorder.Publish(failedEvent(node, fault))
@@ -52,28 +51,7 @@ func (f *faultController) fail(ctx context.Context, fault *v1alpha1.SimulatedFau
 	})
 }
 
-// mark writes the name of the fault on a Node, or removes it when empty.
-func (f *faultController) mark(ctx context.Context, node *corev1.Node, fault string) error {
-	if node.Annotations[v1alpha1.AnnotationFailedBy] == fault {
-		return nil
-	}
-	stored := node.DeepCopy()
-	if fault == "" {
-		delete(node.Annotations, v1alpha1.AnnotationFailedBy)
-	} else {
-		if node.Annotations == nil {
-			node.Annotations = map[string]string{}
-		}
-		node.Annotations[v1alpha1.AnnotationFailedBy] = fault
-	}
-	if err := f.client.Patch(ctx, node, client.MergeFrom(stored)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("marking Node %q: %w", node.Name, err)
-	}
-	return nil
-}
-
-// recover mends the Nodes that an ended fault has broken. The mark goes last, so that mending is
-// taken up again where it stopped.
+// recover mends the Nodes that an ended fault has broken.
 func (f *faultController) recover(ctx context.Context, fault string) error {
 	nodes := &corev1.NodeList{}
 	if err := f.client.List(ctx, nodes); err != nil {
@@ -88,24 +66,6 @@ func (f *faultController) recover(ctx context.Context, fault string) error {
 			return err
 		}
 		f.recorder.Publish(recoveredEvent(node, fault))
-		if err := f.mark(ctx, node, ""); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// mend starts the kubelet and clears every condition that a fault has set.
-func (k *kubelets) mend(ctx context.Context, node *corev1.Node) error {
-	for _, c := range node.Status.Conditions {
-		if c.Reason == faultReason {
-			if err := k.clearCondition(ctx, node, c.Type); err != nil {
-				return err
-			}
-		}
-	}
-	if err := k.start(ctx, node.Name); err != nil && !apierrors.IsNotFound(err) {
-		return err
 	}
 	return nil
 }
