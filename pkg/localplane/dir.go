@@ -38,10 +38,27 @@ func openDirectory(dir string) (*directory, error) {
 	if err := d.create(); err != nil {
 		return nil, err
 	}
-	if d.lock, err = lockDir(dir); err != nil {
+	if d.lock, err = d.acquire(); err != nil {
 		return nil, err
 	}
 	return d, nil
+}
+
+// acquire takes the directory's lock. The lock file of a temporary directory appears only once
+// it is locked, so that nobody takes the directory for an abandoned one.
+func (d *directory) acquire() (*os.File, error) {
+	if !d.temporary {
+		return lockFile(d.lockPath())
+	}
+	fresh := d.lockPath() + ".new"
+	lock, err := lockFile(fresh)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Rename(fresh, d.lockPath()); err != nil {
+		return nil, errors.Join(fmt.Errorf("publishing the directory's lock: %w", err), lock.Close())
+	}
+	return lock, nil
 }
 
 // close unlocks the directory, and removes it when it is a temporary one and its content has no
@@ -54,14 +71,14 @@ func (d *directory) close(remove bool) error {
 	return errors.Join(err, d.lock.Close())
 }
 
-// lockDir takes the lock of a plane's directory, or says that another plane has it.
-func lockDir(dir string) (*os.File, error) {
-	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+// lockFile takes the lock of a plane's directory, or says that another plane has it.
+func lockFile(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the directory's lock: %w", err)
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("Dir %s is in use by another plane: %w", dir, err), file.Close())
+		return nil, errors.Join(fmt.Errorf("directory %s is in use by another plane: %w", filepath.Dir(path), err), file.Close())
 	}
 	return file, nil
 }
@@ -71,10 +88,11 @@ func lockDir(dir string) (*os.File, error) {
 func removeAbandoned(temp string) {
 	dirs, _ := filepath.Glob(filepath.Join(temp, tempPattern+"*")) // fails on a bad pattern only
 	for _, dir := range dirs {
-		if _, err := os.Stat(filepath.Join(dir, "lock")); err != nil {
+		path := files{dir}.lockPath()
+		if _, err := os.Stat(path); err != nil {
 			continue // just being created
 		}
-		lock, err := lockDir(dir)
+		lock, err := lockFile(path)
 		if err != nil {
 			continue
 		}

@@ -77,6 +77,7 @@ func (f files) pki(name string) string        { return filepath.Join(f.dir, "pki
 func (f files) log(component string) string   { return filepath.Join(f.dir, "logs", component+".log") }
 func (f files) kubeconfig(user string) string { return filepath.Join(f.dir, "kubeconfigs", user) }
 func (f files) config(name string) string     { return filepath.Join(f.dir, "config", name) }
+func (f files) lockPath() string              { return filepath.Join(f.dir, "lock") }
 
 func (f files) create() error {
 	for _, sub := range []string{"", "pki", "logs", "kubeconfigs", "config"} {
