@@ -79,7 +79,7 @@ func Up(ctx context.Context, clk clock.WithTicker, s Settings, progress io.Write
 	if state, err := Read(dir); err == nil {
 		return State{}, fmt.Errorf("a local cluster runs in %s already (process %d); end it with: mainspring local down %s", dir, state.PID, dir)
 	}
-	child, log, err := spawn(s)
+	child, log, err := spawn(ctx, s)
 	if err != nil {
 		return State{}, err
 	}
@@ -112,8 +112,8 @@ type child struct {
 	exited  chan struct{}
 }
 
-// spawn starts this very program in a session of its own, so that it outlives the terminal.
-func spawn(s Settings) (*child, string, error) {
+// spawn starts this very program in a session of its own, so that it outlives the terminal and the context.
+func spawn(ctx context.Context, s Settings) (*child, string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, "", fmt.Errorf("starting the background process: %w", err)
@@ -124,7 +124,7 @@ func spawn(s Settings) (*child, string, error) {
 		return nil, "", fmt.Errorf("starting the background process: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.Command(self, s.arguments()...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), self, s.arguments()...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

@@ -52,7 +52,7 @@ type taskHeap []task
 func (h taskHeap) Len() int           { return len(h) }
 func (h taskHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
 func (h taskHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *taskHeap) Push(x any)        { *h = append(*h, x.(task)) } //nolint:forcetypeassert
+func (h *taskHeap) Push(x any)        { *h = append(*h, x.(task)) }
 func (h *taskHeap) Pop() any {
 	last := len(*h) - 1
 	t := (*h)[last]

@@ -232,7 +232,7 @@ func WriteJSON(dir string, s Summary) (string, error) {
 		return "", fmt.Errorf("encoding figures: %w", err)
 	}
 	path := filepath.Join(dir, "replay.json")
-	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil { //nolint:gosec // a report is for everybody
+	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
 		return "", fmt.Errorf("writing figures: %w", err)
 	}
 	return path, nil

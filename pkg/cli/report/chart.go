@@ -69,7 +69,7 @@ func Draw(c Chart) (Plot, error) {
 		return Plot{}, fmt.Errorf("drawing %q: %w", c.Title, err)
 	}
 	// The SVG is made above from numbers and from labels that gonum escapes.
-	svg := template.HTML(themed(buf.String(), c.Title)) //nolint:gosec
+	svg := template.HTML(themed(buf.String(), c.Title))
 	return Plot{Title: c.Title, Unit: c.Unit, How: c.How, Keys: c.keys(), Wide: c.Wide, SVG: svg}, nil
 }
 
@@ -137,7 +137,7 @@ func addStep(p *plot.Plot, seconds, base, upper []float64, colour int) error {
 	if err != nil {
 		return fmt.Errorf("making area: %w", err)
 	}
-	area.Color, area.LineStyle.Width = soft(colour), 0
+	area.Color, area.Width = soft(colour), 0
 	line, err := plotter.NewLine(edge)
 	if err != nil {
 		return fmt.Errorf("making line: %w", err)
@@ -196,7 +196,7 @@ func style(p *plot.Plot) {
 		axis.Padding = 3
 	}
 	p.X.Padding = 5
-	p.Y.LineStyle.Width = 0
+	p.Y.Width = 0
 	grid := plotter.NewGrid()
 	grid.Vertical.Color = nil
 	grid.Vertical.Width = 0

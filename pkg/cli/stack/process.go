@@ -36,14 +36,14 @@ type process struct {
 }
 
 // startProcess starts a program in a process group of its own, so that a terminal's Ctrl-C reaches only this process and
-// the child is stopped in order. Its output goes to the file log.
-func startProcess(binary string, args []string, log string, clk clock.WithTicker) (*process, error) {
+// the child is stopped in order; nor does the end of the context end it. Its output goes to the file log.
+func startProcess(ctx context.Context, binary string, args []string, log string, clk clock.WithTicker) (*process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the controller's log: %w", err)
 	}
 	defer out.Close()
-	p := &process{cmd: exec.Command(binary, args...), log: log, clock: clk, exited: make(chan struct{})}
+	p := &process{cmd: exec.CommandContext(context.WithoutCancel(ctx), binary, args...), log: log, clock: clk, exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error, 1)
@@ -132,10 +132,10 @@ func (p *process) stop() error {
 }
 
 // freePorts finds loopback ports that nobody listens on.
-func freePorts(n int) ([]int, error) {
+func freePorts(ctx context.Context, n int) ([]int, error) {
 	ports := make([]int, 0, n)
 	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("finding a free port: %w", err)
 		}

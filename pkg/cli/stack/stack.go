@@ -82,7 +82,7 @@ func (o Options) startPlane(ctx context.Context) (*localplane.Plane, error) {
 	}
 	options.Bin = bin
 	// Cancelling ctx ends the start. Later it must not: Stop ends the controller before what it talks to.
-	starting, cancel := context.WithCancel(context.WithoutCancel(ctx)) //nolint:govet // the plane lives until Stop
+	starting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	started := context.AfterFunc(ctx, cancel)
 	plane, err := localplane.Start(starting, options)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *Stack) startController(ctx context.Context, o Options, binary string) e
 		}
 	}
 	s.logs = filepath.Join(s.plane.Dir(), "logs", "controller.log")
-	ports, err := freePorts(2)
+	ports, err := freePorts(ctx, 2)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (s *Stack) startController(ctx context.Context, o Options, binary string) e
 		fmt.Sprintf("--health-probe-port=%d", ports[0]), fmt.Sprintf("--metrics-port=%d", ports[1]),
 	}, o.ControllerArgs...)
 	fmt.Fprintf(o.Progress, "starting the controller\n")
-	if s.controller, err = startProcess(binary, args, s.logs, o.Clock); err != nil {
+	if s.controller, err = startProcess(ctx, binary, args, s.logs, o.Clock); err != nil {
 		return err
 	}
 	return s.controller.waitReady(ctx, fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0]))

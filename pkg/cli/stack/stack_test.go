@@ -13,7 +13,7 @@ import (
 func script(t *testing.T, lines string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "controller")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+lines), 0o700); err != nil { //nolint:gosec // it must be executable
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+lines), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -21,7 +21,7 @@ func script(t *testing.T, lines string) string {
 
 func start(t *testing.T, lines string) *process {
 	t.Helper()
-	p, err := startProcess(script(t, lines), nil, filepath.Join(t.TempDir(), "log"), clock.RealClock{})
+	p, err := startProcess(context.Background(), script(t, lines), nil, filepath.Join(t.TempDir(), "log"), clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestControllerThatIsNotThere(t *testing.T) {
 
 func TestPortsDiffer(t *testing.T) {
 	t.Parallel()
-	ports, err := freePorts(20)
+	ports, err := freePorts(context.Background(), 20)
 	if err != nil {
 		t.Fatal(err)
 	}
