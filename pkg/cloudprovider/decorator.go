@@ -52,7 +52,7 @@ type answer struct {
 func (d *decorator) GetInstanceTypes(ctx context.Context, nodePool *karpv1.NodePool) ([]*cloudprovider.InstanceType, error) {
 	inner, err := d.CloudProvider.GetInstanceTypes(ctx, nodePool)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // a decorator is transparent: callers branch on inner's typed errors
+		return nil, err // as it is: callers branch on inner's typed errors
 	}
 	name := ""
 	if nodePool != nil {

@@ -144,5 +144,5 @@ func (f *faults) strikes(ctx context.Context, fault *v1alpha1.SimulatedFault, cl
 // record puts a NodeClaim on a fault's list.
 func record(f *v1alpha1.SimulatedFault, claim *karpv1.NodeClaim, now time.Time) {
 	f.Status.Affected = append(f.Status.Affected, v1alpha1.AffectedNodeClaim{Name: claim.Name, UID: claim.UID, Time: metav1.NewTime(now)})
-	f.Status.AffectedCount = int32(len(f.Status.Affected)) //nolint:gosec // at most MaxAffected
+	f.Status.AffectedCount = int32(len(f.Status.Affected))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -36,11 +37,11 @@ func reservedCapacity(types []*cloudprovider.InstanceType) (map[string]int, erro
 			if of.CapacityType() != karpv1.CapacityTypeReserved {
 				continue
 			}
-			id := of.Requirements.Get(v1alpha1.LabelReservationID).Any()
-			if id == "" {
-				return nil, fmt.Errorf("instance type %q has a reserved offering without a requirement on %s; name the reservation", it.Name, v1alpha1.LabelReservationID)
+			id, named := of.Requirements[v1alpha1.LabelReservationID]
+			if !named || id.Operator() != corev1.NodeSelectorOpIn || id.Len() != 1 {
+				return nil, fmt.Errorf("instance type %q has a reserved offering that requires no one value of %s; name its reservation there", it.Name, v1alpha1.LabelReservationID)
 			}
-			capacity[id] = of.ReservationCapacity
+			capacity[id.Any()] = of.ReservationCapacity
 		}
 	}
 	return capacity, nil
