@@ -191,7 +191,7 @@ func (s *stream) sync(ctx context.Context) error {
 		}
 		target[o.GetUID()] = v
 	}
-	revision, err := revisionOfList(list.GetResourceVersion())
+	revision, err := parseRevision(list.GetResourceVersion())
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package history
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 
@@ -56,16 +55,6 @@ func newVersion(t watch.EventType, o client.Object, inferred bool) (Version, err
 }
 
 func parseRevision(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) }
-
-// noRevision is the revision of a list from a server that does not say it, as a fake one.
-const noRevision = math.MaxUint64
-
-func revisionOfList(s string) (uint64, error) {
-	if s == "" {
-		return noRevision, nil
-	}
-	return parseRevision(s)
-}
 
 // History is what was written, oldest first. The zero value is empty.
 type History struct {

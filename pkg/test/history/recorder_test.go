@@ -1,0 +1,114 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpenterapis "sigs.k8s.io/karpenter/pkg/apis"
+	_ "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/mainspring-rt/mainspring/pkg/localplane"
+	"github.com/mainspring-rt/mainspring/pkg/toolchain"
+)
+
+// startPlane returns an API server that serves what a Recorder watches.
+func startPlane(ctx context.Context, t *testing.T) (*localplane.Plane, client.WithWatch) {
+	t.Helper()
+	options := localplane.Options{}
+	var err error
+	if options.Bin, err = toolchain.Ensure(ctx, t.Output(), options.Tools()...); err != nil {
+		t.Fatal(err)
+	}
+	plane, err := localplane.Start(ctx, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := plane.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := plane.ApplyCRDs(ctx, karpenterapis.NodeClaimCRD); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.NewWithWatch(plane.RESTConfig(), client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plane, c
+}
+
+// touch writes n versions of a Node and then deletes it.
+func touch(ctx context.Context, t *testing.T, c client.Client, name string, n int) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := c.Create(ctx, node); err != nil {
+		t.Fatal(err)
+	}
+	for i := 2; i <= n; i++ {
+		before := node.DeepCopy()
+		node.Annotations = map[string]string{"version": fmt.Sprint(i)}
+		if err := c.Patch(ctx, node, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Delete(ctx, node); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func typesOf(h History, name string) []watch.EventType {
+	var types []watch.EventType
+	for _, v := range h.Versions() {
+		if v.Object.GetName() == name {
+			types = append(types, v.Type)
+		}
+	}
+	return types
+}
+
+func TestRecorder(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Minute) // tools may have to be built
+	defer cancel()
+	plane, c := startPlane(ctx, t)
+	recorder, err := Start(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer recorder.Stop()
+
+	touch(ctx, t, c, "brief", 3)
+	if err := recorder.Sync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	want := []watch.EventType{watch.Added, watch.Modified, watch.Modified, watch.Deleted}
+	if got := typesOf(recorder.History(), "brief"); !slices.Equal(got, want) {
+		t.Errorf("versions of a Node that was made, changed twice and deleted: %v, want %v", got, want)
+	}
+	if gaps := recorder.Gaps(); len(gaps) > 0 {
+		t.Errorf("gaps without a loss: %v", gaps)
+	}
+
+	if err := plane.StopAPIServer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := plane.StartAPIServer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	touch(ctx, t, c, "later", 1)
+	if err := recorder.Sync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	seen := len(typesOf(recorder.History(), "later")) == 2
+	if !seen && len(recorder.Gaps()) == 0 {
+		t.Error("versions after a restart of the API server are neither on record nor reported as missing")
+	}
+}
