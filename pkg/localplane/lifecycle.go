@@ -9,11 +9,13 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mainspring-rt/mainspring/pkg/process"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
@@ -112,27 +114,44 @@ func (p *Plane) launch(c component) error {
 	if p.stopping {
 		return cmp.Or(p.err, ErrStopped)
 	}
-	proc, err := startProcess(p.spawner, c, p.options.Bin[c.tool], p.dir.log(string(c.tool)))
+	child, err := process.Start(process.Command{
+		Name: string(c.tool), Path: p.options.Bin[c.tool], Args: c.args, Log: p.dir.log(string(c.tool)),
+	})
 	if err != nil {
 		return err
 	}
+	proc := &running{Process: child, tool: c.tool}
 	p.running = append(p.running, proc)
 	go p.watch(proc)
 	return nil
 }
 
+// running is a component that has been started.
+type running struct {
+	*process.Process
+	tool     toolchain.Tool
+	stopping atomic.Bool // its end is wanted
+}
+
+// stop asks the component to end, and kills it when it has not after the grace period; that its end
+// was not graceful is of no interest.
+func (r *running) stop(grace time.Duration) {
+	r.stopping.Store(true)
+	_ = r.Stop(grace)
+}
+
 // watch ends with the process. One that ends by itself takes the plane down.
-func (p *Plane) watch(proc *process) {
-	<-proc.exited
+func (p *Plane) watch(proc *running) {
+	<-proc.Exited()
 	p.mu.Lock()
-	p.running = slices.DeleteFunc(p.running, func(other *process) bool { return other == proc })
+	p.running = slices.DeleteFunc(p.running, func(other *running) bool { return other == proc })
 	p.mu.Unlock()
 	if proc.stopping.Load() {
 		return
 	}
 	p.failOnce.Do(func() {
 		p.mu.Lock()
-		p.err = proc.died()
+		p.err = proc.Died()
 		p.mu.Unlock()
 		close(p.failed)
 	})
@@ -231,11 +250,11 @@ func (p *Plane) StartAPIServer(ctx context.Context) error {
 	return p.waitReady(ctx, server)
 }
 
-func (p *Plane) find(tool toolchain.Tool) *process {
+func (p *Plane) find(tool toolchain.Tool) *running {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, proc := range p.running {
-		if proc.tool == tool && !proc.hasExited() {
+		if proc.tool == tool && proc.Running() {
 			return proc
 		}
 	}
@@ -255,7 +274,6 @@ func (p *Plane) Stop() error {
 		p.stopAll(toolchain.Kwok, toolchain.KubeScheduler, toolchain.KubeControllerManager)
 		p.stopAll(toolchain.KubeAPIServer)
 		p.stopAll(toolchain.Etcd)
-		p.spawner.close()
 		p.stopErr = p.dir.close(p.Err() == nil)
 	})
 	<-p.done

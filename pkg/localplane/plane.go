@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/mainspring-rt/mainspring/pkg/process"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
@@ -34,7 +35,6 @@ type Plane struct {
 	dir         *directory
 	ports       ports
 	credentials *credentials
-	spawner     *spawner
 	probes      *http.Client // acts as admin
 	client      kubernetes.Interface
 	dynamic     dynamic.Interface
@@ -42,7 +42,7 @@ type Plane struct {
 	started     time.Time
 
 	mu       sync.Mutex
-	running  []*process // in the order they were started
+	running  []*running // in the order they were started
 	err      error      // why a component died
 	stopping bool
 
@@ -67,7 +67,7 @@ func Start(ctx context.Context, options Options) (*Plane, error) {
 		if err == nil {
 			return p, nil
 		}
-		if last = err; !addressInUse(err) {
+		if last = err; !process.AddressInUse(err) {
 			break
 		}
 	}
@@ -103,7 +103,6 @@ func prepare(ctx context.Context, options Options) (*Plane, error) {
 	if err := p.configure(ctx); err != nil {
 		return nil, errors.Join(err, dir.close(true))
 	}
-	p.spawner = newSpawner()
 	return p, nil
 }
 
@@ -156,7 +155,7 @@ func (p *Plane) PIDs() map[toolchain.Tool]int {
 	defer p.mu.Unlock()
 	pids := map[toolchain.Tool]int{}
 	for _, proc := range p.running {
-		pids[proc.tool] = proc.cmd.Process.Pid
+		pids[proc.tool] = proc.PID()
 	}
 	return pids
 }
