@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // workDir holds what tests of the package share; it goes when they end.
@@ -21,5 +24,6 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	workDir = dir
+	log.SetLogger(logr.Discard())
 	return m.Run()
 }

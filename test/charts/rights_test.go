@@ -84,13 +84,15 @@ func streamed(r right, used map[right]bool) bool {
 }
 
 // live opens nodes for pods of every kind that reads something else, and breaks three of the nodes.
-// What it returns takes the NodePool away and waits until its nodes are gone.
+// What it returns takes the NodePools away and waits until its nodes are gone.
 func (p plane) live(t *testing.T) (end func()) {
 	t.Helper()
 	pool := test.NodePool("main", test.CapacityTypes(karpenterv1.CapacityTypeSpot),
 		test.TerminationGracePeriod(10*time.Second), test.Limits(corev1.ResourceCPU, "1000"))
+	calm := test.NodePool("calm", test.TerminationGracePeriod(10*time.Second),
+		test.NodeTaints(corev1.Taint{Key: "calm", Effect: corev1.TaintEffectNoSchedule}))
 	p.apply(t,
-		test.NodeClass(), pool,
+		test.NodeClass(), pool, calm,
 		test.PriceOverlay("cheaper", "0.01", corev1.LabelTopologyZone, "test-zone-a"),
 		test.PodDisruptionBudget("web", 1), test.CoreDeviceClass(), test.CoreShare("share", 100_000),
 		storageClass(), volume("bound"), volumeClaim("bound", "bound"), volumeClaim("wanted", ""),
@@ -98,7 +100,9 @@ func (p plane) live(t *testing.T) (end func()) {
 	p.apply(t,
 		test.Deployment("web", 3, "1", test.ApartFromEachOther(), inAnyNamespace),
 		test.DaemonSet("agent", "100m"),
-		test.Pod("stubborn", "1", test.DoNotDisrupt(), test.StopsIn(time.Second)),
+		// It wants more time than its node will have, so it is deleted instead of evicted.
+		test.Pod("stubborn", "1", test.DoNotDisrupt(), test.StopsIn(time.Minute),
+			test.Tolerates("calm"), test.OnNodes(karpenterv1.NodePoolLabelKey, calm.Name)),
 		test.Pod("real-time", "1", test.Claims("share")),
 		test.Pod("stateful", "1", withVolume("bound")),
 		test.Pod("waits-for-its-volume", "1", withVolume("wanted")),
@@ -119,7 +123,7 @@ func (p plane) live(t *testing.T) (end func()) {
 	})
 
 	return func() {
-		p.delete(t, reports, silent, pool, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: test.Namespace, Name: "web"}})
+		p.delete(t, reports, silent, pool, calm, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: test.Namespace, Name: "web"}})
 		p.expectNoNodes(t)
 	}
 }
@@ -219,6 +223,7 @@ func buffer(deployment string) *autoscalingv1beta1.CapacityBuffer {
 // failure breaks one node: its kubelet reports the condition, or falls silent where that is empty.
 func failure(name, condition string) *mckubev1alpha1.SimulatedFault {
 	return test.Fault(name, mckubev1alpha1.FaultNodeFailure, func(f *mckubev1alpha1.SimulatedFault) {
+		f.Spec.Selector.NodePools = []string{"main"}
 		f.Spec.Count, f.Spec.Condition = ptr.To(int32(1)), condition
 	})
 }
