@@ -134,7 +134,7 @@ var _ = Describe("A shortage", func() {
 		env.ExpectFault(fault)
 		pod := test.Pod("web", "500m")
 		env.ExpectApplied(pool(), pod)
-		env.EventuallyEvent(pod, "FailedScheduling", "offering")
+		env.EventuallyEvent(pod, "FailedScheduling", "filtered out all available instance types")
 		Expect(env.History().Last().Nodes).To(BeEmpty())
 		env.ExpectDeleted(fault)
 		env.EventuallyPodsBound("web", 1)

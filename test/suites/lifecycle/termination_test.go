@@ -66,9 +66,10 @@ var _ = Describe("Termination", func() {
 		env.ExpectApplied(pdb)
 		claim := occupied(general(), 1)[0]
 		pod, node := env.Pods("web")[0], nodeOf(claim)
-		began := env.Now()
+		began, refused := env.Now(), refusedEvictions()
 		env.ExpectDeleted(claim)
-		env.EventuallyEvent(node, "FailedDraining", "evicting pod violates a PDB")
+		env.EventuallyEvent(node, "FailedDraining", "1 pods are waiting to be evicted")
+		Eventually(refusedEvictions).Should(BeNumerically(">", refused), "the eviction is tried")
 		Expect(undisturbed(env.History().Since(began), pod)).To(BeTrue(), "the pod is left alone")
 
 		environment.ExpectChanged(env, pdb, func(b *policyv1.PodDisruptionBudget) { *b.Spec.MaxUnavailable = intstr.FromInt32(1) })
@@ -143,6 +144,17 @@ var _ = Describe("Termination", func() {
 		Entry("when the NodePool is deleted", func(p *karpenterv1.NodePool, _ *karpenterv1.NodeClaim) client.Object { return p }),
 	)
 })
+
+// refusedEvictions is how many evictions the API server has refused the controller because of a
+// PodDisruptionBudget.
+func refusedEvictions() float64 {
+	GinkgoHelper()
+	var n float64
+	Eventually(func(g Gomega) {
+		n = env.Metric(g, "karpenter_pods_eviction_requests_total", map[string]string{"code": "429"})
+	}).Should(Succeed())
+	return n
+}
 
 // serving counts the workload's pods that run and have not been told to go.
 func serving(s history.State, workload string) int {
