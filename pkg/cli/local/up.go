@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mainspring-rt/mainspring/pkg/cli/stack"
+	"github.com/mainspring-rt/mainspring/pkg/cli/text"
 )
 
 const (
@@ -154,8 +155,8 @@ func await(ctx context.Context, clk clock.WithTicker, dir string, c *child, log 
 		case <-ctx.Done():
 			return State{}, fmt.Errorf("waiting for the local cluster: %w", context.Cause(ctx))
 		case <-c.exited:
-			text, _ := os.ReadFile(log) // without it the error is shorter
-			return State{}, fmt.Errorf("the local cluster did not start:\n%s", tail(string(text)))
+			told, _ := os.ReadFile(log) // without it the error is shorter
+			return State{}, fmt.Errorf("the local cluster did not start:\n%s", text.LastLines(string(told), toldLines))
 		case <-ticker.C():
 		}
 	}
@@ -173,11 +174,6 @@ func follow(path string, from int, out io.Writer) int {
 	}
 	_, _ = out.Write(data[from:end]) // progress that cannot be shown is no failure
 	return end
-}
-
-func tail(text string) string {
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-toldLines):], "\n")
 }
 
 // abandon ends a child that did not get ready, and removes its directory.
@@ -234,8 +230,8 @@ func (s State) Wait(ctx context.Context, clk clock.WithTicker) error {
 			return nil
 		case <-ticker.C():
 			if !s.alive() {
-				text, _ := os.ReadFile(filepath.Join(s.Dir, "mainspring-local.log")) // without it the error is shorter
-				return fmt.Errorf("the local cluster ended by itself:\n%s", tail(string(text)))
+				told, _ := os.ReadFile(filepath.Join(s.Dir, "mainspring-local.log")) // without it the error is shorter
+				return fmt.Errorf("the local cluster ended by itself:\n%s", text.LastLines(string(told), toldLines))
 			}
 		}
 	}

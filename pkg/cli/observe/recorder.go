@@ -42,7 +42,7 @@ type Options struct {
 	OnPod func(before, after *corev1.Pod)
 }
 
-// New makes a recorder; Run starts it.
+// New makes a recorder of the cluster that config reaches; Run starts it.
 func New(config *rest.Config, o Options) (*Recorder, error) {
 	typed, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -52,19 +52,24 @@ func New(config *rest.Config, o Options) (*Recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making dynamic client: %w", err)
 	}
+	return NewFor(typed, untyped, o)
+}
+
+// NewFor makes a recorder that watches through these clients.
+func NewFor(typed kubernetes.Interface, untyped dynamic.Interface, o Options) (*Recorder, error) {
 	if o.Every == 0 {
 		o.Every = 500 * time.Millisecond
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	if o.OnPod == nil {
+		o.OnPod = func(_, _ *corev1.Pod) {}
+	}
 	r := &Recorder{
 		clock: o.Clock, every: o.Every, store: newStore(), updated: make(chan struct{}), onPod: o.OnPod,
 		typed:  informers.NewSharedInformerFactory(typed, 0),
 		claims: dynamicinformer.NewDynamicSharedInformerFactory(untyped, 0),
-	}
-	if r.onPod == nil {
-		r.onPod = func(_, _ *corev1.Pod) {}
 	}
 	return r, r.subscribe()
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/mainspring-rt/mainspring/pkg/cli/text"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
@@ -67,7 +68,7 @@ func build(ctx context.Context, o Options, root, dir string) (string, error) {
 		return "", fmt.Errorf("building the controller: %w", context.Cause(ctx))
 	}
 	if err != nil {
-		return "", fmt.Errorf("building the controller: %w\n%s", err, lastLines(string(output), toldLines))
+		return "", fmt.Errorf("building the controller: %w\n%s", err, text.LastLines(string(output), toldLines))
 	}
 	path := filepath.Join(dir, "controller")
 	if err := os.Rename(built, path); err != nil {

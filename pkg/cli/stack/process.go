@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/mainspring-rt/mainspring/pkg/cli/text"
 )
 
 const (
@@ -101,15 +103,15 @@ func answers(ctx context.Context, url string) bool {
 
 // died tells how a process that was not stopped ended.
 func (p *process) died() error {
-	text, err := os.ReadFile(p.log)
+	log, err := os.ReadFile(p.log)
 	if err != nil {
-		text = []byte(err.Error())
+		log = []byte(err.Error())
 	}
 	how := "ended by itself"
 	if p.err != nil {
 		how = "ended: " + p.err.Error()
 	}
-	return fmt.Errorf("the controller %s; the last lines of its log:\n%s", how, lastLines(string(text), toldLines))
+	return fmt.Errorf("the controller %s; the last lines of its log:\n%s", how, text.LastLines(string(log), toldLines))
 }
 
 // stop asks the process to end, and kills it when it does not.

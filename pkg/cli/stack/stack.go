@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -163,10 +162,4 @@ func (s *Stack) Stop() error {
 		return fmt.Errorf("stopping: %w", err)
 	}
 	return nil
-}
-
-// lastLines are the last n lines of a text.
-func lastLines(text string, n int) string {
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/charmbracelet/lipgloss"
 
 	"github.com/mainspring-rt/mainspring/pkg/cli/observe"
+	"github.com/mainspring-rt/mainspring/pkg/cli/text"
 )
 
 // wideTerminal is from how many columns on the names of instance types are shown in full.
@@ -40,7 +41,7 @@ func nodeTable(s observe.State, room, width int) []string {
 
 func poolLine(name string, nodes []observe.Node) string {
 	part := observe.State{Nodes: nodes}
-	words := fmt.Sprintf("  %s  $%.3f/h  %.0f W  %.0f%% CPU requested", plural(len(nodes), "node"), part.Price(), part.Watts(), 100*part.CPU().Share())
+	words := fmt.Sprintf("  %s  $%.3f/h  %.0f W  %.0f%% CPU requested", text.Plural(len(nodes), "node"), part.Price(), part.Watts(), 100*part.CPU().Share())
 	return headStyle.Render(name) + quietStyle.Render(words)
 }
 
@@ -87,11 +88,4 @@ func clip(s string, width int) string {
 		return s
 	}
 	return s[:width-1] + "…"
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
