@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
+	"sigs.k8s.io/karpenter/pkg/operator/options"
 )
 
 // syncWait bounds how long a readiness probe waits for the caches.
@@ -19,13 +20,13 @@ const syncWait = 2 * time.Second
 // addReadiness adds what /healthz and /readyz answer. Alive: the process serves. Ready: the caches
 // have synced and, once this replica leads, its cluster state has been complete at least once; a
 // replica that stands by is ready as soon as its caches are, or a rolling update would never end.
-func addReadiness(mgr manager.Manager, cluster *state.Cluster) error {
+func addReadiness(mgr manager.Manager, leads <-chan struct{}, cluster *state.Cluster) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the health check: %w", err)
 	}
 	checks := map[string]healthz.Checker{
 		"caches":        cachesSynced(mgr),
-		"cluster-state": stateSynced(mgr.Elected(), cluster.Synced),
+		"cluster-state": stateSynced(leads, cluster.Synced),
 	}
 	for name, check := range checks {
 		if err := mgr.AddReadyzCheck(name, check); err != nil {
@@ -33,6 +34,17 @@ func addReadiness(mgr manager.Manager, cluster *state.Cluster) error {
 		}
 	}
 	return nil
+}
+
+// leading is closed once this replica leads; without leader election it does from the beginning, also
+// while the manager is still starting.
+func leading(ctx context.Context, mgr manager.Manager) <-chan struct{} {
+	if !options.FromContext(ctx).DisableLeaderElection {
+		return mgr.Elected()
+	}
+	always := make(chan struct{})
+	close(always)
+	return always
 }
 
 func cachesSynced(mgr manager.Manager) healthz.Checker {

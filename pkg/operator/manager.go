@@ -8,6 +8,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -60,7 +61,22 @@ func newManager(ctx context.Context, config *rest.Config, own *Options) (manager
 	if err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)
 	}
+	if !o.IgnoreDRARequests {
+		if err := preloadClaims(ctx, mgr.GetCache()); err != nil {
+			return nil, err
+		}
+	}
 	return mgr, addIndexes(ctx, mgr.GetFieldIndexer())
+}
+
+// preloadClaims has the cache read ResourceClaims before anything else starts. Karpenter's index of
+// allocated devices reads them from the cache when it starts, and panics when a stop comes while
+// the cache is still being filled for it.
+func preloadClaims(ctx context.Context, c cache.Cache) error {
+	if _, err := c.GetInformer(ctx, &resourcev1.ResourceClaim{}, cache.BlockUntilSynced(false)); err != nil {
+		return fmt.Errorf("caching ResourceClaims: %w", err)
+	}
+	return nil
 }
 
 func leaderElectionConfig(config *rest.Config) *rest.Config {

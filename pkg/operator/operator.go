@@ -68,7 +68,7 @@ func Run(ctx context.Context, args []string) error {
 	if err := register(base, op.Manager, append(set.Controllers, provider.controllers...)); err != nil {
 		return err
 	}
-	if err := addReadiness(op.Manager, set.Cluster); err != nil {
+	if err := addReadiness(op.Manager, leading(base, op.Manager), set.Cluster); err != nil {
 		return err
 	}
 	// The manager's controllers take their values (options, logger) from its BaseContext; this one
