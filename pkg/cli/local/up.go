@@ -80,13 +80,13 @@ func Up(ctx context.Context, clk clock.WithTicker, s Settings, progress io.Write
 	if state, err := Read(dir); err == nil {
 		return State{}, fmt.Errorf("a local cluster runs in %s already (process %d); end it with: mainspring local down %s", dir, state.PID, dir)
 	}
-	child, log, err := spawn(ctx, s)
+	child, err := spawn(ctx, clk, s)
 	if err != nil {
 		return State{}, err
 	}
-	state, err := await(ctx, clk, dir, child, log, progress)
+	state, err := child.await(ctx, progress)
 	if err != nil {
-		return State{}, errors.Join(err, abandon(clk, child, dir))
+		return State{}, errors.Join(err, child.abandon())
 	}
 	return state, nil
 }
@@ -109,53 +109,56 @@ func prepareDir(dir string) (string, error) {
 
 // child is the background process as its parent sees it.
 type child struct {
+	dir     string
+	log     string // path of what it prints
+	clock   clock.WithTicker
 	process *os.Process
 	exited  chan struct{}
 }
 
 // spawn starts this very program in a session of its own, so that it outlives the terminal and the context.
-func spawn(ctx context.Context, s Settings) (*child, string, error) {
+func spawn(ctx context.Context, clk clock.WithTicker, s Settings) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, "", fmt.Errorf("starting the background process: %w", err)
+		return nil, fmt.Errorf("starting the background process: %w", err)
 	}
 	path := filepath.Join(s.Dir, "mainspring-local.log")
 	log, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, "", fmt.Errorf("starting the background process: %w", err)
+		return nil, fmt.Errorf("starting the background process: %w", err)
 	}
 	defer log.Close()
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), self, s.arguments()...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		return nil, "", fmt.Errorf("starting the background process: %w", err)
+		return nil, fmt.Errorf("starting the background process: %w", err)
 	}
-	c := &child{process: cmd.Process, exited: make(chan struct{})}
+	c := &child{dir: s.Dir, log: path, clock: clk, process: cmd.Process, exited: make(chan struct{})}
 	go func() {
 		defer close(c.exited)
 		_ = cmd.Wait() // how it ended is in its log
 	}()
-	return c, path, nil
+	return c, nil
 }
 
 // await waits for the state file, and passes the child's lines on.
-func await(ctx context.Context, clk clock.WithTicker, dir string, c *child, log string, progress io.Writer) (State, error) {
+func (c *child) await(ctx context.Context, progress io.Writer) (State, error) {
 	ctx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
-	ticker := clk.NewTicker(look)
+	ticker := c.clock.NewTicker(look)
 	defer ticker.Stop()
-	told := 0
+	passed := 0
 	for {
-		told = follow(log, told, progress)
-		if state, err := Read(dir); err == nil {
+		passed = follow(c.log, passed, progress)
+		if state, err := Read(c.dir); err == nil {
 			return state, nil
 		}
 		select {
 		case <-ctx.Done():
 			return State{}, fmt.Errorf("waiting for the local cluster: %w", context.Cause(ctx))
 		case <-c.exited:
-			told, _ := os.ReadFile(log) // without it the error is shorter
+			told, _ := os.ReadFile(c.log) // without it the error is shorter
 			return State{}, fmt.Errorf("the local cluster did not start:\n%s", text.LastLines(string(told), toldLines))
 		case <-ticker.C():
 		}
@@ -177,9 +180,9 @@ func follow(path string, from int, out io.Writer) int {
 }
 
 // abandon ends a child that did not get ready, and removes its directory.
-func abandon(clk clock.WithTicker, c *child, dir string) error {
+func (c *child) abandon() error {
 	_ = c.process.Signal(syscall.SIGTERM) // it may have ended already
-	timer := clk.NewTimer(downTimeout)
+	timer := c.clock.NewTimer(downTimeout)
 	defer timer.Stop()
 	select {
 	case <-c.exited:
@@ -187,7 +190,7 @@ func abandon(clk clock.WithTicker, c *child, dir string) error {
 		_ = c.process.Kill()
 		<-c.exited
 	}
-	return os.RemoveAll(dir)
+	return os.RemoveAll(c.dir)
 }
 
 // Down ends the cluster of a directory and removes the directory.
