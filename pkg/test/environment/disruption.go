@@ -38,6 +38,19 @@ func (env *Environment) ExpectNoDisruption() {
 	}
 }
 
+// EventuallyConsolidatable expects every machine of the pool to have been without change for long
+// enough to be consolidated.
+func (env *Environment) EventuallyConsolidatable(pool string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		claims := env.nodeClaims(g, OfPool(pool))
+		g.Expect(claims).NotTo(BeEmpty())
+		for _, c := range claims {
+			g.Expect(c.StatusConditions().Get(karpenterv1.ConditionTypeConsolidatable).IsTrue()).To(BeTrue(), "NodeClaim %s is not consolidatable", c.Name)
+		}
+	}).Should(Succeed())
+}
+
 // EventuallyDisrupted expects the NodeClaim to be disrupted for the reason, and finally gone.
 func (env *Environment) EventuallyDisrupted(claim *karpenterv1.NodeClaim, reason karpenterv1.DisruptionReason) {
 	GinkgoHelper()

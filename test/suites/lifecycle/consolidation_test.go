@@ -13,9 +13,14 @@ import (
 const decisions = "karpenter_voluntary_disruption_decisions_total"
 
 // consolidate switches a pool that was built with consolidation off to the policy, without delay.
+// Its budget opens only once all its nodes may be consolidated, so that the first decision is about
+// all of them.
 func consolidate(pool *karpenterv1.NodePool, policy karpenterv1.ConsolidationPolicy) {
 	GinkgoHelper()
-	environment.ExpectChanged(env, pool, test.Consolidates(policy, "0s"))
+	budgets := pool.Spec.Disruption.Budgets
+	environment.ExpectChanged(env, pool, test.Consolidates(policy, "0s"), test.Budgets(test.Budget("0")))
+	env.EventuallyConsolidatable(pool.Name)
+	environment.ExpectChanged(env, pool, test.Budgets(budgets...))
 }
 
 var _ = Describe("Consolidation", func() {
