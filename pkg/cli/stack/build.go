@@ -15,6 +15,9 @@ import (
 
 const controllerPackage = toolchain.MainModule + "/cmd/controller"
 
+// toldLines is how many lines of a failed build are told.
+const toldLines = 8
+
 // buildStop is how long a build may take to end when it is interrupted.
 const buildStop = 10 * time.Second
 

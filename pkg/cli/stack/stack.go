@@ -15,6 +15,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/charts"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
+	"github.com/mainspring-rt/mainspring/pkg/process"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
@@ -42,7 +43,7 @@ const featureGates = "NodeRepair=true,NodeOverlay=true,StaticCapacity=true,Reser
 // Stack is a running stack.
 type Stack struct {
 	plane      *localplane.Plane
-	controller *process
+	controller *process.Process
 	logs       string
 }
 
@@ -109,7 +110,7 @@ func (s *Stack) startController(ctx context.Context, o Options, binary string) e
 		}
 	}
 	s.logs = filepath.Join(s.plane.Dir(), "logs", "controller.log")
-	ports, err := freePorts(ctx, 2)
+	ports, err := process.FreePorts(ctx, 2)
 	if err != nil {
 		return err
 	}
@@ -118,10 +119,11 @@ func (s *Stack) startController(ctx context.Context, o Options, binary string) e
 		fmt.Sprintf("--health-probe-port=%d", ports[0]), fmt.Sprintf("--metrics-port=%d", ports[1]),
 	}, o.ControllerArgs...)
 	fmt.Fprintf(o.Progress, "starting the controller\n")
-	if s.controller, err = startProcess(ctx, binary, args, s.logs, o.Clock); err != nil {
+	command := process.Command{Name: controllerName, Path: binary, Args: args, Log: s.logs}
+	if s.controller, err = process.Start(command); err != nil {
 		return err
 	}
-	return s.controller.waitReady(ctx, fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0]))
+	return waitReady(ctx, o.Clock, s.controller, fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0]))
 }
 
 // RESTConfig is the administrator's access to the API server.
@@ -142,8 +144,8 @@ func (s *Stack) Watch(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-s.controller.exited:
-		return s.controller.died()
+	case <-s.controller.Exited():
+		return s.controller.Died()
 	case <-s.plane.Done():
 		return s.plane.Err()
 	}
@@ -153,7 +155,7 @@ func (s *Stack) Watch(ctx context.Context) error {
 func (s *Stack) Stop() error {
 	var errs []error
 	if s.controller != nil {
-		errs = append(errs, s.controller.stop())
+		errs = append(errs, s.controller.Stop(stopTimeout))
 	}
 	if s.plane != nil {
 		errs = append(errs, s.plane.Stop())

@@ -2,12 +2,15 @@ package stack
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"k8s.io/utils/clock"
+
+	"github.com/mainspring-rt/mainspring/pkg/process"
 )
 
 func script(t *testing.T, lines string) string {
@@ -19,34 +22,23 @@ func script(t *testing.T, lines string) string {
 	return path
 }
 
-func start(t *testing.T, lines string) *process {
+func start(t *testing.T, lines string) *process.Process {
 	t.Helper()
-	p, err := startProcess(context.Background(), script(t, lines), nil, filepath.Join(t.TempDir(), "log"), clock.RealClock{})
+	p, err := process.Start(process.Command{Name: controllerName, Path: script(t, lines), Log: filepath.Join(t.TempDir(), "log")})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(p.Kill)
 	return p
 }
 
-func TestADeadControllerIsToldWithItsLastLines(t *testing.T) {
+func TestADeadControllerIsToldWithTheEndOfItsLog(t *testing.T) {
 	t.Parallel()
-	p := start(t, "for i in 1 2 3 4 5 6 7 8 9 10; do echo line $i; done; exit 3\n")
-	err := p.waitReady(context.Background(), "http://127.0.0.1:1/readyz")
-	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "line 3\n") || strings.Contains(err.Error(), "line 2\n") {
+	p := start(t, "echo the reason; exit 3\n")
+	err := waitReady(context.Background(), clock.RealClock{}, p, "http://127.0.0.1:1/readyz")
+	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "the reason") {
 		t.Errorf("got %v", err)
 	}
-	if err := p.stop(); err != nil {
-		t.Errorf("stopping what has ended: %v", err)
-	}
-}
-
-func TestStopAsksPolitely(t *testing.T) {
-	t.Parallel()
-	p := start(t, `trap 'echo bye; exit 0' TERM; while :; do read -r x < /dev/null; done`+"\n")
-	if err := p.stop(); err != nil {
-		t.Fatal(err)
-	}
-	<-p.exited
 }
 
 func TestWaitingEndsWithTheContext(t *testing.T) {
@@ -54,11 +46,8 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	p := start(t, "exec tail -f /dev/null\n")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := p.waitReady(ctx, "http://127.0.0.1:1/readyz"); err == nil || !strings.Contains(err.Error(), "its log is") {
+	if err := waitReady(ctx, clock.RealClock{}, p, "http://127.0.0.1:1/readyz"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
-	}
-	if err := p.stop(); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -67,20 +56,5 @@ func TestControllerThatIsNotThere(t *testing.T) {
 	_, err := Options{Controller: "/nowhere/controller"}.controllerBinary(context.Background())
 	if err == nil || !strings.Contains(err.Error(), `--controller "/nowhere/controller"`) || !strings.Contains(err.Error(), "want an executable file") {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestPortsDiffer(t *testing.T) {
-	t.Parallel()
-	ports, err := freePorts(context.Background(), 20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[int]bool{}
-	for _, p := range ports {
-		if seen[p] {
-			t.Errorf("port %d twice", p)
-		}
-		seen[p] = true
 	}
 }
