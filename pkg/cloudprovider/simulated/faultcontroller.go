@@ -60,7 +60,7 @@ func (f *faultController) requestsForNodeClaim(ctx context.Context, o client.Obj
 	var requests []reconcile.Request
 	for i := range list.Items {
 		fault := &list.Items[i]
-		if struck(fault, claim) || room(fault) > 0 {
+		if strikesMachines(fault) && (struck(fault, claim) || room(fault) > 0) {
 			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: fault.Name}})
 		}
 	}
@@ -140,15 +140,17 @@ func (f *faultController) state(fault *v1alpha1.SimulatedFault) metav1.Condition
 		ObservedGeneration: fault.Generation,
 		LastTransitionTime: metav1.NewTime(f.clock.Now()),
 	}
-	most, _ := limit(fault)
+	most, counted := limit(fault)
 	switch {
 	case !lasts(fault, f.clock.Now()):
-		c.Reason, c.Message = v1alpha1.ReasonExpired, fmt.Sprintf("struck %d NodeClaims in its time", len(fault.Status.Affected))
+		c.Reason, c.Message = v1alpha1.ReasonExpired, "its duration is over"
 	case room(fault) == 0:
-		c.Reason, c.Message = v1alpha1.ReasonExhausted, fmt.Sprintf("struck %d NodeClaims, as many as it may", len(fault.Status.Affected))
-	default:
+		c.Reason, c.Message = v1alpha1.ReasonExhausted, fmt.Sprintf("it has struck %d of %d NodeClaims", len(fault.Status.Affected), most)
+	case counted:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonStriking
-		c.Message = fmt.Sprintf("struck %d NodeClaims of at most %d", len(fault.Status.Affected), most)
+		c.Message = fmt.Sprintf("it has struck %d of %d NodeClaims", len(fault.Status.Affected), most)
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonStriking, "it strikes everything that it selects"
 	}
 	return c
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpcloud "sigs.k8s.io/karpenter/pkg/cloudprovider"
 
@@ -150,6 +151,28 @@ func TestNodeFailureStopsTheKubelet(t *testing.T) {
 	}
 	if _, marked := w.node(t, "claim-1").Annotations[v1alpha1.AnnotationFailedBy]; marked {
 		t.Error("the Node is still marked")
+	}
+}
+
+// kwok may not have begun to play the kubelet: the failure waits for it.
+func TestNodeFailureWaitsForTheKubelet(t *testing.T) {
+	w := upWorld(t, 1)
+	name := w.node(t, "claim-0").Name
+	if err := w.client.Delete(context.Background(), w.lease(t, name)); err != nil {
+		t.Fatal(err)
+	}
+	w.create(t, fault("dead", v1alpha1.SimulatedFaultSpec{Type: v1alpha1.FaultNodeFailure}))
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Name: "dead"}}
+	if _, err := w.provider.Faults().Reconcile(context.Background(), request); err == nil {
+		t.Error("a kubelet without lease was stopped")
+	}
+	if w.fault(t, "dead").Status.Affected[0].Applied {
+		t.Error("the failure counts as applied")
+	}
+	w.createLease(t, name)
+	w.reconcile(t, w.provider.Faults(), "dead")
+	if !w.fault(t, "dead").Status.Affected[0].Applied || *w.lease(t, name).Spec.HolderIdentity == "kwok" {
+		t.Error("the kubelet runs on")
 	}
 }
 

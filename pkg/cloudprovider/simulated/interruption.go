@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -94,15 +93,12 @@ func (f *faultController) announce(ctx context.Context, claim *karpv1.NodeClaim,
 // machine is gone and lets go of the Node.
 func (f *faultController) takeAway(ctx context.Context, claim *karpv1.NodeClaim) error {
 	name, _ := nodeOf(claim.Status.ProviderID)
-	if err := f.kubelets.stop(ctx, name); err != nil {
-		return err
-	}
 	node := &corev1.Node{}
 	if err := f.client.Get(ctx, types.NamespacedName{Name: name}, node); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("getting Node: %w", err)
+		return client.IgnoreNotFound(err)
+	}
+	if err := f.kubelets.stop(ctx, name); client.IgnoreNotFound(err) != nil {
+		return err
 	}
 	f.recorder.Publish(terminatedEvent(node))
 	return f.kubelets.setCondition(ctx, node, corev1.NodeCondition{

@@ -7,7 +7,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -33,7 +32,8 @@ type kubelets struct {
 }
 
 // stop takes the Node's lease from kwok and leaves its renewal time, so that the Node becomes
-// Ready=Unknown as that of a dead kubelet does. Without a lease there is no kubelet to stop.
+// Ready=Unknown as that of a dead kubelet does. It returns a not-found error while there is no lease:
+// kwok has not begun to play the kubelet, or plays it without leases.
 func (k *kubelets) stop(ctx context.Context, node string) error {
 	return k.updateLease(ctx, node, func(spec *coordinationv1.LeaseSpec) {
 		spec.HolderIdentity = ptr.To(leaseHolder)
@@ -41,21 +41,19 @@ func (k *kubelets) stop(ctx context.Context, node string) error {
 	})
 }
 
-// start gives the lease back: kwok takes a lease without holder at its next attempt.
+// start gives the lease back: kwok takes a lease without holder at its next attempt. Without a lease
+// there is nothing to give back.
 func (k *kubelets) start(ctx context.Context, node string) error {
-	return k.updateLease(ctx, node, func(spec *coordinationv1.LeaseSpec) {
+	return client.IgnoreNotFound(k.updateLease(ctx, node, func(spec *coordinationv1.LeaseSpec) {
 		if ptr.Deref(spec.HolderIdentity, "") == leaseHolder {
 			spec.HolderIdentity = nil
 		}
-	})
+	}))
 }
 
 func (k *kubelets) updateLease(ctx context.Context, node string, change func(*coordinationv1.LeaseSpec)) error {
 	lease := &coordinationv1.Lease{}
 	if err := k.client.Get(ctx, types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: node}, lease); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
 		return fmt.Errorf("getting lease of Node %q: %w", node, err)
 	}
 	before := lease.Spec.DeepCopy()
@@ -63,7 +61,7 @@ func (k *kubelets) updateLease(ctx context.Context, node string, change func(*co
 	if ptr.Equal(before.HolderIdentity, lease.Spec.HolderIdentity) && ptr.Equal(before.LeaseDurationSeconds, lease.Spec.LeaseDurationSeconds) {
 		return nil
 	}
-	if err := k.client.Update(ctx, lease); client.IgnoreNotFound(err) != nil {
+	if err := k.client.Update(ctx, lease); err != nil {
 		return fmt.Errorf("updating lease of Node %q: %w", node, err)
 	}
 	return nil
