@@ -119,6 +119,9 @@ func (t *Teller) tell(ctx context.Context, number int) error {
 		reached, found = chapter.Goal(View{State: s, Machines: t.Recorder.Machines()}, memory)
 		return reached
 	})
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
 	after := t.Recorder.State()
 	t.change(number, func(r *Result) {
 		r.Status, r.Found, r.Took = view.Done, found, t.Clock.Since(r.Begun)
