@@ -110,6 +110,10 @@ func runReplay(cmd *cobra.Command, s Streams, settings replaySettings) (err erro
 // finishReplay prints the figures and writes the reports.
 func finishReplay(s Streams, dir string, session *replay.Session) error {
 	summary, record := session.Finish()
+	summary.Environment = map[string]string{}
+	for _, row := range report.Environment(environmentRows()...).Rows {
+		summary.Environment[row[0].Text] = row[1].Text
+	}
 	fmt.Fprintln(s.Out)
 	summary.Print(s.Out)
 	page, err := replay.Page(summary, record, record.End, environmentRows())

@@ -58,6 +58,14 @@ func TestSeriesIntegratesSteps(t *testing.T) {
 	}
 }
 
+func TestSampleTellsTheCostOfIdleNodes(t *testing.T) {
+	t.Parallel()
+	s := observe.SampleOf(observe.State{Nodes: []observe.Node{{Pool: "a", Price: 2, Pods: 1}, {Pool: "a", Price: 3}}})
+	if s.Price != 5 || s.Idle != 3 || s.Count() != 2 {
+		t.Errorf("got %+v", s)
+	}
+}
+
 func TestEmptySeries(t *testing.T) {
 	t.Parallel()
 	var series observe.Series

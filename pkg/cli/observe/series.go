@@ -14,6 +14,7 @@ type Sample struct {
 	Pending  int
 	Running  int
 	Price    float64 // $/h
+	Idle     float64 // $/h of nodes without a pod
 	Watts    float64
 	CPU      Amount
 	GPU      Amount
@@ -27,7 +28,7 @@ func SampleOf(s State) Sample {
 	}
 	return Sample{
 		At: s.At, Nodes: nodes, Starting: s.InPhase(Starting), Leaving: s.InPhase(Leaving),
-		Pending: s.Pending, Running: s.Running, Price: s.Price(), Watts: s.Watts(), CPU: s.CPU(), GPU: s.GPU(),
+		Pending: s.Pending, Running: s.Running, Price: s.Price(), Idle: s.idlePrice(), Watts: s.Watts(), CPU: s.CPU(), GPU: s.GPU(),
 	}
 }
 

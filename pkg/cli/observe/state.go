@@ -94,6 +94,16 @@ type Pod struct {
 // Price is the running cost of all nodes in $/h.
 func (s State) Price() float64 { return sum(s.Nodes, func(n Node) float64 { return n.Price }) }
 
+// idlePrice is the running cost of nodes without a pod in $/h.
+func (s State) idlePrice() float64 {
+	return sum(s.Nodes, func(n Node) float64 {
+		if n.Pods > 0 {
+			return 0
+		}
+		return n.Price
+	})
+}
+
 // Watts is the modelled power draw of all nodes.
 func (s State) Watts() float64 { return sum(s.Nodes, Node.Watts) }
 

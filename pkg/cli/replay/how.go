@@ -23,6 +23,8 @@ func how(speed float64) map[string]string {
 			"others carry karpenter.sh/do-not-disrupt",
 		"spent": fmt.Sprintf("sum over samples of the value times the time to the next sample, times the speed %g (so in trace time); price is that of "+
 			"each machine's offering from order to removal; watts are idle watts plus the requested share of CPU of the rest up to maximum", speed),
+		"spent.dollarsForNodesWithoutPods": "the part of the dollars for machines that no pod was on: booting, or waiting until consolidation closes them; both " +
+			"waits are real seconds, so this part grows with the speed",
 		"spent.utilisation": "requested over allocatable, each integrated over the run; a pod with a fraction of a GPU counts that fraction",
 		"fit": "a pod fits a machine when an empty one has the CPU, memory, GPUs and GPU model it asks for; catalogue machines less Kubernetes' own " +
 			"0.1 core and 10 MiB; pods that fit no allowed machine are not created",

@@ -39,7 +39,7 @@ func tiles(s Summary) []report.Tile {
 	return []report.Tile{
 		{Label: "Pod wait, median", Value: seconds(s.Wait.Bound.P50), Unit: "s", How: "real seconds from creation to a node"},
 		{Label: "Pod wait, 99th percentile", Value: seconds(s.Wait.Bound.P99), Unit: "s", How: fmt.Sprintf("of %d pods that got a node", s.Wait.Bound.Count)},
-		{Label: "Spent", Value: fmt.Sprintf("%.2f", s.Spent.Dollars), Unit: "$", How: fmt.Sprintf("over %.1f days of trace time", s.Run.TraceDays)},
+		{Label: "Spent", Value: fmt.Sprintf("%.2f", s.Spent.Dollars), Unit: "$", How: fmt.Sprintf("over %.1f days of trace time; %.2f of it for nodes without a pod", s.Run.TraceDays, s.Spent.DollarsIdle)},
 		{Label: "Energy", Value: fmt.Sprintf("%.3g", s.Spent.KWh), Unit: "kWh", How: "modelled, in trace time"},
 		{Label: "Nodes", Value: fmt.Sprintf("%.3g", s.Spent.NodeHours), Unit: "node hours", How: fmt.Sprintf("at most %d at once, in trace time", s.Spent.PeakNodes)},
 		{Label: "Requested of allocatable", Value: fmt.Sprintf("%.0f%%", 100*s.Spent.CPU), Unit: "CPU", How: fmt.Sprintf("%.0f%% of the GPUs; integrated over the run", 100*s.Spent.GPU)},

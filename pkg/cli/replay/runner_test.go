@@ -82,18 +82,23 @@ func jobsAt(work time.Duration, at ...time.Duration) []replay.Job {
 	return jobs
 }
 
-func TestRunnerCreatesAndDeletesEveryPod(t *testing.T) {
+func TestRunnerCreatesPodsInTimeAndDeletesThemAfterTheirWork(t *testing.T) {
 	t.Parallel()
-	r := newRig(jobsAt(time.Second, 0, 2*time.Second, 10*time.Second), runs)
+	r := newRig(jobsAt(time.Second, 0, 2*time.Second, time.Minute), runs)
 	if err := r.run(t); err != nil {
 		t.Fatal(err)
 	}
 	asked, ran, done := r.runner.Tracker.Counts()
-	if asked != 3 || ran != 3 || done != 2 {
-		t.Errorf("asked %d, ran %d, done %d; want 3, 3, 2: the run ends when the last has started", asked, ran, done)
+	if asked != 3 || ran != 3 || len(r.created) != 3 || len(r.deleted) != done {
+		t.Errorf("asked %d, ran %d, created %d, done %d, deleted %d", asked, ran, len(r.created), done, len(r.deleted))
 	}
-	if len(r.created) != 3 || len(r.deleted) != 2 {
-		t.Errorf("%d created, %d deleted", len(r.created), len(r.deleted))
+	for i, o := range r.runner.Tracker.Outcomes() {
+		if o.Asked.Before(start.Add(r.runner.Jobs[i].At)) {
+			t.Errorf("job %d was asked for at %v, want not before %v", i, o.Asked.Sub(start), r.runner.Jobs[i].At)
+		}
+		if !o.Deleted.IsZero() && o.Deleted.Before(o.Running.Add(r.runner.Jobs[i].Work)) {
+			t.Errorf("job %d was deleted before its work was done: %+v", i, o)
+		}
 	}
 }
 

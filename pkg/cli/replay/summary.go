@@ -25,6 +25,8 @@ type Summary struct {
 	Series []Point `json:"series"`
 	// How says how each group of figures was computed.
 	How map[string]string `json:"how"`
+	// Environment is what the run was made on.
+	Environment map[string]string `json:"environment,omitempty"`
 }
 
 // Input is what was replayed.
@@ -80,6 +82,7 @@ type Waiting struct {
 // Spent is cost, energy and use, in trace time unless it says otherwise.
 type Spent struct {
 	Dollars     float64 `json:"dollars"`
+	DollarsIdle float64 `json:"dollarsForNodesWithoutPods"`
 	KWh         float64 `json:"kWh"`
 	NodeHours   float64 `json:"nodeHours"`
 	DollarsReal float64 `json:"dollarsInRealTime"`
@@ -173,7 +176,7 @@ func (r Record) waiting() Waiting {
 func (r Record) spent() Spent {
 	s := r.Series
 	return Spent{
-		Dollars: s.Dollars() * r.Speed, KWh: s.KWh() * r.Speed, NodeHours: s.NodeHours() * r.Speed,
+		Dollars: s.Dollars() * r.Speed, DollarsIdle: s.Hours(func(p observe.Sample) float64 { return p.Idle }) * r.Speed, KWh: s.KWh() * r.Speed, NodeHours: s.NodeHours() * r.Speed,
 		DollarsReal: s.Dollars(), KWhReal: s.KWh(),
 		PeakNodes: int(s.Peak(func(p observe.Sample) float64 { return float64(p.Count()) })),
 		PeakPrice: s.Peak(func(p observe.Sample) float64 { return p.Price }),

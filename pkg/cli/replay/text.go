@@ -24,7 +24,7 @@ func (s Summary) Print(out io.Writer) {
 	waits(row, "  pods without GPU", s.Wait.BoundNoGPU)
 	waits(row, "wait until running, real", s.Wait.Running)
 	waits(row, "recorded wait, trace time", s.Wait.Recorded)
-	row("spent, trace time", "$%.2f, %.3g kWh, %.3g node hours (real time: $%.4f, %.4f kWh)", s.Spent.Dollars, s.Spent.KWh, s.Spent.NodeHours, s.Spent.DollarsReal, s.Spent.KWhReal)
+	row("spent, trace time", "$%.2f (of it $%.2f for nodes without a pod), %.3g kWh, %.3g node hours (real time: $%.4f, %.4f kWh)", s.Spent.Dollars, s.Spent.DollarsIdle, s.Spent.KWh, s.Spent.NodeHours, s.Spent.DollarsReal, s.Spent.KWhReal)
 	row("nodes", "at most %d at once, at most $%.2f/h, at most %d pods running", s.Spent.PeakNodes, s.Spent.PeakPrice, s.Spent.PeakPods)
 	row("requested of allocatable", "%.1f %% of CPU, %.1f %% of GPU", 100*s.Spent.CPU, 100*s.Spent.GPU)
 	t.Flush()
