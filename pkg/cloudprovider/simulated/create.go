@@ -68,13 +68,13 @@ func (p *Provider) nodeClass(ctx context.Context, claim *karpv1.NodeClaim) (*kwo
 }
 
 // launchTypes are the instance types for the NodeClaim's NodePool at the prices to launch at. A
-// NodeClaim without NodePool is offered everything at the provider's own prices, because
-// NodeOverlays are evaluated by NodePool.
+// NodeClaim without NodePool is offered everything at the catalogue's prices, because NodeOverlays
+// are evaluated by NodePool.
 func (p *Provider) launchTypes(ctx context.Context, claim *karpv1.NodeClaim) ([]*cloudprovider.InstanceType, error) {
 	nodePool := &karpv1.NodePool{}
 	err := p.client.Get(ctx, types.NamespacedName{Name: claim.Labels[karpv1.NodePoolLabelKey]}, nodePool)
 	if apierrors.IsNotFound(err) || claim.Labels[karpv1.NodePoolLabelKey] == "" {
-		return p.GetInstanceTypes(ctx, nil)
+		return p.own.GetInstanceTypes(ctx, nil)
 	}
 	if err != nil {
 		return nil, err

@@ -222,6 +222,10 @@ func TestCreateWithoutNodePool(t *testing.T) {
 	if got := describe(created); got != "on-demand box zone-a" && got != "on-demand box zone-b" {
 		t.Errorf("launched %s, want the cheapest of everything", got)
 	}
+	created, err = w.provider.Create(context.Background(), nodeClaim("picky", "", requires(v1alpha1.LabelHardwareClass, "general")))
+	if err != nil || created.Labels[v1alpha1.LabelHardwareClass] != "general" {
+		t.Errorf("launched %v, %v, want a general machine", created, err)
+	}
 }
 
 // pricedView doubles as a NodeOverlay: it makes one type dearer.

@@ -19,7 +19,6 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/mainspring-rt/mainspring/pkg/cloudprovider"
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/catalogue"
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/simulated"
 )
@@ -57,7 +56,6 @@ func TestExampleNodePools(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.provider.LaunchAtPricesOf(cloudprovider.Decorate(w.provider, machines))
 			claim := nodeClaim("claim", pool.Name, pool.Spec.Template.Spec.Requirements...)
 			claim.Spec.NodeClassRef.Name = class.Name
 			created, err := w.provider.Create(context.Background(), claim)

@@ -9,9 +9,9 @@
 // from that record alone. So the process may die between any two writes: nothing is launched twice,
 // nothing is forgotten. Provider IDs and Node names derive from the NodeClaim's name and UID.
 //
-// Permissions needed beyond Karpenter's own: get, list, watch simulatedfaults.mckube.io; update,
-// patch simulatedfaults/status; create, patch, delete nodes; patch nodes/status; get, update leases
-// in kube-node-lease.
+// Permissions needed beyond Karpenter's own: list, watch simulatedfaults.mckube.io and
+// kwoknodeclasses.karpenter.kwok.sh; update simulatedfaults/status; create nodes; patch
+// nodes/status; list, watch, update leases in kube-node-lease.
 package simulated
 
 import (
@@ -24,9 +24,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kwok "sigs.k8s.io/karpenter/kwok/cloudprovider"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
-	"sigs.k8s.io/karpenter/pkg/cloudprovider"
+	karpcloud "sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/events"
 
+	"github.com/mainspring-rt/mainspring/pkg/cloudprovider"
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/catalogue"
 )
 
@@ -42,7 +43,7 @@ type Options struct {
 	// Catalogue tells which instance types are edge machines.
 	Catalogue *catalogue.Catalogue
 	// InstanceTypes on offer; InstanceTypes makes them.
-	InstanceTypes []*cloudprovider.InstanceType
+	InstanceTypes []*karpcloud.InstanceType
 	// RepairToleration is how long a node may be unhealthy before node repair acts; 0 leaves the
 	// tolerations of Karpenter's kwok provider (30 s and 10 min).
 	RepairToleration time.Duration
@@ -60,10 +61,11 @@ type Provider struct {
 	reservations     *reservations
 	faults           *faults
 	kubelets         *kubelets
-	prices           cloudprovider.CloudProvider
+	own              karpcloud.CloudProvider // this provider with our knowledge of its machines
+	prices           karpcloud.CloudProvider // what Create chooses from
 }
 
-var _ cloudprovider.CloudProvider = (*Provider)(nil)
+var _ karpcloud.CloudProvider = (*Provider)(nil)
 
 // New returns a simulated cloud. It reports reserved offerings that no reservation can be counted
 // for.
@@ -83,15 +85,16 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		faults:           &faults{client: o.Client, clock: o.Clock},
 		kubelets:         &kubelets{client: o.Client, clock: o.Clock},
 	}
-	p.prices = p
+	p.own = cloudprovider.Decorate(p, o.Catalogue)
+	p.prices = p.own
 	return p, nil
 }
 
 // LaunchAtPricesOf makes Create choose among the instance types of view, at its prices, instead of
-// the provider's own. The assembly passes the outermost decorator, so that a machine is launched at
+// at those of the catalogue. The assembly passes the outermost decorator, so that a machine is launched at
 // the price that it was planned at; prices decide in Create because the order of instance types in
 // a NodeClaim's requirements is not kept. Call it before any controller runs.
-func (p *Provider) LaunchAtPricesOf(view cloudprovider.CloudProvider) {
+func (p *Provider) LaunchAtPricesOf(view karpcloud.CloudProvider) {
 	p.prices = view
 }
 
@@ -104,7 +107,7 @@ func (p *Provider) Controllers() []controller.Controller {
 }
 
 // RepairPolicies are those of Karpenter's kwok provider, with our toleration when one is set.
-func (p *Provider) RepairPolicies() []cloudprovider.RepairPolicy {
+func (p *Provider) RepairPolicies() []karpcloud.RepairPolicy {
 	policies := p.CloudProvider.RepairPolicies()
 	if p.repairToleration > 0 {
 		for i := range policies {
@@ -119,7 +122,7 @@ func (p *Provider) RepairPolicies() []cloudprovider.RepairPolicy {
 // for capacity type reserved by name. Offerings that a Shortage strikes are unavailable, and
 // reserved ones have as much capacity as is not in use. While nothing changes, the pointers are the
 // same in every answer.
-func (p *Provider) GetInstanceTypes(ctx context.Context, nodePool *karpv1.NodePool) ([]*cloudprovider.InstanceType, error) {
+func (p *Provider) GetInstanceTypes(ctx context.Context, nodePool *karpv1.NodePool) ([]*karpcloud.InstanceType, error) {
 	listed := p.offer.to(nodePool)
 	shortages, err := p.faults.shortages(ctx, nodePoolName(nodePool))
 	if err != nil {

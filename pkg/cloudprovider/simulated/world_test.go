@@ -107,7 +107,6 @@ func (w *world) restart(t failer) {
 	if err != nil {
 		t.Fatalf("making provider: %v", err)
 	}
-	w.provider.LaunchAtPricesOf(cloudprovider.Decorate(w.provider, w.machines))
 }
 
 func nodeClass() *kwokapi.KWOKNodeClass {
