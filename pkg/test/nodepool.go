@@ -131,7 +131,9 @@ func ExpireAfter(age string) func(*karpenterv1.NodePool) {
 
 // TerminationGracePeriod is how long pods may hold up the end of a node.
 func TerminationGracePeriod(d time.Duration) func(*karpenterv1.NodePool) {
-	return func(p *karpenterv1.NodePool) { p.Spec.Template.Spec.TerminationGracePeriod = &metav1.Duration{Duration: d} }
+	return func(p *karpenterv1.NodePool) {
+		p.Spec.Template.Spec.TerminationGracePeriod = &metav1.Duration{Duration: d}
+	}
 }
 
 // Limits bounds the sum of a resource over the pool's nodes.

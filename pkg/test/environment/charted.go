@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	. "github.com/onsi/ginkgo/v2" //nolint:revive,staticcheck // the vocabulary of suites
-	. "github.com/onsi/gomega"    //nolint:revive,staticcheck // the vocabulary of assertions
+	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
+	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"

@@ -151,7 +151,7 @@ func (c *Controller) waitReady(ctx context.Context) error {
 		select {
 		case <-c.run.exited:
 			c.run.expected.Store(true) // the caller is told here; no spec needs to hear it again
-			return fmt.Errorf("the controller ended before it was ready (%v):\n%s", c.run.err, c.tail(20))
+			return fmt.Errorf("the controller ended before it was ready: %w:\n%s", c.ending(), c.tail(20))
 		case <-ctx.Done():
 			return fmt.Errorf("the controller is not ready after %s (%w):\n%s", readyTimeout, err, c.tail(20))
 		case <-time.After(probeEvery):
@@ -226,7 +226,15 @@ func (c *Controller) Crash() error {
 	if c.run == nil || c.Running() || c.run.expected.Load() {
 		return nil
 	}
-	return fmt.Errorf("the controller ended by itself (%v):\n%s", c.run.err, c.tail(40))
+	return fmt.Errorf("the controller ended by itself: %w:\n%s", c.ending(), c.tail(40))
+}
+
+// ending is how the process ended; exit code 0 is an error too when nobody had asked for the end.
+func (c *Controller) ending() error {
+	if c.run.err == nil {
+		return errors.New("exit status 0")
+	}
+	return c.run.err
 }
 
 // PID is the process ID of the current or last life.

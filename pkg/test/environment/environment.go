@@ -7,8 +7,8 @@ import (
 	"os"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2" //nolint:revive,staticcheck // the vocabulary of suites
-	. "github.com/onsi/gomega"    //nolint:revive,staticcheck // the vocabulary of assertions
+	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
+	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"

@@ -1,8 +1,8 @@
 package environment
 
 import (
-	. "github.com/onsi/ginkgo/v2" //nolint:revive,staticcheck // the vocabulary of suites
-	. "github.com/onsi/gomega"    //nolint:revive,staticcheck // the vocabulary of assertions
+	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
+	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 

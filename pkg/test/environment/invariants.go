@@ -3,8 +3,8 @@ package environment
 import (
 	"fmt"
 
-	. "github.com/onsi/ginkgo/v2" //nolint:revive,staticcheck // the vocabulary of suites
-	. "github.com/onsi/gomega"    //nolint:revive,staticcheck // the vocabulary of assertions
+	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
+	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	. "github.com/onsi/gomega" //nolint:revive,staticcheck // the vocabulary of assertions
+	. "github.com/onsi/gomega" //nolint:staticcheck // the vocabulary of assertions
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"

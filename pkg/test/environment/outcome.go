@@ -8,8 +8,8 @@ import (
 	"os/exec"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2" //nolint:revive,staticcheck // the vocabulary of suites
-	. "github.com/onsi/gomega"    //nolint:revive,staticcheck // the vocabulary of assertions
+	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
+	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
 )
 
 // outcomeTimeout bounds how long a controller that cannot work may take to say so and end.

@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2" //nolint:revive,staticcheck // the vocabulary of suites
-	. "github.com/onsi/gomega"    //nolint:revive,staticcheck // the vocabulary of assertions
+	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
+	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
 
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
-// RaceVariable, set to 1, builds the controller with the race detector.
+// RaceVariable is the environment variable that, set to 1, builds the controller with the race detector.
 const RaceVariable = "MAINSPRING_RACE"
 
 // buildTimeout bounds building the tools on a machine that has never built them.

@@ -40,7 +40,9 @@ var _ = Describe("Prices", func() {
 			types[node.Labels[karpenterv1.CapacityTypeLabelKey]]++
 		}
 		Expect(types).To(Equal(map[string]int{karpenterv1.CapacityTypeReserved: reserved, karpenterv1.CapacityTypeOnDemand: 2}))
-		env.History().Walk(func(s history.State) { Expect(ofCapacityType(s, karpenterv1.CapacityTypeReserved)).To(BeNumerically("<=", reserved)) })
+		env.History().Walk(func(s history.State) {
+			Expect(ofCapacityType(s, karpenterv1.CapacityTypeReserved)).To(BeNumerically("<=", reserved))
+		})
 	})
 
 	It("buys spot where the NodePool and the pods allow it, and on-demand where they do not or spot is short", func() {
