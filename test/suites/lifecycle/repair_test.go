@@ -29,6 +29,16 @@ func breakNode(claim *karpenterv1.NodeClaim, changes ...test.FaultChange) *mckub
 	return fault
 }
 
+// eventuallyRepaired expects that the pods of the NodeClaim's node run elsewhere, and that it is gone
+// in the end. Where no kubelet tells that the pods have stopped, Karpenter waits a minute before it
+// lets go of the node.
+func eventuallyRepaired(claim *karpenterv1.NodeClaim) {
+	GinkgoHelper()
+	Eventually(func() string { return env.History().DisruptionReason(claim.Name) }).Should(Equal(string(karpenterv1.DisruptionReasonUnhealthy)))
+	Eventually(func() int { return servingElsewhere(env.History().Last(), "web", claim.Status.NodeName) }).Should(Equal(2))
+	env.EventuallyGone(claim)
+}
+
 func nodeOf(claim *karpenterv1.NodeClaim) *corev1.Node {
 	GinkgoHelper()
 	node, ok := env.History().Last().Nodes[claim.Status.NodeName]
@@ -44,7 +54,7 @@ var _ = Describe("Node repair", func() {
 			claims := occupied(onePool(), 2)
 			broken := claims[0]
 			breakNode(broken, how...)
-			env.EventuallyDisrupted(broken, karpenterv1.DisruptionReasonUnhealthy)
+			eventuallyRepaired(broken)
 			env.EventuallyNodes(2)
 			env.EventuallyPodsBound("web", 2)
 			Expect(env.History().Disrupted()).To(ConsistOf(broken.Name))

@@ -8,6 +8,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/mainspring-rt/mainspring/pkg/test/environment"
 )
 
 // written returns the path of a new file with the content.
@@ -84,5 +86,14 @@ var _ = Describe("A start that cannot succeed", func() {
 	It("names the definitions that the cluster lacks, and what installs them", func() {
 		expectOneLine(1, env.ExpectBarePlane().Kubeconfig(), nil, "mainspring-crds",
 			"nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "kwoknodeclasses.karpenter.kwok.sh", "simulatedfaults.mckube.io")
+	})
+})
+
+var _ = Describe("A start", func() {
+	It("can be broken off as soon as it says that it is ready, again and again", func() {
+		for range 5 {
+			Expect(env.Controller.Stop()).To(Succeed(), "a graceful end, exit code 0")
+			Expect(env.Controller.Start(env, environment.DefaultFlags()...)).To(Succeed())
+		}
 	})
 })

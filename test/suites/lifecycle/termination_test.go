@@ -157,10 +157,13 @@ func refusedEvictions() float64 {
 }
 
 // serving counts the workload's pods that run and have not been told to go.
-func serving(s history.State, workload string) int {
+func serving(s history.State, workload string) int { return servingElsewhere(s, workload, "") }
+
+// servingElsewhere is serving without the pods on the node.
+func servingElsewhere(s history.State, workload, node string) int {
 	n := 0
 	for _, p := range s.Pods {
-		if p.Labels[test.Label] == workload && p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp.IsZero() {
+		if p.Labels[test.Label] == workload && p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp.IsZero() && p.Spec.NodeName != node {
 			n++
 		}
 	}
