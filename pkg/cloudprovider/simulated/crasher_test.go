@@ -64,4 +64,3 @@ func (c *crasher) funcs() interceptor.Funcs {
 		},
 	}
 }
-
