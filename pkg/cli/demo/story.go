@@ -48,7 +48,7 @@ func consolidation() Chapter {
 		Title: "scale-down with consolidation", Short: "consolidation",
 		Doing: fmt.Sprintf("The batch work ends and web shrinks from 24 pods to %d. Look for general nodes that are closed because they are empty, or because "+
 			"their pods fit elsewhere for less.", fewerWeb),
-		Limit: 90 * time.Second,
+		Limit: 110 * time.Second,
 		Act: func(ctx context.Context, c client.Client, before observe.State, m *Memory) error {
 			m.Want = fewPods
 			m.remember(before, general)
