@@ -16,7 +16,7 @@ import (
 
 // The specs of this container run in a control plane of their own, into which helm has installed
 // both charts. There env is that control plane.
-var _ = Describe("The charts", Ordered, Label("heavy"), func() {
+var _ = Describe("The charts", Ordered, Label("heavy"), SpecPriority(1), func() {
 	BeforeAll(func() {
 		plain := env
 		plain.AfterEach() // its BeforeEach has run for the first spec already

@@ -13,7 +13,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/history"
 )
 
-var _ = Describe("A crash of the controller", Label("heavy"), func() {
+var _ = Describe("A crash of the controller", Label("heavy"), SpecPriority(1), func() {
 	It("ten times in the middle of replacements leaves no node orphaned or tainted, loses no pod and exceeds no budget", func() {
 		const nodes, budget, kills = 4, 2, 10
 		random := environment.Random()
@@ -54,7 +54,7 @@ func killAmidReplacement(pool *karpenterv1.NodePool, writes int) {
 	GinkgoWriter.Printf("killed after %d more writes, with %v on their way out\n", writes, disrupting())
 }
 
-var _ = Describe("An outage of the API server", Label("heavy"), func() {
+var _ = Describe("An outage of the API server", Label("heavy"), SpecPriority(1), func() {
 	DescribeTable("of 30 seconds is survived: no node is lost, and new pods are served",
 		func(flags []string) {
 			const outage = 30 * time.Second
