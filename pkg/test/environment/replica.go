@@ -13,6 +13,15 @@ func ElectionFlags() []string {
 	return []string{"--disable-leader-election=false", "--leader-election-namespace=" + controllerNamespace}
 }
 
+// ExpectRestart ends the controller and starts it again. It then has forgotten which Events it has made:
+// Karpenter repeats none of a kind about an object within two minutes, even when it has something else
+// to say.
+func (env *Environment) ExpectRestart() {
+	GinkgoHelper()
+	Expect(env.Controller.Stop()).To(Succeed())
+	Expect(env.Controller.Start(env, env.Controller.Flags()...)).To(Succeed())
+}
+
 // ExpectReplica starts one more controller with the flags of the first, on ports and with a log of
 // its own. It ends with the spec.
 func (env *Environment) ExpectReplica() *Controller {

@@ -17,8 +17,7 @@ var _ = Describe("A crash of the controller", Label("heavy"), SpecPriority(1), f
 	It("ten times in the middle of replacements leaves no node orphaned or tainted, loses no pod and exceeds no budget", func() {
 		const nodes, budget, kills = 4, 2, 10
 		random := environment.Random()
-		// Emptiness takes away replacements whose command died with the controller.
-		pool := onePool(test.Budgets(test.Budget(strconv.Itoa(budget))), test.Consolidates(karpenterv1.ConsolidationPolicyWhenEmpty, "0s"))
+		pool := onePool(test.Budgets(test.Budget(strconv.Itoa(budget))))
 		occupied(pool, nodes)
 		began := env.Now()
 		for kill := range kills {
@@ -27,6 +26,8 @@ var _ = Describe("A crash of the controller", Label("heavy"), SpecPriority(1), f
 			Expect(env.Controller.Start(env, environment.DefaultFlags()...)).To(Succeed())
 		}
 
+		// Replacements whose command died with the controller are nodes that nothing needs.
+		consolidate(pool, karpenterv1.ConsolidationPolicyWhenEmpty)
 		Eventually(func(g Gomega) {
 			claims := env.History().Last().NodeClaims
 			g.Expect(claims).To(HaveLen(nodes))

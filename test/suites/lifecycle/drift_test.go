@@ -65,7 +65,6 @@ var _ = Describe("Drift", func() {
 			Eventually(func() int { return len(env.History().Created()) }).Should(Equal(4), "NodeClaims created, two and a replacement for each")
 			nodes := env.EventuallyNodes(2)
 			env.EventuallyPodsBound("web", 2)
-			env.ExpectNoDisruption()
 
 			Expect(env.History().Created()).To(HaveLen(4))
 			for _, c := range claims {
@@ -91,6 +90,16 @@ var _ = Describe("Drift", func() {
 			func(*karpenterv1.NodePool) { environment.ExpectChanged(env, test.NodeClass(), test.Image("v2")) },
 			HaveField("Annotations", HaveKeyWithValue(mckubev1alpha1.AnnotationImage, "v2"))),
 	)
+
+	It("leaves a node alone once it has replaced another", func() {
+		pool := onePool()
+		claim := occupied(pool, 1)[0]
+		nextGeneration(pool, "2")
+		env.EventuallyDisrupted(claim, karpenterv1.DisruptionReasonDrifted)
+		env.EventuallyPodsBound("web", 1)
+		env.ExpectNoDisruption()
+		Expect(env.History().Created()).To(HaveLen(2))
+	})
 
 	It("replaces the nodes of a static NodePool one by one, each replacement first", func() {
 		pool := onePool(test.Replicas(2))

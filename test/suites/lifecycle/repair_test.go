@@ -100,6 +100,7 @@ var _ = Describe("Node repair", func() {
 
 	It("leaves a broken node alone that is annotated do-not-repair, says so, and repairs it afterwards", func() {
 		claim := occupied(onePool(), 1)[0]
+		env.ExpectRestart()
 		node := nodeOf(claim).DeepCopy()
 		environment.ExpectChanged(env, node, func(n *corev1.Node) { n.Annotations[karpenterv1.DoNotRepairAnnotationKey] = "true" })
 		breakNode(claim, unhealthy)

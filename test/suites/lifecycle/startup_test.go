@@ -8,8 +8,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-
-	"github.com/mainspring-rt/mainspring/pkg/test/environment"
 )
 
 // written returns the path of a new file with the content.
@@ -92,8 +90,7 @@ var _ = Describe("A start that cannot succeed", func() {
 var _ = Describe("A start", func() {
 	It("can be broken off as soon as it says that it is ready, again and again", func() {
 		for range 5 {
-			Expect(env.Controller.Stop()).To(Succeed(), "a graceful end, exit code 0")
-			Expect(env.Controller.Start(env, environment.DefaultFlags()...)).To(Succeed())
+			env.ExpectRestart() // which expects exit code 0
 		}
 	})
 })

@@ -107,6 +107,7 @@ var _ = Describe("Termination", func() {
 	It("disrupts no node with a pod that is annotated do-not-disrupt, says so, and does once the pod allows it", func() {
 		pool := general()
 		claim := occupied(pool, 1, test.DoNotDisrupt())[0]
+		env.ExpectRestart()
 		nextGeneration(pool, "2")
 		env.EventuallyEvent(nodeOf(claim), "DisruptionBlocked", karpenterv1.DoNotDisruptAnnotationKey)
 		env.ExpectNoDisruption()
