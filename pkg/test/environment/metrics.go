@@ -7,7 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	. "github.com/onsi/gomega" //nolint:staticcheck // the vocabulary of assertions
+	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
+	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -61,6 +62,15 @@ func sum(family *dto.MetricFamily, labels map[string]string) float64 {
 		}
 	}
 	return total
+}
+
+// EventuallyIncreases runs act, and expects the metric to become larger than it was before.
+func (env *Environment) EventuallyIncreases(name string, labels map[string]string, act func()) {
+	GinkgoHelper()
+	var before float64
+	Eventually(func(g Gomega) { before = env.Metric(g, name, labels) }).Should(Succeed())
+	act()
+	Eventually(func(g Gomega) float64 { return env.Metric(g, name, labels) }).Should(BeNumerically(">", before), "%s%v", name, labels)
 }
 
 func hasLabels(m *dto.Metric, labels map[string]string) bool {

@@ -38,12 +38,11 @@ var _ = Describe("Consolidation policy", func() {
 		claim := env.NodeClaimOf(env.EventuallyNodes(1)[0])
 
 		By("leaving a node alone that could be a fifth cheaper")
-		environment.ExpectChanged(env, pool, test.Families("c", "m"), test.Requires(corev1.LabelInstanceTypeStable),
-			test.Consolidates(karpenterv1.ConsolidationPolicyBalanced, "0s"))
-		env.ExpectNoDisruption()
-		Eventually(func(g Gomega) float64 {
-			return env.Metric(g, moves, map[string]string{"decision": "rejected", "nodepool": "general"})
-		}).Should(BeNumerically(">", 0))
+		env.EventuallyIncreases(moves, map[string]string{"decision": "rejected", "nodepool": "general"}, func() {
+			environment.ExpectChanged(env, pool, test.Families("c", "m"), test.Requires(corev1.LabelInstanceTypeStable),
+				test.Consolidates(karpenterv1.ConsolidationPolicyBalanced, "0s"))
+			env.ExpectNoDisruption()
+		})
 
 		By("replacing it once it could be five times cheaper")
 		env.ExpectScaled(shrinks, 1)
