@@ -34,6 +34,7 @@ func DefaultFlags() []string {
 // the default flags, and a record that begins now.
 func (env *Environment) BeforeEach() {
 	GinkgoHelper()
+	env.recorder = nil
 	env.ExpectController(env.defaults...)
 	env.logStart = env.Controller.logSize()
 	env.ExpectApplied(test.NodeClass())
@@ -46,6 +47,9 @@ func (env *Environment) BeforeEach() {
 // attaches what the controller logged and what the cluster looked like.
 func (env *Environment) AfterEach() {
 	GinkgoHelper()
+	if env.recorder == nil { // the spec has not begun; what kept it from that has failed it
+		return
+	}
 	defer env.recorder.Stop()
 	if CurrentSpecReport().Failed() {
 		env.report()
