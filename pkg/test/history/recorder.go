@@ -25,6 +25,8 @@ type Recorder struct {
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
 
+	began uint64 // the revision of the first state
+
 	mu       sync.Mutex
 	versions []Version
 	gaps     []string
@@ -46,6 +48,7 @@ func Start(ctx context.Context, c client.WithWatch) (*Recorder, error) {
 		if err := s.relist(ctx); err != nil {
 			return nil, fmt.Errorf("recording the first state: %w", err)
 		}
+		r.began = max(r.began, s.last)
 	}
 	ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for _, s := range r.streams {
@@ -70,11 +73,12 @@ func (r *Recorder) Sync(ctx context.Context) error {
 	return nil
 }
 
-// History returns what has been recorded so far, oldest first.
+// History returns what has been written since Start, oldest first, as far as it is on record. What was
+// there at Start is its first state.
 func (r *Recorder) History() History {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return newHistory(r.versions)
+	return newHistory(r.versions).Since(r.began)
 }
 
 // Gaps describes the intervals in which a watch was lost and could not be resumed, so that versions
