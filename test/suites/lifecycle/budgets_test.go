@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/test"
 	"github.com/mainspring-rt/mainspring/pkg/test/environment"
 )
@@ -33,6 +34,10 @@ func empty(d *appsv1.Deployment) {
 	env.EventuallyPodsBound(d.Name, 0)
 }
 
+func drifted(c *karpenterv1.NodeClaim, _ int) bool {
+	return c.StatusConditions().Get(karpenterv1.ConditionTypeDrifted).IsTrue()
+}
+
 // window is a budget that is active from the time of day for an hour, in UTC.
 func window(nodes string, from time.Time) karpenterv1.Budget {
 	from = from.UTC()
@@ -45,11 +50,14 @@ func window(nodes string, from time.Time) karpenterv1.Budget {
 
 var _ = Describe("Disruption budgets", func() {
 	It("bound the nodes disrupted at once by a number", func() {
-		pool := test.NodePool("general", test.InstanceTypes("c-1x-amd64-linux"), test.Budgets(test.Budget("2")))
+		pool := test.NodePool("general", test.InstanceTypes("c-1x-amd64-linux"), test.Budgets(test.Budget("0")))
 		env.ExpectApplied(pool, test.Deployment("web", 3, "900m"))
 		env.EventuallyPodsBound("web", 3)
 		env.EventuallyNodes(3)
 		environment.ExpectChanged(env, pool, test.NodeLabels(map[string]string{"example.com/generation": "2"}))
+		// All are to be replaced before one may be, or the first could be done when the second is found.
+		Eventually(func() int { return len(lo.Filter(env.NodeClaims(), drifted)) }).Should(Equal(3))
+		environment.ExpectChanged(env, pool, test.Budgets(test.Budget("2")))
 		Eventually(func() int { return len(env.History().Created()) }).Should(Equal(6), "NodeClaims created, three and a replacement for each")
 		env.EventuallyNodes(3)
 		env.EventuallyPodsBound("web", 3)
