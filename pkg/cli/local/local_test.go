@@ -61,3 +61,20 @@ func TestTellsHowToUseIt(t *testing.T) {
 		}
 	}
 }
+
+// All of a cluster's directory is removed with it, so a directory with anything of the user's is refused, and left alone.
+func TestUpRefusesADirectoryWithFilesInIt(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	precious := filepath.Join(dir, "precious")
+	if err := os.WriteFile(precious, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := local.Up(context.Background(), clock.RealClock{}, local.Settings{Dir: dir, Controller: "/nowhere"}, &bytes.Buffer{})
+	if err == nil || !strings.Contains(err.Error(), "--dir") || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "must be empty") {
+		t.Errorf("got %v", err)
+	}
+	if content, err := os.ReadFile(precious); err != nil || string(content) != "mine" {
+		t.Errorf("the file is %q, %v", content, err)
+	}
+}

@@ -77,9 +77,6 @@ func Up(ctx context.Context, clk clock.WithTicker, s Settings, progress io.Write
 		return State{}, err
 	}
 	s.Dir = dir
-	if state, err := Read(dir); err == nil {
-		return State{}, fmt.Errorf("a local cluster runs in %s already (process %d); end it with: mainspring local down %s", dir, state.PID, dir)
-	}
 	child, err := spawn(ctx, clk, s)
 	if err != nil {
 		return State{}, err
@@ -91,6 +88,7 @@ func Up(ctx context.Context, clk clock.WithTicker, s Settings, progress io.Write
 	return state, nil
 }
 
+// prepareDir makes the directory of a new cluster. Everything in it goes with the cluster, so it must hold nothing else.
 func prepareDir(dir string) (string, error) {
 	var err error
 	if dir == "" {
@@ -104,7 +102,17 @@ func prepareDir(dir string) (string, error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return "", fmt.Errorf("making the cluster's directory: %w", err)
 	}
-	return dir, nil
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", fmt.Errorf("making the cluster's directory: %w", err)
+	}
+	if len(entries) == 0 {
+		return dir, nil
+	}
+	if state, err := Read(dir); err == nil {
+		return "", fmt.Errorf("a local cluster runs in %s already (process %d); end it with: mainspring local down %s", dir, state.PID, dir)
+	}
+	return "", fmt.Errorf("--dir %q is not empty; it must be empty or not exist, because all that is in it is removed with the cluster", dir)
 }
 
 // child is the background process as its parent sees it.
