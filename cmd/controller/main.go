@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/mainspring-rt/mainspring/pkg/operator"
@@ -17,13 +18,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := operator.Run(ctx, os.Args[1:])
 	stop()
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	case operator.IsUsageError(err):
-		fmt.Fprintf(os.Stderr, "mainspring-controller: %v\n", err)
-		os.Exit(2)
-	default:
-		fmt.Fprintf(os.Stderr, "mainspring-controller: %v\n", err)
-		os.Exit(1)
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return
 	}
+	// One line, whatever the error is made of, so that the last line of the log tells the reason.
+	fmt.Fprintf(os.Stderr, "mainspring-controller: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+	if operator.IsUsageError(err) {
+		os.Exit(2)
+	}
+	os.Exit(1)
 }

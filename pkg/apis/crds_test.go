@@ -106,6 +106,12 @@ func TestSimulatedFaultRefuses(t *testing.T) {
 		{"{type: Shortage, condition: Sick}", "condition is only for type NodeFailure"},
 		{"{type: Shortage, duration: soon}", "spec.duration"},
 		{"{type: Shortage, duration: -1m}", "spec.duration"},
+		{"{type: Shortage, duration: 8761h}", "duration must be at most 8760h"},
+		{"{type: SpotInterruption, notice: 8761h}", "notice must be at most 8760h"},
+		{"{type: SlowRegistration, delay: 8761h}", "delay must be at most 8760h"},
+		// What Go cannot parse must not get in: it would blind every reader of the kind.
+		{"{type: Shortage, duration: 9999999h}", "spec.duration"},
+		{"{type: Shortage, duration: 99999999999999999999h}", "spec.duration"},
 		{"{type: Shortage, selector: {nodeClaims: [x]}}", "strikes offerings, not machines"},
 		{"{type: Shortage, selector: {capacityTypes: [free]}}", `supported values: "spot", "on-demand", "reserved"`},
 		{"{type: Shortage, selector: {zones: [a, a]}}", "Duplicate value"},

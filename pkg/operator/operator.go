@@ -44,12 +44,15 @@ func Run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	base = withLogger(base)
+	base, err = withLogger(base)
+	if err != nil {
+		return err
+	}
 	config, err := restConfig(own.Kubeconfig, options.FromContext(base))
 	if err != nil {
 		return err
 	}
-	if err := preflight(ctx, config, options.FromContext(base).FeatureGates); err != nil {
+	if err := preflight(ctx, config, options.FromContext(base)); err != nil {
 		return err
 	}
 	op, err := newOperator(base, config, own)
@@ -88,11 +91,16 @@ func register(ctx context.Context, mgr manager.Manager, list []controller.Contro
 	return nil
 }
 
-func withLogger(ctx context.Context) context.Context {
-	logger := serrors.NewLogger(zapr.NewLogger(logging.NewLogger(ctx, "controller")))
+// withLogger builds Karpenter's JSON logger, whose own constructor panics where it cannot write.
+func withLogger(ctx context.Context) (context.Context, error) {
+	zap, err := logging.DefaultZapConfig(ctx, "controller").Build()
+	if err != nil {
+		return nil, &UsageError{fmt.Errorf("opening --log-output-paths or --log-error-output-paths: %w", err)}
+	}
+	logger := serrors.NewLogger(zapr.NewLogger(logging.WithCommit(zap).Named("controller")))
 	log.SetLogger(logger)
 	klog.SetLogger(logger)
-	return log.IntoContext(ctx, logger)
+	return log.IntoContext(ctx, logger), nil
 }
 
 // restConfig reads the kubeconfig, or the in-cluster configuration where path is empty, with the

@@ -6,10 +6,15 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/samber/lo"
+	cliflag "k8s.io/component-base/cli/flag"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
 )
 
@@ -59,6 +64,18 @@ func (o *Options) validate(karpenter *options.Options) error {
 	if o.SimulatedRepairToleration <= 0 {
 		return fmt.Errorf("--simulated-repair-toleration is %s; it must be longer than 0", o.SimulatedRepairToleration)
 	}
+	if o.MetricsCertDir != "" {
+		for _, file := range []string{"tls.crt", "tls.key"} {
+			if _, err := os.Stat(filepath.Join(o.MetricsCertDir, file)); err != nil {
+				return fmt.Errorf("--metrics-cert-dir is %q; it must hold tls.crt and tls.key: %w", o.MetricsCertDir, err)
+			}
+		}
+	}
+	for flag, port := range map[string]int{"metrics-port": karpenter.MetricsPort, "health-probe-port": karpenter.HealthProbePort} {
+		if port < 1 || port > 65535 {
+			return fmt.Errorf("--%s is %d; it must be from 1 to 65535", flag, port)
+		}
+	}
 	if o.Kubeconfig != "" && !karpenter.DisableLeaderElection && karpenter.LeaderElectionNamespace == "" {
 		return errors.New("--leader-election-namespace is empty; outside a cluster it must name the namespace of the lease, or --disable-leader-election=true")
 	}
@@ -86,6 +103,9 @@ func parseOptions(ctx context.Context, args []string, usage io.Writer) (context.
 	if err := parseFlags(fs, args, usage); err != nil {
 		return nil, nil, err
 	}
+	if err := knownGates(fs.Lookup("feature-gates").Value.String()); err != nil {
+		return nil, nil, &UsageError{err}
+	}
 	for _, i := range options.Injectables {
 		// Each validates its own fields; the flags themselves are parsed already.
 		if err := i.Parse(fs, args...); err != nil {
@@ -97,6 +117,22 @@ func parseOptions(ctx context.Context, args []string, usage io.Writer) (context.
 		return nil, nil, &UsageError{err}
 	}
 	return ctx, own, nil
+}
+
+// knownGates refuses the names that Karpenter's parser would silently ignore: a misspelt gate stays
+// off, and nobody would know.
+func knownGates(value string) error {
+	gates := map[string]bool{}
+	if err := cliflag.NewMapStringBool(&gates).Set(value); err != nil {
+		return fmt.Errorf("--feature-gates is %q: %w", value, err)
+	}
+	names := lo.Map(options.KarpenterFeatureGates, func(g options.FeatureGate, _ int) string { return g.Name })
+	for _, gate := range slices.Sorted(maps.Keys(gates)) {
+		if !slices.Contains(names, gate) {
+			return fmt.Errorf("--feature-gates names %q; the gates are %s", gate, strings.Join(names, ", "))
+		}
+	}
+	return nil
 }
 
 // applyDefaults sets what differs from Karpenter's own defaults.

@@ -66,6 +66,9 @@ func TestParseOptionsRefusals(t *testing.T) {
 		"bad boolean variable":   {env: map[string]string{"IGNORE_DRA_REQUESTS": "maybe"}, want: []string{"IGNORE_DRA_REQUESTS", "maybe", "true or false"}},
 		"bad log level":          {args: []string{"--log-level=loud"}, want: []string{"loud"}},
 		"bad gate":               {args: []string{"--feature-gates=NodeRepair=perhaps"}, want: []string{"NodeRepair", "perhaps"}},
+		"unknown gate":           {args: []string{"--feature-gates=NodeRepiar=true"}, want: []string{"NodeRepiar", "NodeRepair"}},
+		"port out of range":      {args: []string{"--metrics-port=99999"}, want: []string{"--metrics-port", "99999", "65535"}},
+		"no certificate":         {args: []string{"--metrics-cert-dir=/does/not/exist"}, want: []string{"--metrics-cert-dir", "/does/not/exist", "tls.crt"}},
 		"unknown cloud provider": {args: []string{"--cloud-provider=moon"}, want: []string{"--cloud-provider", "moon", "simulated"}},
 		"negative toleration":    {args: []string{"--simulated-repair-toleration=-1s"}, want: []string{"--simulated-repair-toleration", "-1s", "longer than 0"}},
 		"no lease namespace":     {args: []string{"--kubeconfig=/some/file"}, want: []string{"--leader-election-namespace", "namespace of the lease"}},
@@ -107,6 +110,16 @@ func TestParseOptionsHelp(t *testing.T) {
 func TestLoadConfigNamesTheFile(t *testing.T) {
 	_, err := loadConfig("/does/not/exist")
 	if !IsUsageError(err) || !strings.Contains(err.Error(), "/does/not/exist") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLogPathsThatCannotBeWritten(t *testing.T) {
+	ctx, _, err := parse(t, "--log-output-paths=/does/not/exist/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := withLogger(ctx); !IsUsageError(err) || !strings.Contains(err.Error(), "/does/not/exist/log") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -44,9 +45,27 @@ func requirements(gates options.FeatureGates) []requirement {
 	return list
 }
 
-// preflight checks that the API server answers and serves what the controllers need, so that a
-// cluster that is not prepared is named in one line instead of in the errors of thirty controllers.
-func preflight(ctx context.Context, config *rest.Config, gates options.FeatureGates) error {
+// preflight checks that our ports are free, and that the API server answers and serves what the
+// controllers need, so that what is not prepared is named in one line instead of in the errors of
+// thirty controllers.
+func preflight(ctx context.Context, config *rest.Config, o *options.Options) error {
+	for flag, port := range map[string]int{"metrics-port": o.MetricsPort, "health-probe-port": o.HealthProbePort} {
+		if err := portFree(ctx, port); err != nil {
+			return fmt.Errorf("--%s is %d: %w", flag, port, err)
+		}
+	}
+	return preflightAPI(ctx, config, o.FeatureGates)
+}
+
+func portFree(ctx context.Context, port int) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf(":%d", port))
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}
+
+func preflightAPI(ctx context.Context, config *rest.Config, gates options.FeatureGates) error {
 	quick := rest.CopyConfig(config)
 	quick.Timeout = preflightTimeout
 	client, err := discovery.NewDiscoveryClientForConfig(quick)

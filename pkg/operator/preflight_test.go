@@ -3,6 +3,8 @@ package operator
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -58,8 +60,22 @@ func TestPreflightNamesTheServer(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 	}))
 	defer server.Close()
-	err := preflight(context.Background(), &rest.Config{Host: server.URL}, options.FeatureGates{})
+	err := preflightAPI(context.Background(), &rest.Config{Host: server.URL}, options.FeatureGates{})
 	if err == nil || !strings.Contains(err.Error(), server.URL) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestPreflightNamesAPortInUse(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	port := listener.Addr().(*net.TCPAddr).Port
+	err = preflight(t.Context(), &rest.Config{}, &options.Options{MetricsPort: port})
+	want := fmt.Sprintf("--metrics-port is %d", port)
+	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

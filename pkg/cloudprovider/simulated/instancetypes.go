@@ -2,6 +2,7 @@ package simulated
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -27,6 +28,9 @@ func InstanceTypes(ctx context.Context, c *catalogue.Catalogue) ([]*cloudprovide
 		if err != nil {
 			return nil, fmt.Errorf("reading instance types from %s: %w", o.InstanceTypesFilePath, err)
 		}
+		if err := usable(types); err != nil {
+			return nil, fmt.Errorf("reading instance types from %s: %w", o.InstanceTypesFilePath, err)
+		}
 		return types, nil
 	}
 	types := make([]*cloudprovider.InstanceType, len(c.InstanceTypes))
@@ -34,6 +38,28 @@ func InstanceTypes(ctx context.Context, c *catalogue.Catalogue) ([]*cloudprovide
 		types[i] = newInstanceType(machine)
 	}
 	return types, nil
+}
+
+// usable refuses what Karpenter's loader lets pass and nothing can be launched from.
+func usable(types []*cloudprovider.InstanceType) error {
+	if len(types) == 0 {
+		return errors.New("the list is empty; it must hold at least one instance type")
+	}
+	names := map[string]bool{}
+	for i, it := range types {
+		switch {
+		case it.Name == "":
+			return fmt.Errorf("[%d].name is empty; it must be a label value", i)
+		case names[it.Name]:
+			return fmt.Errorf("[%d].name is %q, as an entry before; names must differ", i, it.Name)
+		case len(it.Offerings) == 0:
+			return fmt.Errorf("[%d].offerings of %q is empty; it must hold at least one offering", i, it.Name)
+		case it.Capacity.Cpu().IsZero() || it.Capacity.Memory().IsZero():
+			return fmt.Errorf("[%d].resources of %q must hold cpu and memory", i, it.Name)
+		}
+		names[it.Name] = true
+	}
+	return nil
 }
 
 // newInstanceType shapes a machine as Karpenter's kwok provider would: the same labels, the same

@@ -95,6 +95,8 @@ type SimulatedFaultSpec struct {
 	// machine. Default 2m, as on EC2.
 	// +optional
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h')",message="notice must be at most 8760h"
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	Notice *metav1.Duration `json:"notice,omitempty"`
 	// delay, for SlowRegistration, is added to the node class's registration delay. For
@@ -102,12 +104,16 @@ type SimulatedFaultSpec struct {
 	// deleted; left out, the machine hangs until Karpenter's registration timeout.
 	// +optional
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h')",message="delay must be at most 8760h"
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	Delay *metav1.Duration `json:"delay,omitempty"`
 	// duration is how long the fault lasts from its creation. Left out: until it is deleted. When a
 	// NodeFailure ends, the Nodes it broke that are still there recover.
 	// +optional
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h')",message="duration must be at most 8760h"
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	Duration *metav1.Duration `json:"duration,omitempty"`
 	// condition, for NodeFailure, is the type of a Node condition that becomes True, for example
