@@ -29,8 +29,6 @@ type Options struct {
 	Controller string
 	// ControllerArgs are added to the controller's arguments.
 	ControllerArgs []string
-	// Kubeconfig makes the controller's kubeconfig once the API server is up; nil means the administrator's.
-	Kubeconfig func(ctx context.Context, p *localplane.Plane) (string, error)
 	// NodeMonitorGracePeriod is how long a kubelet may be silent; default 40s.
 	NodeMonitorGracePeriod time.Duration
 	// Clock is used for waiting; default the real one.
@@ -103,19 +101,13 @@ func (s *Stack) startController(ctx context.Context, o Options, binary string) e
 	if err := s.plane.ApplyCRDs(ctx, crds...); err != nil {
 		return fmt.Errorf("installing CRDs: %w", err)
 	}
-	kubeconfig := s.plane.Kubeconfig()
-	if o.Kubeconfig != nil {
-		if kubeconfig, err = o.Kubeconfig(ctx, s.plane); err != nil {
-			return fmt.Errorf("making the controller's kubeconfig: %w", err)
-		}
-	}
 	s.logs = filepath.Join(s.plane.Dir(), "logs", "controller.log")
 	ports, err := process.FreePorts(ctx, 2)
 	if err != nil {
 		return err
 	}
 	args := append([]string{
-		"--kubeconfig=" + kubeconfig, "--feature-gates=" + featureGates, "--disable-leader-election",
+		"--kubeconfig=" + s.plane.Kubeconfig(), "--feature-gates=" + featureGates, "--disable-leader-election",
 		fmt.Sprintf("--health-probe-port=%d", ports[0]), fmt.Sprintf("--metrics-port=%d", ports[1]),
 	}, o.ControllerArgs...)
 	fmt.Fprintf(o.Progress, "starting the controller\n")

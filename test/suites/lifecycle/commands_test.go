@@ -1,0 +1,51 @@
+package lifecycle_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/onsi/gomega/gexec"
+)
+
+// commandTimeout is beyond what the commands allow themselves.
+const commandTimeout = 10 * time.Minute
+
+var _ = Describe("The command line", func() {
+	It("tells the demo's story to its end, every goal reached", SpecPriority(10), func() {
+		out := GinkgoT().TempDir()
+		session := mainspring("demo", "--plain", "--report", out)
+		Eventually(session, commandTimeout).Should(gexec.Exit(0))
+		Expect(session.Out).To(gbytes.Say("6 of 6 chapters reached their goal"))
+		Expect(filepath.Join(out, "index.html")).To(BeARegularFile())
+	})
+
+	It("replays a recorded workload and accounts for each of its pods", SpecPriority(10), func() {
+		out, recorded := GinkgoT().TempDir(), filepath.Join("..", "..", "..", "pkg", "cli", "trace", "testdata")
+		session := mainspring("replay", "--plain", "--speed", "300", "--report", out,
+			"--pods", filepath.Join(recorded, "pods.csv"), "--nodes", filepath.Join(recorded, "nodes.csv"))
+		Eventually(session, commandTimeout).Should(gexec.Exit(0))
+		raw, err := os.ReadFile(filepath.Join(out, "replay.json"))
+		Expect(err).NotTo(HaveOccurred())
+		var figures map[string]any
+		Expect(json.Unmarshal(raw, &figures)).To(Succeed())
+		GinkgoWriter.Println(string(raw))
+	})
+})
+
+// mainspring runs the command line of this checkout, against a control plane of its own.
+func mainspring(args ...string) *gexec.Session {
+	GinkgoHelper()
+	binary, err := gexec.Build("github.com/mainspring-rt/mainspring/cmd/mainspring")
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(gexec.CleanupBuildArtifacts)
+	session, err := gexec.Start(exec.Command(binary, args...), GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { session.Terminate().Wait(time.Minute) })
+	return session
+}
