@@ -1,6 +1,6 @@
 // Package cloudprovider gives any Karpenter cloud provider our knowledge of machines: the real-time
-// cores of an instance type as DRA devices, and its watts, hardware class and accelerator models as
-// labels that NodePools and pods may select on.
+// cores of an instance type as DRA devices, its prices, and its watts, hardware class and accelerator
+// models as labels that NodePools and pods may select on.
 package cloudprovider
 
 import (

@@ -130,6 +130,30 @@ func TestDecorateAddsCores(t *testing.T) {
 	}
 }
 
+func TestDecorateSetsThePricesOfTheCatalogue(t *testing.T) {
+	machine, _ := machines(t).Lookup("s-4x-amd64-linux")
+	offering := func(capacityType string) *karpcloud.Offering {
+		return &karpcloud.Offering{Price: 9, Available: true, Requirements: scheduling.NewRequirements(
+			scheduling.NewRequirement(karpv1.CapacityTypeLabelKey, corev1.NodeSelectorOpIn, capacityType))}
+	}
+	for name, want := range map[string]map[string]float64{
+		machine.Name: {karpv1.CapacityTypeOnDemand: machine.Price.OnDemand, karpv1.CapacityTypeSpot: machine.Price.Spot, karpv1.CapacityTypeReserved: 9},
+		"m5.large":   {karpv1.CapacityTypeOnDemand: 9, karpv1.CapacityTypeSpot: 9, karpv1.CapacityTypeReserved: 9},
+	} {
+		for capacityType, price := range want {
+			original := offering(capacityType)
+			it := &karpcloud.InstanceType{Name: name, Requirements: scheduling.NewRequirements(), Offerings: karpcloud.Offerings{original}}
+			decorated := get(t, cloudprovider.Decorate(&inner{types: []*karpcloud.InstanceType{it}}, machines(t)), pool("p"))[0].Offerings[0]
+			if decorated.Price != price || !decorated.Available {
+				t.Errorf("%s %s costs %g, available %v, want %g", name, capacityType, decorated.Price, decorated.Available, price)
+			}
+			if original.Price != 9 {
+				t.Errorf("%s %s: the inner provider's offering was changed", name, capacityType)
+			}
+		}
+	}
+}
+
 func TestDecorateKeepsWhatTheInnerProviderDeclares(t *testing.T) {
 	types := fresh(t)
 	decorated := get(t, cloudprovider.Decorate(&inner{types: types}, machines(t)), pool("p"))

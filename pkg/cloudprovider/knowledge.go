@@ -9,6 +9,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/scheduling"
 
@@ -44,12 +45,44 @@ func withKnowledge(it *cloudprovider.InstanceType, machines *catalogue.Catalogue
 	return &cloudprovider.InstanceType{
 		Name:                   it.Name,
 		Requirements:           requirements(it.Requirements, machine),
-		Offerings:              it.Offerings,
+		Offerings:              offerings(it.Offerings, machine),
 		Capacity:               it.Capacity,
 		VolumeAttachmentLimits: it.VolumeAttachmentLimits,
 		DynamicResources:       dynamicResources(it.DynamicResources, machine),
 		Overhead:               it.Overhead,
 	}
+}
+
+// offerings are the inner provider's at the prices that the catalogue gives for the machine. An
+// offering without a price there keeps its own; so does every one whose price is the same already.
+func offerings(inner cloudprovider.Offerings, machine *catalogue.InstanceType) cloudprovider.Offerings {
+	outer := make(cloudprovider.Offerings, len(inner))
+	for i, offering := range inner {
+		outer[i] = offering
+		price := priceOf(machine, offering.CapacityType())
+		if price == 0 || price == offering.Price {
+			continue
+		}
+		priced := *offering
+		priced.Price = price
+		outer[i] = &priced
+	}
+	return outer
+}
+
+// priceOf is the machine's price in USD per hour; 0 where the catalogue gives none.
+func priceOf(machine *catalogue.InstanceType, capacityType string) float64 {
+	switch capacityType {
+	case karpv1.CapacityTypeOnDemand:
+		return machine.Price.OnDemand
+	case karpv1.CapacityTypeSpot:
+		return machine.Price.Spot
+	case karpv1.CapacityTypeReserved:
+		if machine.Reserved != nil {
+			return machine.Reserved.Price
+		}
+	}
+	return 0
 }
 
 // requirements defines all our labels. What the inner provider says about one of them stands.

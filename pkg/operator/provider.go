@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/awslabs/operatorpkg/controller"
+	kwokoptions "sigs.k8s.io/karpenter/kwok/options"
 	karpenter "sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/operator"
 
@@ -24,7 +25,7 @@ type provider struct {
 
 // newProvider builds the provider that the options name.
 func newProvider(ctx context.Context, op *operator.Operator, own *Options) (*provider, error) {
-	machines, err := catalogue.Load(own.CatalogueFile)
+	machines, err := loadCatalogue(ctx, own)
 	if err != nil {
 		return nil, &UsageError{err}
 	}
@@ -49,4 +50,13 @@ func newProvider(ctx context.Context, op *operator.Operator, own *Options) (*pro
 		controllers:      sim.Controllers(),
 		launchAtPricesOf: sim.LaunchAtPricesOf,
 	}, nil
+}
+
+// loadCatalogue reads what is known of machines. Where the user brings instance types of his own and
+// no catalogue for them, nothing is: the embedded one would put its prices over his.
+func loadCatalogue(ctx context.Context, own *Options) (*catalogue.Catalogue, error) {
+	if o := kwokoptions.FromContext(ctx); o != nil && o.InstanceTypesFilePath != "" && own.CatalogueFile == "" {
+		return &catalogue.Catalogue{}, nil
+	}
+	return catalogue.Load(own.CatalogueFile)
 }
