@@ -110,11 +110,35 @@ func (f *faultController) choose(ctx context.Context, fault *v1alpha1.SimulatedF
 	if err := f.client.List(ctx, claims); err != nil {
 		return fmt.Errorf("listing NodeClaims: %w", err)
 	}
+	broken, err := f.brokenByOthers(ctx, fault)
+	if err != nil {
+		return err
+	}
+	sound := slices.DeleteFunc(claims.Items, func(c karpv1.NodeClaim) bool { return broken[c.Status.NodeName] })
 	stored := fault.DeepCopy()
-	for _, claim := range victims(fault, claims.Items) {
+	for _, claim := range victims(fault, sound) {
 		record(fault, claim, f.clock.Now())
 	}
 	return f.save(ctx, stored, fault)
+}
+
+// brokenByOthers names the Nodes that another NodeFailure has broken. One breaks a Node at a time, so
+// that what is mended when a fault ends is what that fault did.
+func (f *faultController) brokenByOthers(ctx context.Context, fault *v1alpha1.SimulatedFault) (map[string]bool, error) {
+	if fault.Spec.Type != v1alpha1.FaultNodeFailure {
+		return nil, nil
+	}
+	nodes := &corev1.NodeList{}
+	if err := f.client.List(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("listing Nodes: %w", err)
+	}
+	broken := map[string]bool{}
+	for i := range nodes.Items {
+		if by := nodes.Items[i].Annotations[v1alpha1.AnnotationFailedBy]; by != "" && by != fault.Name {
+			broken[nodes.Items[i].Name] = true
+		}
+	}
+	return broken, nil
 }
 
 // act does to every victim what the fault does, and returns when to look again.

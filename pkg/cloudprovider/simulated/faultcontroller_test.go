@@ -207,6 +207,22 @@ func TestNodeFailureCondition(t *testing.T) {
 	}
 }
 
+// What is mended when a fault ends is what that fault did, so no two break the same Node.
+func TestNodeFailurePassesOverWhatAnotherBroke(t *testing.T) {
+	w := upWorld(t, 2)
+	w.create(t, fault("first", v1alpha1.SimulatedFaultSpec{Type: v1alpha1.FaultNodeFailure, Condition: "KWOKUnhealthy"}))
+	w.reconcile(t, w.provider.Faults(), "first")
+	w.create(t, fault("second", v1alpha1.SimulatedFaultSpec{Type: v1alpha1.FaultNodeFailure, Count: ptr.To[int32](2)}))
+	w.reconcile(t, w.provider.Faults(), "second")
+	affected := w.fault(t, "second").Status.Affected
+	if len(affected) != 1 || affected[0].Name != "claim-1" {
+		t.Errorf("the second fault struck %v, want only claim-1", affected)
+	}
+	if by := w.node(t, "claim-0").Annotations[v1alpha1.AnnotationFailedBy]; by != "first" {
+		t.Errorf("claim-0 is marked as broken by %q", by)
+	}
+}
+
 func TestNodeFailureExpires(t *testing.T) {
 	w := upWorld(t, 1)
 	w.create(t, fault("sick", v1alpha1.SimulatedFaultSpec{
