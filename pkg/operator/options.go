@@ -64,20 +64,40 @@ func (o *Options) validate(karpenter *options.Options) error {
 	if o.SimulatedRepairToleration <= 0 {
 		return fmt.Errorf("--simulated-repair-toleration is %s; it must be longer than 0", o.SimulatedRepairToleration)
 	}
-	if o.MetricsCertDir != "" {
-		for _, file := range []string{"tls.crt", "tls.key"} {
-			if _, err := os.Stat(filepath.Join(o.MetricsCertDir, file)); err != nil {
-				return fmt.Errorf("--metrics-cert-dir is %q; it must hold tls.crt and tls.key: %w", o.MetricsCertDir, err)
-			}
-		}
+	if err := hasCertificate(o.MetricsCertDir); err != nil {
+		return err
 	}
-	for flag, port := range map[string]int{"metrics-port": karpenter.MetricsPort, "health-probe-port": karpenter.HealthProbePort} {
-		if port < 1 || port > 65535 {
-			return fmt.Errorf("--%s is %d; it must be from 1 to 65535", flag, port)
+	for _, p := range ports(karpenter) {
+		if p.number < 0 || p.number > 65535 {
+			return fmt.Errorf("--%s is %d; it must be from 1 to 65535, or 0 for any free one", p.flag, p.number)
 		}
 	}
 	if o.Kubeconfig != "" && !karpenter.DisableLeaderElection && karpenter.LeaderElectionNamespace == "" {
 		return errors.New("--leader-election-namespace is empty; outside a cluster it must name the namespace of the lease, or --disable-leader-election=true")
+	}
+	return nil
+}
+
+// port is one that the controller listens on.
+type port struct {
+	flag   string
+	number int
+}
+
+func ports(o *options.Options) []port {
+	return []port{{"metrics-port", o.MetricsPort}, {"health-probe-port", o.HealthProbePort}}
+}
+
+// hasCertificate refuses a directory that controller-runtime would pass over for a self-signed
+// certificate.
+func hasCertificate(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	for _, file := range []string{"tls.crt", "tls.key"} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			return fmt.Errorf("--metrics-cert-dir is %q; it must hold tls.crt and tls.key: %w", dir, err)
+		}
 	}
 	return nil
 }

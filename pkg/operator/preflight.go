@@ -49,9 +49,9 @@ func requirements(gates options.FeatureGates) []requirement {
 // controllers need, so that what is not prepared is named in one line instead of in the errors of
 // thirty controllers.
 func preflight(ctx context.Context, config *rest.Config, o *options.Options) error {
-	for flag, port := range map[string]int{"metrics-port": o.MetricsPort, "health-probe-port": o.HealthProbePort} {
-		if err := portFree(ctx, port); err != nil {
-			return fmt.Errorf("--%s is %d: %w", flag, port, err)
+	for _, p := range ports(o) {
+		if err := portFree(ctx, p.number); err != nil {
+			return fmt.Errorf("--%s is %d: %w", p.flag, p.number, err)
 		}
 	}
 	return preflightAPI(ctx, config, o.FeatureGates)

@@ -55,8 +55,12 @@ var _ = Describe("Disruption budgets", func() {
 		env.EventuallyPodsBound("web", 3)
 		env.EventuallyNodes(3)
 		environment.ExpectChanged(env, pool, test.NodeLabels(map[string]string{"example.com/generation": "2"}))
-		// All are to be replaced before one may be, or the first could be done when the second is found.
+		// All are to be replaced before one may be, and replacing takes a while, or the first could be
+		// done when the second is begun.
+		env.ExpectApplied(test.NodeClass(test.RegistrationDelay(8 * time.Second)))
 		Eventually(func() int { return len(lo.Filter(env.NodeClaims(), drifted)) }).Should(Equal(3))
+		// And replacements are to take longer than the loop's pause of ten seconds.
+		env.ExpectFault(test.Fault("slow", mckubev1alpha1.FaultSlowRegistration, test.Delay(20*time.Second)))
 		environment.ExpectChanged(env, pool, test.Budgets(test.Budget("2")))
 		Eventually(func() int { return len(env.History().Created()) }).Should(Equal(6), "NodeClaims created, three and a replacement for each")
 		env.EventuallyNodes(3)
