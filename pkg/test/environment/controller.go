@@ -87,14 +87,7 @@ func (c *Controller) launch(flags []string) error {
 		return fmt.Errorf("opening the controller's log: %w", err)
 	}
 	defer log.Close()
-	args := flags
-	if !c.exact {
-		args = append([]string{
-			fmt.Sprintf("--health-probe-port=%d", c.health),
-			fmt.Sprintf("--metrics-port=%d", c.metrics),
-		}, flags...)
-	}
-	cmd := exec.Command(c.binary, args...)
+	cmd := exec.Command(c.binary, c.args(flags)...)
 	cmd.Env = c.environ
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -104,6 +97,17 @@ func (c *Controller) launch(flags []string) error {
 	}
 	c.run, c.flags = r, flags
 	return nil
+}
+
+// args are the flags with the ports, where the flags do not name them.
+func (c *Controller) args(flags []string) []string {
+	if c.exact {
+		return flags
+	}
+	return append([]string{
+		fmt.Sprintf("--health-probe-port=%d", c.health),
+		fmt.Sprintf("--metrics-port=%d", c.metrics),
+	}, flags...)
 }
 
 // start runs cmd on a thread that lives as long as it does: the kernel sends the parent-death signal

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"os/exec"
 	"time"
 
@@ -23,17 +22,19 @@ type Outcome struct {
 	Stdout, Stderr string
 }
 
-// ControllerOutcome runs a further controller with the kubeconfig and exactly these flags, until it
-// ends by itself.
+// ControllerOutcome runs a further controller with the kubeconfig, ports of its own and these flags,
+// until it ends by itself.
 func (env *Environment) ControllerOutcome(kubeconfig string, flags ...string) Outcome {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(env, outcomeTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, env.Controller.binary, flags...)
-	cmd.Env = append(withoutKubeconfig(os.Environ()), "KUBECONFIG="+kubeconfig)
+	other, err := newController(env.Controller.binary, kubeconfig, env.dir)
+	Expect(err).NotTo(HaveOccurred())
+	cmd := exec.CommandContext(ctx, other.binary, other.args(flags)...)
+	cmd.Env = other.environ
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
+	err = cmd.Run()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		Expect(err).NotTo(HaveOccurred(), "running the controller")
 	}

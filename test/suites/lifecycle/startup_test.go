@@ -39,9 +39,7 @@ current-context: c
 // line on stderr that contains all of the words.
 func expectOneLine(code int, kubeconfig string, flags []string, words ...string) {
 	GinkgoHelper()
-	outcome := env.ControllerOutcome(kubeconfig, append([]string{
-		"--health-probe-port=0", "--metrics-port=0", "--disable-leader-election=true",
-	}, flags...)...)
+	outcome := env.ControllerOutcome(kubeconfig, append([]string{"--disable-leader-election=true"}, flags...)...)
 	Expect(outcome.Code).To(Equal(code), "exit code, with %s", outcome.Stderr)
 	Expect(outcome.Stderr).To(MatchRegexp(`^mainspring-controller: [^\n]+\n$`), "one line")
 	for _, word := range words {
