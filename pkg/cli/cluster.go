@@ -40,7 +40,10 @@ func startKept(ctx context.Context, s Streams, settings local.Settings) (*cluste
 		return nil, err
 	}
 	// Not the command's context: it has ended when everything is cleaned up.
-	down := func() error { return local.Down(context.WithoutCancel(ctx), clk, state.Dir) }
+	down := func() error {
+		_, err := local.Down(context.WithoutCancel(ctx), clk, state.Dir)
+		return err
+	}
 	config, err := clientcmd.BuildConfigFromFlags("", state.Kubeconfig)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("reading kubeconfig: %w", err), down())

@@ -50,6 +50,9 @@ const (
 
 func runDemo(cmd *cobra.Command, s Streams, settings demoSettings) (err error) {
 	ctx := cmd.Context()
+	if err := report.Writable(settings.report, report.IndexFile); err != nil {
+		return err
+	}
 	c, err := startCluster(ctx, s, local.Settings{
 		Controller: settings.controller, ControllerArgs: []string{demoRepairToleration}, NodeMonitorGracePeriod: demoGracePeriod,
 	}, settings.keep)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,7 +22,7 @@ func localCommand(s Streams) *cobra.Command {
 		Args:  noArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(localUp(s), localDown(s), localServe(s))
+	cmd.AddCommand(localUp(s), localDown(s), localList(s), localServe(s))
 	return cmd
 }
 
@@ -57,10 +58,27 @@ func localDown(s Streams) *cobra.Command {
 		Short: "End a cluster and remove its files",
 		Args:  oneArgument("the cluster's directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := local.Down(cmd.Context(), clock.RealClock{}, args[0]); err != nil {
+			ended, err := local.Down(cmd.Context(), clock.RealClock{}, args[0])
+			if err != nil {
 				return err
 			}
+			if ended {
+				fmt.Fprintf(s.Out, "the local cluster of %s had ended already; its files are removed\n", args[0])
+				return nil
+			}
 			fmt.Fprintf(s.Out, "the local cluster of %s is gone\n", args[0])
+			return nil
+		},
+	}
+}
+
+func localList(s Streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "Print the clusters that run in temporary directories",
+		Args:  noArguments,
+		RunE: func(*cobra.Command, []string) error {
+			local.TellAll(s.Out, local.List(os.TempDir()))
 			return nil
 		},
 	}

@@ -24,6 +24,9 @@ type replaySettings struct {
 	plain              bool
 }
 
+// maxFrom is about the longest time.Duration, in seconds.
+const maxFrom = 9e9
+
 func replayCommand(s Streams) *cobra.Command {
 	settings := replaySettings{}
 	cmd := &cobra.Command{
@@ -67,8 +70,8 @@ func (r *replaySettings) check() error {
 	switch {
 	case r.request.PodFile == "":
 		return errors.New("--pods is missing; want the CSV file of the recorded pods")
-	case r.from < 0:
-		return fmt.Errorf("--from is %g; want a second of the trace, 0 or more", r.from)
+	case !(r.from >= 0) || r.from > maxFrom:
+		return fmt.Errorf("--from is %g; want a second of the trace, from 0 to %.0f", r.from, maxFrom)
 	case r.request.Select.Limit < 0:
 		return fmt.Errorf("--limit is %d; want a number of pods, or 0 for all", r.request.Select.Limit)
 	case !(r.request.Select.Speed > 0) || r.request.Select.Speed > 1e6:
@@ -84,6 +87,9 @@ func runReplay(cmd *cobra.Command, s Streams, settings replaySettings) (err erro
 	ctx := cmd.Context()
 	prepared, err := replay.Prepare(settings.request)
 	if err != nil {
+		return err
+	}
+	if err := report.Writable(settings.report, report.IndexFile, replay.FiguresFile); err != nil {
 		return err
 	}
 	fmt.Fprintf(s.Err, "%d pods selected, %d fit no allowed machine\n", prepared.Input.Selected, len(prepared.Fit.Misfits))
@@ -129,5 +135,5 @@ func finishReplay(s Streams, dir string, session *replay.Session) error {
 		return err
 	}
 	fmt.Fprintf(s.Out, "report: %s\nfigures: %s\n", html, data)
-	return nil
+	return summary.Failure()
 }

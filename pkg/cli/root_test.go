@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,8 +32,13 @@ func TestUsageErrorsAreOneLineAndExitTwo(t *testing.T) {
 		{[]string{"replay", "--pods", "x", "--speed", "NaN"}, "--speed is NaN"},
 		{[]string{"replay", "--pods", "x", "--limit", "-1"}, "--limit is -1"},
 		{[]string{"replay", "--pods", "x", "--from", "-1"}, "--from is -1"},
+		{[]string{"replay", "--pods", "x", "--from", "NaN"}, "--from is NaN; want a second of the trace, from 0 to 9000000000"},
+		{[]string{"replay", "--pods", "x", "--from", "Inf"}, "--from is +Inf; want a second of the trace"},
+		{[]string{"replay", "--pods", "x", "--from", "-Inf"}, "--from is -Inf; want a second of the trace"},
+		{[]string{"replay", "--pods", "x", "--from", "1e300"}, "--from is 1e+300; want a second of the trace"},
 		{[]string{"replay", "--pods", "x", "--settle", "-1s"}, "--settle is -1s"},
 		{[]string{"local", "down"}, "mainspring local down wants one argument, the cluster's directory, but got 0"},
+		{[]string{"local", "list", "all"}, `mainspring local list takes no argument, but got "all"`},
 		{[]string{"local", "sideways"}, `"sideways" is not a command of mainspring local`},
 	} {
 		code, _, err := run(c.args...)
@@ -44,6 +50,7 @@ func TestUsageErrorsAreOneLineAndExitTwo(t *testing.T) {
 
 func TestFailuresAreOneLineAndExitOne(t *testing.T) {
 	t.Parallel()
+	recorded := filepath.Join("trace", "testdata", "pods.csv")
 	bad := filepath.Join(t.TempDir(), "bad.csv")
 	if err := os.WriteFile(bad, []byte("name,cpu_milli,memory_mib,creation_time,deletion_time\na,many,1,0,1\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -55,13 +62,30 @@ func TestFailuresAreOneLineAndExitOne(t *testing.T) {
 		{[]string{"replay", "--pods", "/nowhere.csv"}, "opening trace: open /nowhere.csv: no such file or directory"},
 		{[]string{"replay", "--pods", bad}, `bad.csv:2: column "cpu_milli": "many"; want a number >= 0 in milli`},
 		{[]string{"replay", "--pods", bad, "--map", "cpu=x"}, `--map "cpu=x": field "cpu" is unknown`},
+		{[]string{"replay", "--pods", recorded, "--report", filepath.Join(bad, "out")}, fmt.Sprintf("--report %q: mkdir %s: not a directory; want a directory that can be written", filepath.Join(bad, "out"), bad)},
+		{[]string{"demo", "--report", bad}, fmt.Sprintf("--report %q: mkdir %s: not a directory; want a directory that can be written", bad, bad)},
 		{[]string{"local", "down", t.TempDir()}, "no local cluster runs there"},
-		{[]string{"demo", "--controller", "/nowhere"}, `--controller "/nowhere": stat /nowhere: no such file or directory; want an executable file`},
+		{[]string{"demo", "--report", t.TempDir(), "--controller", "/nowhere"}, `--controller "/nowhere": stat /nowhere: no such file or directory; want an executable file`},
 	} {
 		code, _, err := run(c.args...)
 		if code != 1 || !strings.Contains(err, c.want) || strings.Count(err, "\n") != 1 {
 			t.Errorf("%v: exit %d, %q; want 1 with %q", c.args, code, err, c.want)
 		}
+	}
+}
+
+// What a cluster left that was killed is removed, and the command says that it had ended.
+func TestDownOfAClusterThatWasKilled(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "cluster")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "mainspring-local.json"), fmt.Appendf(nil, `{"pid": %d, "dir": %q}`, os.Getpid(), dir), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, err := run("local", "down", dir); code != 0 || !strings.Contains(out, "had ended already; its files are removed") {
+		t.Errorf("exit %d, %q, %q", code, out, err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/cli/kube"
@@ -110,13 +111,18 @@ func (v View) progress(want int) string {
 	return fmt.Sprintf("%d of %d pods run, %d nodes of which %d are ready", v.Running, want, len(v.Nodes), v.InPhase(observe.Ready))
 }
 
-// apply applies one of the demo's manifests.
-func apply(ctx context.Context, c client.Client, name string) error {
+// manifest reads one of the demo's manifests.
+func manifest(name string) ([]*unstructured.Unstructured, error) {
 	data, err := manifests.ReadFile("manifests/" + name)
 	if err != nil {
-		return fmt.Errorf("reading manifest: %w", err)
+		return nil, fmt.Errorf("reading manifest: %w", err)
 	}
-	objects, err := kube.Parse(name, data)
+	return kube.Parse(name, data)
+}
+
+// apply applies one of the demo's manifests.
+func apply(ctx context.Context, c client.Client, name string) error {
+	objects, err := manifest(name)
 	if err != nil {
 		return err
 	}

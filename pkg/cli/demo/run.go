@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainspring-rt/mainspring/pkg/cli/kube"
 	"github.com/mainspring-rt/mainspring/pkg/cli/observe"
 	"github.com/mainspring-rt/mainspring/pkg/cli/view"
 )
@@ -190,9 +191,16 @@ func (t *Teller) Frame() view.Frame {
 // ErrChaptersFailed means that the story was told, but not every goal was reached.
 var ErrChaptersFailed = errors.New("not every chapter reached its goal")
 
-// Perform makes the pools and tells the story.
+// Perform makes the pools, waits until they are ready, and tells the story.
 func (t *Teller) Perform(ctx context.Context) error {
-	if err := apply(ctx, t.Client, "pools.yaml"); err != nil {
+	pools, err := manifest("pools.yaml")
+	if err != nil {
+		return err
+	}
+	if err := kube.Apply(ctx, t.Client, pools...); err != nil {
+		return err
+	}
+	if err := kube.AwaitPools(ctx, t.Client, t.Clock, pools...); err != nil {
 		return err
 	}
 	return t.Tell(ctx)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -68,6 +69,64 @@ func applyOne(ctx context.Context, c client.Client, obj *unstructured.Unstructur
 		obj.SetResourceVersion(existing.GetResourceVersion())
 		return c.Update(ctx, obj)
 	})
+}
+
+const (
+	// poolsTimeout bounds how long NodePools may take to be ready; they need no machine for it.
+	poolsTimeout = 30 * time.Second
+	// poolsEvery is the pause between two looks at a NodePool.
+	poolsEvery = 100 * time.Millisecond
+)
+
+// AwaitPools waits until the NodePools among the objects are ready. Pods that come before are looked at again only seconds
+// later, so whoever measures waits for them first.
+func AwaitPools(ctx context.Context, c client.Client, clk clock.WithTicker, objects ...*unstructured.Unstructured) error {
+	ctx, cancel := context.WithTimeout(ctx, poolsTimeout)
+	defer cancel()
+	for _, obj := range objects {
+		if obj.GetKind() != "NodePool" {
+			continue
+		}
+		if err := awaitPool(ctx, c, clk, obj.DeepCopy()); err != nil {
+			return fmt.Errorf("waiting for NodePool %s to be ready: %w", obj.GetName(), err)
+		}
+	}
+	return nil
+}
+
+func awaitPool(ctx context.Context, c client.Client, clk clock.WithTicker, pool *unstructured.Unstructured) error {
+	ticker := clk.NewTicker(poolsEvery)
+	defer ticker.Stop()
+	found := "it has no condition Ready"
+	for {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(pool), pool); err != nil && ctx.Err() == nil {
+			return err
+		}
+		ready, words := poolReady(pool)
+		if ready {
+			return nil
+		}
+		if words != "" {
+			found = words
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w; %s", context.Cause(ctx), found)
+		case <-ticker.C():
+		}
+	}
+}
+
+// poolReady looks for the condition Ready; words tell what it says.
+func poolReady(pool *unstructured.Unstructured) (ready bool, words string) {
+	conditions, _, _ := unstructured.NestedSlice(pool.Object, "status", "conditions") // none when the status has another form
+	for _, one := range conditions {
+		condition, _ := one.(map[string]any)
+		if condition["type"] == "Ready" {
+			return condition["status"] == "True", fmt.Sprintf("its condition Ready is %v: %v", condition["status"], condition["message"])
+		}
+	}
+	return false, ""
 }
 
 // Patch applies a merge patch to one object.

@@ -18,25 +18,52 @@ import (
 func TestNothingRuns(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := local.Down(context.Background(), clock.RealClock{}, dir); !errors.Is(err, local.ErrNotRunning) {
-		t.Errorf("got %v", err)
-	}
-}
-
-// A state file left by a killed process, whose number another process has now, is not taken for a running cluster, so
-// nobody else's process is ever stopped.
-func TestAnotherProcessWithTheNumberIsLeftAlone(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	state := fmt.Sprintf(`{"pid": %d, "dir": %q}`, os.Getpid(), dir)
-	if err := os.WriteFile(filepath.Join(dir, "mainspring-local.json"), []byte(state), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := local.Down(context.Background(), clock.RealClock{}, dir); !errors.Is(err, local.ErrNotRunning) {
+	if _, err := local.Down(context.Background(), clock.RealClock{}, dir); !errors.Is(err, local.ErrNotRunning) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(dir); err != nil {
-		t.Errorf("its directory is gone: %v", err)
+		t.Errorf("a directory that is no cluster's is gone: %v", err)
+	}
+}
+
+// writeState writes the state file of a cluster of dir into a directory.
+func writeState(t *testing.T, into string, pid int, dir string) {
+	t.Helper()
+	state := fmt.Sprintf(`{"pid": %d, "dir": %q}`, pid, dir)
+	if err := os.WriteFile(filepath.Join(into, "mainspring-local.json"), []byte(state), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A state file left by a killed process, whose number another process has now, is not taken for a running cluster: the
+// other process is left alone, and what the dead cluster left goes.
+func TestAnotherProcessWithTheNumberIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "cluster")
+	if err := os.MkdirAll(filepath.Join(dir, "etcd"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeState(t, dir, os.Getpid(), dir) // a signal would end the tests
+	if ended, err := local.Down(context.Background(), clock.RealClock{}, dir); err != nil || !ended {
+		t.Errorf("ended already: %v, %v", ended, err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its directory is still there: %v", err)
+	}
+}
+
+// A state file that was copied says nothing of the directory it is in.
+func TestTheStateOfAnotherDirectoryIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	dir, other := t.TempDir(), t.TempDir()
+	writeState(t, dir, os.Getpid(), other)
+	if _, err := local.Down(context.Background(), clock.RealClock{}, dir); !errors.Is(err, local.ErrNotRunning) || errors.Is(err, local.ErrEnded) {
+		t.Errorf("got %v", err)
+	}
+	for _, d := range []string{dir, other} {
+		if _, err := os.Stat(d); err != nil {
+			t.Errorf("%s is gone: %v", d, err)
+		}
 	}
 }
 

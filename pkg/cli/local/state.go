@@ -27,9 +27,12 @@ const stateFile = "mainspring-local.json"
 // ErrNotRunning means that no cluster runs in a directory.
 var ErrNotRunning = errors.New("no local cluster runs there")
 
+// ErrEnded means that the cluster of a directory was killed: its files are still there. It is an ErrNotRunning too.
+var ErrEnded = fmt.Errorf("%w any more", ErrNotRunning)
+
 func statePath(dir string) string { return filepath.Join(dir, stateFile) }
 
-// Read finds the cluster of a directory; ErrNotRunning when there is none.
+// Read finds the cluster of a directory; ErrNotRunning when there is none, and ErrEnded with the state when it was killed.
 func Read(dir string) (State, error) {
 	var s State
 	data, err := os.ReadFile(statePath(dir))
@@ -42,10 +45,23 @@ func Read(dir string) (State, error) {
 	if err := json.Unmarshal(data, &s); err != nil {
 		return s, fmt.Errorf("reading the cluster's state %s: %w", statePath(dir), err)
 	}
+	if !sameDirectory(s.Dir, dir) {
+		return s, fmt.Errorf("%s: %w: its state file is that of %q", dir, ErrNotRunning, s.Dir)
+	}
 	if !s.alive() {
-		return s, fmt.Errorf("%s: %w: process %d has ended", dir, ErrNotRunning, s.PID)
+		return s, fmt.Errorf("%s: %w: process %d has ended", dir, ErrEnded, s.PID)
 	}
 	return s, nil
+}
+
+// sameDirectory says that two paths lead to one directory. A state file that was copied names another than its own.
+func sameDirectory(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
 }
 
 // alive says that the process is there and is the one that serves this directory, not another with its number.

@@ -92,7 +92,8 @@ func Up(ctx context.Context, clk clock.WithTicker, s Settings, progress io.Write
 func prepareDir(dir string) (string, error) {
 	var err error
 	if dir == "" {
-		dir, err = os.MkdirTemp("", "mainspring-local-")
+		sweep(os.TempDir())
+		dir, err = os.MkdirTemp("", temporaryPrefix)
 	} else {
 		err = os.MkdirAll(dir, 0o700)
 	}
@@ -109,8 +110,12 @@ func prepareDir(dir string) (string, error) {
 	if len(entries) == 0 {
 		return dir, nil
 	}
-	if state, err := Read(dir); err == nil {
+	state, err := Read(dir)
+	if err == nil {
 		return "", fmt.Errorf("a local cluster runs in %s already (process %d); end it with: mainspring local down %s", dir, state.PID, dir)
+	}
+	if errors.Is(err, ErrEnded) {
+		return "", fmt.Errorf("the local cluster of %s has ended; remove its files with: mainspring local down %s", dir, dir)
 	}
 	return "", fmt.Errorf("--dir %q is not empty; it must be empty or not exist, because all that is in it is removed with the cluster", dir)
 }
@@ -130,8 +135,8 @@ func spawn(ctx context.Context, clk clock.WithTicker, s Settings) (*child, error
 	if err != nil {
 		return nil, fmt.Errorf("starting the background process: %w", err)
 	}
-	path := filepath.Join(s.Dir, "mainspring-local.log")
-	log, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	path := logPath(s.Dir)
+	log, err := createLog(path)
 	if err != nil {
 		return nil, fmt.Errorf("starting the background process: %w", err)
 	}
@@ -201,32 +206,44 @@ func (c *child) abandon() error {
 	return os.RemoveAll(c.dir)
 }
 
-// Down ends the cluster of a directory and removes the directory.
-func Down(ctx context.Context, clk clock.WithTicker, dir string) error {
-	dir, err := filepath.Abs(dir)
+// Down ends the cluster of a directory and removes the directory. It tells whether the cluster had ended already: then
+// nothing is signalled, since its number may be another process's by now.
+func Down(ctx context.Context, clk clock.WithTicker, dir string) (ended bool, err error) {
+	dir, err = filepath.Abs(dir)
 	if err != nil {
-		return fmt.Errorf("finding the cluster: %w", err)
+		return false, fmt.Errorf("finding the cluster: %w", err)
 	}
 	state, err := Read(dir)
-	if err != nil {
-		return err
+	ended = errors.Is(err, ErrEnded)
+	if err != nil && !ended {
+		return false, err
 	}
-	if err := state.terminate(); err != nil {
+	if !ended {
+		if err := state.end(ctx, clk); err != nil {
+			return false, err
+		}
+	}
+	if err := os.RemoveAll(state.Dir); err != nil {
+		return ended, fmt.Errorf("removing the cluster's directory: %w", err)
+	}
+	return ended, nil
+}
+
+// end stops the process and waits until it is gone.
+func (s State) end(ctx context.Context, clk clock.WithTicker) error {
+	if err := s.terminate(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, downTimeout)
 	defer cancel()
 	ticker := clk.NewTicker(look)
 	defer ticker.Stop()
-	for state.alive() {
+	for s.alive() {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for process %d to end: %w", state.PID, context.Cause(ctx))
+			return fmt.Errorf("waiting for process %d to end: %w", s.PID, context.Cause(ctx))
 		case <-ticker.C():
 		}
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("removing the cluster's directory: %w", err)
 	}
 	return nil
 }
@@ -241,7 +258,7 @@ func (s State) Wait(ctx context.Context, clk clock.WithTicker) error {
 			return nil
 		case <-ticker.C():
 			if !s.alive() {
-				told, _ := os.ReadFile(filepath.Join(s.Dir, "mainspring-local.log")) // without it the error is shorter
+				told, _ := os.ReadFile(logPath(s.Dir)) // without it the error is shorter
 				return fmt.Errorf("the local cluster ended by itself:\n%s", text.LastLines(string(told), toldLines))
 			}
 		}

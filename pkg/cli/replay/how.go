@@ -11,7 +11,7 @@ import (
 func how(speed float64) map[string]string {
 	return map[string]string{
 		"wait.untilBound": "real seconds of the run, from the request that creates the Pod to the watch event in which it has a node; " +
-			"pods that never got a node are not in it but counted in run.podsNeverStarted; percentiles by nearest rank",
+			"pods that never got a node have no wait, are in no percentile, and are counted beside them; percentiles by nearest rank",
 		"wait.untilRunning": "as untilBound, to the watch event in which the Pod's phase is Running",
 		"wait.recordedInTrace": "trace seconds, scheduled_time less creation_time of the same pods; the recorded cluster had its machines " +
 			"running, the replay opens each machine when it is needed",

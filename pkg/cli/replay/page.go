@@ -37,8 +37,8 @@ func lead(s Summary) string {
 
 func tiles(s Summary) []report.Tile {
 	return []report.Tile{
-		{Label: "Pod wait, median", Value: seconds(s.Wait.Bound.P50), Unit: "s", How: "real seconds from creation to a node"},
-		{Label: "Pod wait, 99th percentile", Value: seconds(s.Wait.Bound.P99), Unit: "s", How: fmt.Sprintf("of %d pods that got a node", s.Wait.Bound.Count)},
+		waitTile("Pod wait, median", s.Wait.Bound, s.Wait.Bound.P50),
+		waitTile("Pod wait, 99th percentile", s.Wait.Bound, s.Wait.Bound.P99),
 		{Label: "Spent", Value: fmt.Sprintf("%.2f", s.Spent.Dollars), Unit: "$", How: fmt.Sprintf("over %.1f days of trace time; %.2f of it for nodes without a pod", s.Run.TraceDays, s.Spent.DollarsIdle)},
 		{Label: "Energy", Value: fmt.Sprintf("%.3g", s.Spent.KWh), Unit: "kWh", How: "modelled, in trace time"},
 		{Label: "Nodes", Value: fmt.Sprintf("%.3g", s.Spent.NodeHours), Unit: "node hours", How: fmt.Sprintf("at most %d at once, in trace time", s.Spent.PeakNodes)},
@@ -48,6 +48,14 @@ func tiles(s Summary) []report.Tile {
 	}
 }
 
+func waitTile(label string, w Waits, value float64) report.Tile {
+	tile := report.Tile{Label: label, Value: w.seconds(value), How: "real seconds from creation to a node, " + w.share(neverBound)}
+	if w.Count > 0 {
+		tile.Unit = "s"
+	}
+	return tile
+}
+
 func fitWords(s Summary) string {
 	if s.Input.TraceNodes == 0 {
 		return fmt.Sprintf("%d machine types allowed", s.Fit.CatalogueTypes)
@@ -55,7 +63,13 @@ func fitWords(s Summary) string {
 	return fmt.Sprintf("%d types allowed; on the trace's own %d machines %.1f%%", s.Fit.CatalogueTypes, s.Input.TraceNodes, 100*s.Fit.OnTraceMachines)
 }
 
-func seconds(v float64) string { return fmt.Sprintf("%.2f", v) }
+// seconds is one of the figures, or that there is none.
+func (w Waits) seconds(v float64) string {
+	if w.Count == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%.2f", v)
+}
 
 // plots draws the run over trace time.
 func plots(r Record) ([]report.Plot, error) {
@@ -101,11 +115,11 @@ func plots(r Record) ([]report.Plot, error) {
 
 func waitTable(s Summary) report.Table {
 	row := func(name string, w Waits) []report.Cell {
-		return report.Cells(name, fmt.Sprint(w.Count), seconds(w.P50), seconds(w.P90), seconds(w.P99), seconds(w.Max))
+		return report.Cells(name, fmt.Sprint(w.Of), fmt.Sprint(w.Without), w.seconds(w.P50), w.seconds(w.P90), w.seconds(w.P99), w.seconds(w.Max))
 	}
 	return report.Table{
 		How:  sentence(s.How["wait.untilBound"]) + ". The last row: " + s.How["wait.recordedInTrace"] + ".",
-		Head: report.Columns("seconds", "#pods", "#p50", "#p90", "#p99", "#max"),
+		Head: report.Columns("seconds", "#of pods", "#never, without a wait", "#p50", "#p90", "#p99", "#max"),
 		Rows: [][]report.Cell{
 			row("creation to a node (real)", s.Wait.Bound), row("… pods with GPU", s.Wait.BoundGPU), row("… pods without GPU", s.Wait.BoundNoGPU),
 			row("creation to running (real)", s.Wait.Running), row("recorded in the trace (trace time)", s.Wait.Recorded),

@@ -49,9 +49,12 @@ func NewSession(config *rest.Config, objects client.Client, clk clock.WithTicker
 	return &Session{Recorder: recorder, prepared: p, runner: runner, objects: objects, clock: clk, start: clk.Now()}, nil
 }
 
-// Perform makes the pools and runs the replay.
+// Perform makes the pools, waits until they are ready, and runs the replay.
 func (s *Session) Perform(ctx context.Context) error {
 	if err := kube.Apply(ctx, s.objects, s.prepared.Pools...); err != nil {
+		return err
+	}
+	if err := kube.AwaitPools(ctx, s.objects, s.clock, s.prepared.Pools...); err != nil {
 		return err
 	}
 	_, err := s.runner.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})

@@ -3,6 +3,7 @@ package replay
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mainspring-rt/mainspring/pkg/cli/observe"
+	"github.com/mainspring-rt/mainspring/pkg/cli/text"
 )
 
 // Summary is all figures of a replay, as written to replay.json.
@@ -131,6 +133,18 @@ func Figures(r Record) Summary {
 	}
 }
 
+// ErrNoneStarted means that not one pod of a replay was started, though allowed machines hold them.
+var ErrNoneStarted = errors.New("no pod was started")
+
+// Failure is ErrNoneStarted, or nil. Pods that no allowed machine holds are no failure.
+func (s Summary) Failure() error {
+	never := s.Run.NeverStarted
+	if s.Run.Started > 0 || len(never) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w, though allowed machines hold %s; %s: %s", ErrNoneStarted, text.Plural(len(never), "pod"), never[0].Pod, never[0].Why)
+}
+
 func (r Record) run() Run {
 	real := r.End.Sub(r.Start)
 	out := Run{Seconds: real.Seconds(), TraceDays: real.Hours() * r.Speed / 24, Samples: len(r.Series)}
@@ -149,8 +163,9 @@ func (r Record) run() Run {
 
 func (r Record) waiting() Waiting {
 	var all, gpu, noGPU, running, recorded []time.Duration
-	out := Waiting{}
+	out, wantingGPU := Waiting{}, 0
 	for i, o := range r.Outcomes {
+		wantingGPU += one(r.Jobs[i].GPUs > 0)
 		if wait, ok := o.Wait(); ok {
 			all = append(all, wait)
 			if r.Jobs[i].GPUs > 0 {
@@ -168,8 +183,9 @@ func (r Record) waiting() Waiting {
 			out.NeverPlacedInTrace++
 		}
 	}
-	out.Bound, out.BoundGPU, out.BoundNoGPU = WaitsOf(all), WaitsOf(gpu), WaitsOf(noGPU)
-	out.Running, out.Recorded = WaitsOf(running), WaitsOf(recorded)
+	pods := len(r.Outcomes)
+	out.Bound, out.BoundGPU, out.BoundNoGPU = WaitsOf(all, pods), WaitsOf(gpu, wantingGPU), WaitsOf(noGPU, pods-wantingGPU)
+	out.Running, out.Recorded = WaitsOf(running, pods), WaitsOf(recorded, pods)
 	return out
 }
 
@@ -225,6 +241,9 @@ func (r Record) points() []Point {
 	return points
 }
 
+// FiguresFile is the name of the written summary.
+const FiguresFile = "replay.json"
+
 // WriteJSON writes the summary to dir/replay.json, making dir when it is missing, and gives the file's path.
 func WriteJSON(dir string, s Summary) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -234,7 +253,7 @@ func WriteJSON(dir string, s Summary) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encoding figures: %w", err)
 	}
-	path := filepath.Join(dir, "replay.json")
+	path := filepath.Join(dir, FiguresFile)
 	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
 		return "", fmt.Errorf("writing figures: %w", err)
 	}

@@ -3,6 +3,7 @@ package replay_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"strings"
@@ -19,14 +20,14 @@ import (
 
 func TestWaits(t *testing.T) {
 	t.Parallel()
-	if got := replay.WaitsOf(nil); got != (replay.Waits{}) {
+	if got := replay.WaitsOf(nil, 3); got != (replay.Waits{Of: 3, Without: 3}) {
 		t.Errorf("got %+v", got)
 	}
 	var waits []time.Duration
 	for i := 100; i > 0; i-- {
 		waits = append(waits, time.Duration(i)*time.Second)
 	}
-	if got := replay.WaitsOf(waits); got != (replay.Waits{Count: 100, P50: 50, P90: 90, P99: 99, Max: 100}) {
+	if got := replay.WaitsOf(waits, 103); got != (replay.Waits{Count: 100, Of: 103, Without: 3, P50: 50, P90: 90, P99: 99, Max: 100}) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -96,7 +97,7 @@ func TestFigures(t *testing.T) {
 	if s.Run.Seconds != 36 || !near(s.Run.TraceDays, 1.0/24) {
 		t.Errorf("run %+v", s.Run)
 	}
-	if s.Wait.Bound.P50 != 2 || s.Wait.Running.P99 != 3 || s.Wait.BoundGPU.Count != 1 || s.Wait.Recorded.P50 != 60 || s.Wait.NeverPlacedInTrace != 1 {
+	if s.Wait.Bound.P50 != 2 || s.Wait.Running.P99 != 3 || s.Wait.BoundGPU.Count != 1 || s.Wait.Bound.Without != 1 || s.Wait.BoundNoGPU != (replay.Waits{Of: 1, Without: 1}) || s.Wait.Recorded.P50 != 60 || s.Wait.NeverPlacedInTrace != 1 {
 		t.Errorf("waits %+v", s.Wait)
 	}
 	// Half an hour of trace time at $2/h and 500 W.
@@ -106,6 +107,70 @@ func TestFigures(t *testing.T) {
 	if len(s.Machines) != 1 || !near(s.Machines[0].Dollars, 1) || s.Machines[0].Opened != 1 {
 		t.Errorf("machines %+v", s.Machines)
 	}
+}
+
+// Pods that never started have no wait: each report says how many there are, and a set of none has no figures.
+func TestPodsWithoutAWaitAreToldBesideThePercentiles(t *testing.T) {
+	t.Parallel()
+	r := record(t)
+	s := replay.Figures(r)
+	var words bytes.Buffer
+	s.Print(&words)
+	for _, want := range []string{
+		"p50 2.00 s, p90 2.00 s, p99 2.00 s, max 2.00 s (of 2 pods; 1 never got a node and have no wait)",
+		"none (of 1 pod; 1 never got a node and have no wait)", "(of 2 pods; 1 never started and have no wait)",
+	} {
+		if !strings.Contains(words.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, words.String())
+		}
+	}
+	data, err := json.Marshal(s.Wait)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"untilBound":{"count":1,"ofPods":2,"podsWithoutWait":1,"p50Seconds":2,`,
+		`"untilBoundWithoutGPU":{"count":0,"ofPods":1,"podsWithoutWait":1,"p50Seconds":null,"p90Seconds":null,"p99Seconds":null,"maxSeconds":null}`,
+	} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("%s is missing in %s", want, data)
+		}
+	}
+	html := pageOf(t, s, r)
+	for _, want := range []string{"of 2 pods; 1 never got a node and have no wait", "never, without a wait", ">none<"} {
+		if !strings.Contains(html, want) {
+			t.Errorf("%q is missing in the page", want)
+		}
+	}
+}
+
+func TestFailureMeansThatNothingStartedThatCould(t *testing.T) {
+	t.Parallel()
+	started := replay.Figures(record(t))
+	none := started
+	none.Run.Started, none.Run.NeverStarted = 0, []replay.Misfit{{Pod: "a", Why: "no machine came"}, {Pod: "b", Why: "nor here"}}
+	onlyMisfits := replay.Figures(replay.Record{Speed: 1})
+	onlyMisfits.Fit.Misfits = []replay.Misfit{{Pod: "c", Why: "too big"}}
+	if err := errors.Join(started.Failure(), onlyMisfits.Failure()); err != nil {
+		t.Errorf("got %v", err)
+	}
+	want := "no pod was started, though allowed machines hold 2 pods; a: no machine came"
+	if err := none.Failure(); !errors.Is(err, replay.ErrNoneStarted) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func pageOf(t *testing.T, s replay.Summary, r replay.Record) string {
+	t.Helper()
+	page, err := replay.Page(s, r, start, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var html bytes.Buffer
+	if err := report.Write(&html, page); err != nil {
+		t.Fatal(err)
+	}
+	return html.String()
 }
 
 func TestReportsAreComplete(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+
+	"github.com/mainspring-rt/mainspring/pkg/cli/text"
 )
 
 // Print prints the figures as a table.
@@ -19,11 +21,11 @@ func (s Summary) Print(out io.Writer) {
 	}
 	row("run", "%.0f real seconds at %g times = %.2f days; %d pods created, %d started, %d done, %d still running, %d moved, %d never started",
 		s.Run.Seconds, s.Input.Speed, s.Run.TraceDays, s.Run.Created, s.Run.Started, s.Run.Finished, s.Run.StillRunning, s.Run.Moved, len(s.Run.NeverStarted))
-	waits(row, "wait for a node, real", s.Wait.Bound)
-	waits(row, "  pods with GPU", s.Wait.BoundGPU)
-	waits(row, "  pods without GPU", s.Wait.BoundNoGPU)
-	waits(row, "wait until running, real", s.Wait.Running)
-	waits(row, "recorded wait, trace time", s.Wait.Recorded)
+	row("wait for a node, real", "%s", s.Wait.Bound.words(neverBound))
+	row("  pods with GPU", "%s", s.Wait.BoundGPU.words(neverBound))
+	row("  pods without GPU", "%s", s.Wait.BoundNoGPU.words(neverBound))
+	row("wait until running, real", "%s", s.Wait.Running.words(neverRan))
+	row("recorded wait, trace time", "%s", s.Wait.Recorded.words(neverRecorded))
 	row("spent, trace time", "$%.2f (of it $%.2f for nodes without a pod), %.3g kWh, %.3g node hours (real time: $%.4f, %.4f kWh)", s.Spent.Dollars, s.Spent.DollarsIdle, s.Spent.KWh, s.Spent.NodeHours, s.Spent.DollarsReal, s.Spent.KWhReal)
 	row("nodes", "at most %d at once, at most $%.2f/h, at most %d pods running", s.Spent.PeakNodes, s.Spent.PeakPrice, s.Spent.PeakPods)
 	row("requested of allocatable", "%.1f %% of CPU, %.1f %% of GPU", 100*s.Spent.CPU, 100*s.Spent.GPU)
@@ -40,6 +42,25 @@ func (s Summary) Print(out io.Writer) {
 // toldMisfits is how many misfits are printed.
 const toldMisfits = 10
 
-func waits(row func(name, format string, values ...any), name string, w Waits) {
-	row(name, "p50 %.2f s, p90 %.2f s, p99 %.2f s, max %.2f s (%d pods)", w.P50, w.P90, w.P99, w.Max, w.Count)
+// Why pods have no wait, by the kind of the wait.
+const (
+	neverBound    = "never got a node"
+	neverRan      = "never started"
+	neverRecorded = "never placed in the trace"
+)
+
+// words are the figures of waits; never says what befell the pods that have none.
+func (w Waits) words(never string) string {
+	if w.Count == 0 {
+		return fmt.Sprintf("none (%s)", w.share(never))
+	}
+	return fmt.Sprintf("p50 %.2f s, p90 %.2f s, p99 %.2f s, max %.2f s (%s)", w.P50, w.P90, w.P99, w.Max, w.share(never))
+}
+
+// share says of how many pods the figures are, and that those without a wait are not in them.
+func (w Waits) share(never string) string {
+	if w.Without == 0 {
+		return "of " + text.Plural(w.Of, "pod")
+	}
+	return fmt.Sprintf("of %s; %d %s and have no wait", text.Plural(w.Of, "pod"), w.Without, never)
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -38,12 +39,44 @@ func (t Table) check() error {
 	return nil
 }
 
+// IndexFile is the name of a report in its folder.
+const IndexFile = "index.html"
+
+// Writable makes the folder of --report and checks that these files can be written there, so that a run does not find out
+// at its end that it cannot.
+func Writable(dir string, files ...string) error {
+	fail := func(err error) error {
+		return fmt.Errorf("--report %q: %w; want a directory that can be written", dir, err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fail(err)
+	}
+	probe, err := os.CreateTemp(dir, ".probe-")
+	if err != nil {
+		return fail(err)
+	}
+	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
+		return fail(err)
+	}
+	for _, name := range files {
+		existing, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fail(err)
+		}
+		existing.Close()
+	}
+	return nil
+}
+
 // WriteFile writes a page to dir/index.html, making dir when it is missing, and gives the file's path.
 func WriteFile(dir string, p Page) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("making report folder: %w", err)
 	}
-	path := filepath.Join(dir, "index.html")
+	path := filepath.Join(dir, IndexFile)
 	f, err := os.Create(path)
 	if err != nil {
 		return "", fmt.Errorf("making report: %w", err)

@@ -1,6 +1,7 @@
 package lifecycle_test
 
 import (
+	"encoding/csv"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gexec"
+
+	"github.com/mainspring-rt/mainspring/pkg/cli/replay"
 )
 
 // commandTimeout is beyond what the commands allow themselves.
@@ -32,11 +35,40 @@ var _ = Describe("The command line", func() {
 		Eventually(session, commandTimeout).Should(gexec.Exit(0))
 		raw, err := os.ReadFile(filepath.Join(out, "replay.json"))
 		Expect(err).NotTo(HaveOccurred())
-		var figures map[string]any
+		var figures replay.Summary
 		Expect(json.Unmarshal(raw, &figures)).To(Succeed())
 		GinkgoWriter.Println(string(raw))
+		expectAccounted(figures, rows(filepath.Join(recorded, "pods.csv")))
 	})
 })
+
+// expectAccounted checks that each recorded pod is in the figures exactly once: pods that fit no allowed machine are not
+// created, every other is, and has started or is listed as never started.
+func expectAccounted(figures replay.Summary, recorded int) {
+	GinkgoHelper()
+	started, never, misfits := figures.Run.Started, len(figures.Run.NeverStarted), len(figures.Fit.Misfits)
+	Expect(figures.Input.Selected).To(Equal(recorded))
+	Expect(figures.Run.Created + misfits).To(Equal(recorded))
+	Expect(started + never).To(Equal(figures.Run.Created))
+	Expect(started).To(Equal(figures.Run.Finished + figures.Run.StillRunning))
+	Expect(started).To(BeNumerically(">", 0))
+	Expect(figures.Wait.Running.Count).To(Equal(started))
+	Expect(figures.Wait.Running.Without).To(Equal(never))
+	Expect(figures.Wait.Running.Of).To(Equal(figures.Run.Created))
+	Expect(figures.Spent.Dollars).To(BeNumerically(">", 0))
+	Expect(figures.Spent.KWh).To(BeNumerically(">", 0))
+}
+
+// rows counts the lines of a CSV file below its head.
+func rows(path string) int {
+	GinkgoHelper()
+	file, err := os.Open(path)
+	Expect(err).NotTo(HaveOccurred())
+	defer file.Close()
+	all, err := csv.NewReader(file).ReadAll()
+	Expect(err).NotTo(HaveOccurred())
+	return len(all) - 1
+}
 
 // mainspring runs the command line of this checkout, against a control plane of its own.
 func mainspring(args ...string) *gexec.Session {
