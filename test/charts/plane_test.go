@@ -2,7 +2,6 @@ package charts_test
 
 import (
 	"context"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
+	"github.com/mainspring-rt/mainspring/pkg/process"
 	"github.com/mainspring-rt/mainspring/pkg/test/chart"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
@@ -107,14 +107,13 @@ func soon(t *testing.T, assertions func(g gomega.Gomega)) {
 	gomega.NewWithT(t).Eventually(assertions).WithTimeout(eventually).WithPolling(pollEvery).Should(gomega.Succeed())
 }
 
-func freePort(t *testing.T) int {
+func freePorts(t *testing.T, n int) []int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := process.FreePorts(t.Context(), n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return ports
 }
 
 // runController runs the controller as the chart would, until the test ends, and returns the path of

@@ -39,10 +39,11 @@ func TestRightsAreEnoughAndNeeded(t *testing.T) {
 		Scheduler: true, ControllerManager: true, Kwok: true,
 		APIServerArgs: arguments, NodeMonitorGracePeriod: 8 * time.Second,
 	})
-	metricsPort := freePort(t)
+	ports := freePorts(t, 2)
+	metricsPort := ports[0]
 	more := object{
 		"metrics":     object{"port": metricsPort, "readers": list{object{"name": "prometheus", "namespace": "default"}}},
-		"healthProbe": object{"port": freePort(t)},
+		"healthProbe": object{"port": ports[1]},
 	}
 	p.install(t, release(crdsChart, nil))
 	p.expectEstablished(t)

@@ -66,6 +66,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{/* The controller's command line. */}}
 {{- define "mainspring.args" -}}
+{{- if eq (int .Values.metrics.port) (int .Values.healthProbe.port) }}
+{{- fail (printf "metrics.port and healthProbe.port are both %d; they must differ" (int .Values.metrics.port)) }}
+{{- end -}}
 {{- $settings := .Values.settings -}}
 {{- $args := list
   (printf "--cloud-provider=%s" .Values.cloudProvider.name)

@@ -15,6 +15,7 @@ import (
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
+	"github.com/mainspring-rt/mainspring/pkg/process"
 	"github.com/mainspring-rt/mainspring/pkg/test/chart"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
@@ -58,7 +59,7 @@ func (env *Environment) installCharts() chart.Manifests {
 	}
 	_, err = helm.Install(env, release("mainspring-crds", nil))
 	Expect(err).NotTo(HaveOccurred())
-	main := release("mainspring", chartValues())
+	main := release("mainspring", chartValues(env))
 	_, err = helm.Install(env, main)
 	Expect(err).NotTo(HaveOccurred())
 	manifests, err := helm.Template(env, main)
@@ -69,19 +70,16 @@ func (env *Environment) installCharts() chart.Manifests {
 
 // chartValues are the chart's defaults but for what a process on a shared machine cannot have: fixed
 // ports. They also name who reads the metrics.
-func chartValues() map[string]any {
+func chartValues(ctx context.Context) map[string]any {
 	GinkgoHelper()
-	port := func() int {
-		p, err := freePort()
-		Expect(err).NotTo(HaveOccurred())
-		return p
-	}
+	ports, err := process.FreePorts(ctx, 2)
+	Expect(err).NotTo(HaveOccurred())
 	return map[string]any{
 		"metrics": map[string]any{
-			"port":    port(),
+			"port":    ports[0],
 			"readers": []any{map[string]any{"name": metricsReader, "namespace": chartNamespace}},
 		},
-		"healthProbe": map[string]any{"port": port()},
+		"healthProbe": map[string]any{"port": ports[1]},
 	}
 }
 

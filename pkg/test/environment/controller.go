@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/process"
 )
 
 const (
@@ -37,36 +35,25 @@ type Controller struct {
 
 // run is one life of the process.
 type run struct {
-	pid      int
+	*process.Process
 	began    time.Time
-	exited   chan struct{}
-	err      error       // how it ended; valid once exited is closed
 	expected atomic.Bool // set before the test ends it
 }
 
-func newController(binary, kubeconfig, dir string) (*Controller, error) {
-	c := &Controller{
+func newController(ctx context.Context, binary, kubeconfig, dir string) (*Controller, error) {
+	// They must stay free over every life of the controller.
+	ports, err := process.FreePorts(ctx, 2)
+	if err != nil {
+		return nil, err
+	}
+	return &Controller{
+		health:     ports[0],
+		metrics:    ports[1],
 		binary:     binary,
 		kubeconfig: kubeconfig,
 		logPath:    filepath.Join(dir, "controller.log"),
 		environ:    append(withoutKubeconfig(os.Environ()), "KUBECONFIG="+kubeconfig, "GORACE=halt_on_error=0"),
-	}
-	for _, port := range []*int{&c.health, &c.metrics} {
-		var err error
-		if *port, err = freePort(); err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	}, nil
 }
 
 // Start runs the controller with the flags and waits until it is ready.
@@ -82,20 +69,13 @@ func (c *Controller) Start(ctx context.Context, flags ...string) error {
 
 // launch runs the controller and does not wait.
 func (c *Controller) launch(flags []string) error {
-	log, err := os.OpenFile(c.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("opening the controller's log: %w", err)
-	}
-	defer log.Close()
-	cmd := exec.Command(c.binary, c.args(flags)...)
-	cmd.Env = c.environ
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	r, err := start(cmd)
+	child, err := process.Start(process.Command{
+		Name: "the controller", Path: c.binary, Args: c.args(flags), Env: c.environ, Log: c.logPath,
+	})
 	if err != nil {
 		return err
 	}
-	c.run, c.flags = r, flags
+	c.run, c.flags = &run{Process: child, began: time.Now()}, flags
 	return nil
 }
 
@@ -108,30 +88,6 @@ func (c *Controller) args(flags []string) []string {
 		fmt.Sprintf("--health-probe-port=%d", c.health),
 		fmt.Sprintf("--metrics-port=%d", c.metrics),
 	}, flags...)
-}
-
-// start runs cmd on a thread that lives as long as it does: the kernel sends the parent-death signal
-// when the starting thread ends, not the process.
-func start(cmd *exec.Cmd) (*run, error) {
-	r := &run{exited: make(chan struct{}), began: time.Now()}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		if err == nil {
-			r.pid = cmd.Process.Pid
-		}
-		started <- err
-		if err == nil {
-			r.err = cmd.Wait()
-			close(r.exited)
-		}
-	}()
-	if err := <-started; err != nil {
-		return nil, fmt.Errorf("starting the controller: %w", err)
-	}
-	return r, nil
 }
 
 func withoutKubeconfig(env []string) []string {
@@ -153,11 +109,11 @@ func (c *Controller) waitReady(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-c.run.exited:
+		case <-c.run.Exited():
 			c.run.expected.Store(true) // the caller is told here; no spec needs to hear it again
-			return fmt.Errorf("the controller ended before it was ready: %w:\n%s", c.ending(), c.tail(20))
+			return fmt.Errorf("waiting for the controller to be ready: %w", c.run.Died())
 		case <-ctx.Done():
-			return fmt.Errorf("the controller is not ready after %s (%w):\n%s", readyTimeout, err, c.tail(20))
+			return fmt.Errorf("the controller is not ready after %s (%w):\n%s", readyTimeout, err, c.run.Tail())
 		case <-time.After(probeEvery):
 		}
 	}
@@ -187,17 +143,11 @@ func (c *Controller) Stop() error {
 		return nil
 	}
 	c.run.expected.Store(true)
-	if err := syscall.Kill(c.run.pid, syscall.SIGTERM); err != nil {
-		return fmt.Errorf("stopping the controller: %w", err)
+	if err := c.run.Process.Stop(stopTimeout); err != nil {
+		return fmt.Errorf("%w:\n%s", err, c.run.Tail())
 	}
-	select {
-	case <-c.run.exited:
-	case <-time.After(stopTimeout):
-		c.Kill9()
-		return fmt.Errorf("the controller did not stop within %s of SIGTERM:\n%s", stopTimeout, c.tail(20))
-	}
-	if c.run.err != nil {
-		return fmt.Errorf("the controller did not stop gracefully: %w:\n%s", c.run.err, c.tail(20))
+	if err := c.run.Err(); err != nil {
+		return fmt.Errorf("the controller did not stop gracefully: %w:\n%s", err, c.run.Tail())
 	}
 	return nil
 }
@@ -208,41 +158,22 @@ func (c *Controller) Kill9() {
 		return
 	}
 	c.run.expected.Store(true)
-	_ = syscall.Kill(c.run.pid, syscall.SIGKILL) // it may have ended by itself meanwhile
-	<-c.run.exited
+	c.run.Kill()
 }
 
 // Running tells whether the process lives.
-func (c *Controller) Running() bool {
-	if c.run == nil {
-		return false
-	}
-	select {
-	case <-c.run.exited:
-		return false
-	default:
-		return true
-	}
-}
+func (c *Controller) Running() bool { return c.run != nil && c.run.Process.Running() }
 
 // Crash returns how the controller ended when nobody had asked it to; nil otherwise.
 func (c *Controller) Crash() error {
 	if c.run == nil || c.Running() || c.run.expected.Load() {
 		return nil
 	}
-	return fmt.Errorf("the controller ended by itself: %w:\n%s", c.ending(), c.tail(40))
-}
-
-// ending is how the process ended; exit code 0 is an error too when nobody had asked for the end.
-func (c *Controller) ending() error {
-	if c.run.err == nil {
-		return errors.New("exit status 0")
-	}
-	return c.run.err
+	return c.run.Died()
 }
 
 // PID is the process ID of the current or last life.
-func (c *Controller) PID() int { return c.run.pid }
+func (c *Controller) PID() int { return c.run.PID() }
 
 // Flags are those of the current or last life.
 func (c *Controller) Flags() []string { return c.flags }

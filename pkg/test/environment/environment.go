@@ -143,7 +143,7 @@ func (env *Environment) installController(binary string) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
 	env.scraper = newScraper(config.BearerToken)
-	env.Controller, err = newController(binary, kubeconfig, env.dir)
+	env.Controller, err = newController(env, binary, kubeconfig, env.dir)
 	Expect(err).NotTo(HaveOccurred())
 	env.defaults = DefaultFlags()
 }

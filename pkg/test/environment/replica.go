@@ -26,7 +26,7 @@ func (env *Environment) ExpectRestart() {
 // its own. It ends with the spec.
 func (env *Environment) ExpectReplica() *Controller {
 	GinkgoHelper()
-	replica, err := newController(env.Controller.binary, env.Controller.kubeconfig, env.dir)
+	replica, err := newController(env, env.Controller.binary, env.Controller.kubeconfig, env.dir)
 	Expect(err).NotTo(HaveOccurred())
 	replica.logPath = filepath.Join(env.dir, fmt.Sprintf("controller-%d.log", replica.health))
 	Expect(replica.Start(env, env.Controller.Flags()...)).To(Succeed())

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	v1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/cli/stack"
+	"github.com/mainspring-rt/mainspring/pkg/process"
 	"github.com/mainspring-rt/mainspring/test/bench/report"
 )
 
@@ -36,19 +36,19 @@ const (
 func measureEndToEnd(ctx context.Context, controller string) ([]report.Figure, error) {
 	ctx, cancel := context.WithTimeout(ctx, endToEndTimeout)
 	defer cancel()
-	port, err := freePort()
+	ports, err := process.FreePorts(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
 	s, err := stack.Start(ctx, stack.Options{
 		Progress:       os.Stderr,
 		Controller:     controller,
-		ControllerArgs: []string{fmt.Sprintf("--metrics-port=%d", port)},
+		ControllerArgs: []string{fmt.Sprintf("--metrics-port=%d", ports[0])},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("starting the stack: %w", err)
 	}
-	figures, err := bindAll(ctx, s, port)
+	figures, err := bindAll(ctx, s, ports[0])
 	return figures, errors.Join(err, s.Stop())
 }
 
@@ -148,15 +148,6 @@ func nodePool() *v1.NodePool {
 	}}
 	pool.Spec.Disruption.ConsolidateAfter = v1.MustParseNillableDuration("Never")
 	return pool
-}
-
-func freePort() (int, error) {
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // gauge reads one gauge without labels out of the text exposition format.
