@@ -1,6 +1,8 @@
 package environment
 
 import (
+	"strings"
+
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -49,6 +51,17 @@ func (env *Environment) EventuallyConsolidatable(pool string) {
 			g.Expect(c.StatusConditions().Get(karpenterv1.ConditionTypeConsolidatable).IsTrue()).To(BeTrue(), "NodeClaim %s is not consolidatable", c.Name)
 		}
 	}).Should(Succeed())
+}
+
+// EventuallyCandidates expects a whole pass of the disruption loop to count n nodes that it may
+// disrupt for the reason, budgets aside. A node is none yet while it is nominated for a pending pod,
+// which it stays for seconds after that pod is gone.
+func (env *Environment) EventuallyCandidates(reason karpenterv1.DisruptionReason, n int) {
+	GinkgoHelper()
+	env.EventuallyPasses(1) // the count of an earlier pass may be about other nodes
+	Eventually(func(g Gomega) float64 {
+		return env.Metric(g, "karpenter_voluntary_disruption_eligible_nodes", map[string]string{"reason": strings.ToLower(string(reason))})
+	}).Should(BeEquivalentTo(n), "candidates for reason %s", reason)
 }
 
 // EventuallyDisrupted expects the NodeClaim to be disrupted for the reason, and finally gone.

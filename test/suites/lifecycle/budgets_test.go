@@ -34,10 +34,6 @@ func empty(d *appsv1.Deployment) {
 	env.EventuallyPodsBound(d.Name, 0)
 }
 
-func drifted(c *karpenterv1.NodeClaim, _ int) bool {
-	return c.StatusConditions().Get(karpenterv1.ConditionTypeDrifted).IsTrue()
-}
-
 // window is a budget that is active from the time of day for an hour, in UTC.
 func window(nodes string, from time.Time) karpenterv1.Budget {
 	from = from.UTC()
@@ -55,11 +51,9 @@ var _ = Describe("Disruption budgets", func() {
 		env.EventuallyPodsBound("web", 3)
 		env.EventuallyNodes(3)
 		environment.ExpectChanged(env, pool, test.NodeLabels(map[string]string{"example.com/generation": "2"}))
-		// All are to be replaced before one may be, and replacing takes a while, or the first could be
-		// done when the second is begun.
-		env.ExpectApplied(test.NodeClass(test.RegistrationDelay(8 * time.Second)))
-		Eventually(func() int { return len(lo.Filter(env.NodeClaims(), drifted)) }).Should(Equal(3))
-		// And replacements are to take longer than the loop's pause of ten seconds.
+		// All are to be replaced before one may be, and replacing takes longer than the loop's pause of
+		// ten seconds, or the first could be done when the second is begun.
+		env.EventuallyCandidates(karpenterv1.DisruptionReasonDrifted, 3)
 		env.ExpectFault(test.Fault("slow", mckubev1alpha1.FaultSlowRegistration, test.Delay(20*time.Second)))
 		environment.ExpectChanged(env, pool, test.Budgets(test.Budget("2")))
 		Eventually(func() int { return len(env.History().Created()) }).Should(Equal(6), "NodeClaims created, three and a replacement for each")
@@ -71,7 +65,7 @@ var _ = Describe("Disruption budgets", func() {
 
 	It("bound the nodes disrupted at once by a share of the pool, rounded up", func() {
 		pool := emptied(3, test.Budget("50%"))
-		consolidate(pool, karpenterv1.ConsolidationPolicyWhenEmpty)
+		consolidateAll(pool, karpenterv1.ConsolidationPolicyWhenEmpty, karpenterv1.DisruptionReasonEmpty, 3)
 		env.EventuallyNodes(0)
 		most, _ := env.History().MostDisrupting("general")
 		Expect(most).To(Equal(2), "half of three, rounded up")

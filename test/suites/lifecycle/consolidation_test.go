@@ -23,6 +23,15 @@ func consolidate(pool *karpenterv1.NodePool, policy karpenterv1.ConsolidationPol
 	environment.ExpectChanged(env, pool, test.Budgets(budgets...))
 }
 
+// consolidateAll is consolidate for a decision that has to be about n nodes at once.
+func consolidateAll(pool *karpenterv1.NodePool, policy karpenterv1.ConsolidationPolicy, reason karpenterv1.DisruptionReason, n int) {
+	GinkgoHelper()
+	budgets := pool.Spec.Disruption.Budgets
+	environment.ExpectChanged(env, pool, test.Consolidates(policy, "0s"), test.Budgets(test.Budget("0")))
+	env.EventuallyCandidates(reason, n)
+	environment.ExpectChanged(env, pool, test.Budgets(budgets...))
+}
+
 var _ = Describe("Consolidation", func() {
 	It("replaces one node by a cheaper one as soon as its pods fit there, and only once that one runs", func() {
 		pool := test.NodePool("general")
@@ -59,7 +68,9 @@ var _ = Describe("Consolidation", func() {
 
 		env.ExpectScaled(leaves, 0)
 		env.EventuallyPodsBound("leaves", 0)
-		deciding("replace", "multi", func() { consolidate(pool, karpenterv1.ConsolidationPolicyWhenEmptyOrUnderutilized) })
+		deciding("replace", "multi", func() {
+			consolidateAll(pool, karpenterv1.ConsolidationPolicyWhenEmptyOrUnderutilized, karpenterv1.DisruptionReasonUnderutilized, 3)
+		})
 		node := env.EventuallyNodes(1)[0]
 		env.EventuallyPodsBound("stays", 3)
 		after := env.History().Last()
