@@ -2,6 +2,7 @@ package stack
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -44,7 +45,8 @@ func (o Options) controllerBinary(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("building the controller: %w", err)
 	}
-	return build(ctx, o, root, filepath.Join(cache, "controller"))
+	// One for each checkout: two of them must not run each other's.
+	return build(ctx, o, root, filepath.Join(cache, fmt.Sprintf("controller-%x", sha256.Sum256([]byte(root)))[:len("controller-")+16]))
 }
 
 // build compiles into a file of its own and renames it, so that several can build at once.

@@ -42,6 +42,13 @@ func TestCreateChoosesTheCheapestOffering(t *testing.T) {
 			name: "reserved by name", pool: reqs(requires(karpv1.CapacityTypeLabelKey, "reserved", "spot")),
 			requirements: reqs(requires(karpv1.CapacityTypeLabelKey, "reserved", "spot")), want: "reserved large zone-a",
 		},
+		{
+			name: "reserved by name, whatever else the pool says of the capacity type",
+			pool: reqs(requires(karpv1.CapacityTypeLabelKey, "reserved"), karpv1.NodeSelectorRequirementWithMinValues{
+				Key: karpv1.CapacityTypeLabelKey, Operator: corev1.NodeSelectorOpNotIn, Values: []string{"spot"},
+			}),
+			requirements: reqs(requires(karpv1.CapacityTypeLabelKey, "reserved")), want: "reserved large zone-a",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, interceptor.Funcs{}, nodePool("pool", tc.pool...))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 
@@ -72,14 +73,16 @@ func audienceOf(nodePool *karpv1.NodePool) audience {
 	if nodePool == nil {
 		return audience{edge: true, reserved: true}
 	}
-	_, edge := nodePool.Spec.Template.Labels[v1alpha1.LabelHardwareClass]
-	a := audience{edge: edge}
+	labels := nodePool.Spec.Template.Labels
+	_, edge := labels[v1alpha1.LabelHardwareClass]
+	a := audience{edge: edge, reserved: labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeReserved}
 	for _, r := range nodePool.Spec.Template.Spec.Requirements {
 		switch r.Key {
 		case v1alpha1.LabelHardwareClass:
 			a.edge = true
 		case karpv1.CapacityTypeLabelKey:
-			a.reserved = slices.Contains(r.Values, karpv1.CapacityTypeReserved)
+			// Several requirements on one key hold together: another one takes nothing back here.
+			a.reserved = a.reserved || r.Operator == corev1.NodeSelectorOpIn && slices.Contains(r.Values, karpv1.CapacityTypeReserved)
 		}
 	}
 	return a

@@ -35,7 +35,7 @@ type Controller struct {
 
 // run is one life of the process.
 type run struct {
-	*process.Process
+	child    *process.Process
 	began    time.Time
 	expected atomic.Bool // set before the test ends it
 }
@@ -75,7 +75,7 @@ func (c *Controller) launch(flags []string) error {
 	if err != nil {
 		return err
 	}
-	c.run, c.flags = &run{Process: child, began: time.Now()}, flags
+	c.run, c.flags = &run{child: child, began: time.Now()}, flags
 	return nil
 }
 
@@ -109,11 +109,11 @@ func (c *Controller) waitReady(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-c.run.Exited():
+		case <-c.run.child.Exited():
 			c.run.expected.Store(true) // the caller is told here; no spec needs to hear it again
-			return fmt.Errorf("waiting for the controller to be ready: %w", c.run.Died())
+			return fmt.Errorf("waiting for the controller to be ready: %w", c.run.child.Died())
 		case <-ctx.Done():
-			return fmt.Errorf("the controller is not ready after %s (%w):\n%s", readyTimeout, err, c.run.Tail())
+			return fmt.Errorf("the controller is not ready after %s (%w):\n%s", readyTimeout, err, c.run.child.Tail())
 		case <-time.After(probeEvery):
 		}
 	}
@@ -143,11 +143,11 @@ func (c *Controller) Stop() error {
 		return nil
 	}
 	c.run.expected.Store(true)
-	if err := c.run.Process.Stop(stopTimeout); err != nil {
-		return fmt.Errorf("%w:\n%s", err, c.run.Tail())
+	if err := c.run.child.Stop(stopTimeout); err != nil {
+		return fmt.Errorf("%w:\n%s", err, c.run.child.Tail())
 	}
-	if err := c.run.Err(); err != nil {
-		return fmt.Errorf("the controller did not stop gracefully: %w:\n%s", err, c.run.Tail())
+	if err := c.run.child.Err(); err != nil {
+		return fmt.Errorf("the controller did not stop gracefully: %w:\n%s", err, c.run.child.Tail())
 	}
 	return nil
 }
@@ -158,22 +158,22 @@ func (c *Controller) Kill9() {
 		return
 	}
 	c.run.expected.Store(true)
-	c.run.Kill()
+	c.run.child.Kill()
 }
 
 // Running tells whether the process lives.
-func (c *Controller) Running() bool { return c.run != nil && c.run.Process.Running() }
+func (c *Controller) Running() bool { return c.run != nil && c.run.child.Running() }
 
 // Crash returns how the controller ended when nobody had asked it to; nil otherwise.
 func (c *Controller) Crash() error {
 	if c.run == nil || c.Running() || c.run.expected.Load() {
 		return nil
 	}
-	return c.run.Died()
+	return c.run.child.Died()
 }
 
 // PID is the process ID of the current or last life.
-func (c *Controller) PID() int { return c.run.PID() }
+func (c *Controller) PID() int { return c.run.child.PID() }
 
 // Flags are those of the current or last life.
 func (c *Controller) Flags() []string { return c.flags }

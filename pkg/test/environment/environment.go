@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
@@ -159,8 +162,19 @@ func (env *Environment) Stop() {
 	Expect(env.Plane.Stop()).To(Succeed())
 	if env.failed {
 		AddReportEntry("logs are kept in", env.dir)
+		Expect(keepLogs(env.dir)).To(Succeed())
 	} else {
 		Expect(os.RemoveAll(env.dir)).To(Succeed())
 	}
 	Expect(stopped).To(Succeed())
+}
+
+// keepLogs removes everything below dir but logs: the rest is large, or holds keys.
+func keepLogs(dir string) error {
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || strings.HasSuffix(path, ".log") {
+			return err
+		}
+		return os.Remove(path)
+	})
 }
