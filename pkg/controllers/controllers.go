@@ -5,6 +5,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	"github.com/awslabs/operatorpkg/controller"
 	"github.com/samber/lo"
@@ -67,11 +68,18 @@ func withOwnDisruption(ctx context.Context, op *operator.Operator, provider clou
 		return nil, fmt.Errorf("assembling controllers: Karpenter's list has no *disruption.Queue")
 	}
 	clusterCost := cost.NewClusterCost(ctx, provider, op.GetClient())
-	list := without[*karpenterdisruption.Controller](standard)
-	list = without[*informer.NodePoolController](list)
-	list = without[*informer.NodeClaimController](list)
-	list = without[*informer.PricingController](list)
-	list = without[*metricsnodepool.Controller](list)
+	observed := !options.FromContext(ctx).DisableClusterStateObservability
+	drops := []dropper{
+		drop[*karpenterdisruption.Controller], drop[*informer.NodePoolController],
+		drop[*informer.NodeClaimController], drop[*informer.PricingController],
+	}
+	if observed {
+		drops = append(drops, drop[*metricsnodepool.Controller])
+	}
+	list, err := dropAll(standard, drops)
+	if err != nil {
+		return nil, err
+	}
 	list = append(list,
 		informer.NewNodePoolController(op.GetClient(), provider, cluster, clusterCost),
 		informer.NewNodeClaimController(op.GetClient(), provider, cluster, clusterCost),
@@ -87,7 +95,7 @@ func withOwnDisruption(ctx context.Context, op *operator.Operator, provider clou
 			Cost:          clusterCost,
 		}),
 	)
-	if !options.FromContext(ctx).DisableClusterStateObservability {
+	if observed {
 		list = append(list, metricsnodepool.NewController(op.GetClient(), provider, clusterCost))
 	}
 	return list, nil
@@ -105,9 +113,28 @@ func find[T controller.Controller](list []controller.Controller) (T, bool) {
 	return none, false
 }
 
-func without[T controller.Controller](list []controller.Controller) []controller.Controller {
-	return lo.Reject(list, func(c controller.Controller, _ int) bool {
+// dropper removes the one controller of a type from a list.
+type dropper func([]controller.Controller) ([]controller.Controller, error)
+
+func dropAll(list []controller.Controller, drops []dropper) ([]controller.Controller, error) {
+	for _, drop := range drops {
+		var err error
+		if list, err = drop(list); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// drop removes the controller of type T. That there is not exactly one means that Karpenter's list is
+// no longer what this assembly was written for: two of a kind would fight over the same objects.
+func drop[T controller.Controller](list []controller.Controller) ([]controller.Controller, error) {
+	kept := lo.Reject(list, func(c controller.Controller, _ int) bool {
 		_, ok := c.(T)
 		return ok
 	})
+	if n := len(list) - len(kept); n != 1 {
+		return nil, fmt.Errorf("assembling controllers: Karpenter's list has %d of %s, want 1", n, reflect.TypeFor[T]())
+	}
+	return kept, nil
 }

@@ -41,5 +41,6 @@ const (
 )
 
 // ResourceGPUMilli is the extended resource for shares of GPUs: 1000 for each GPU of the machine.
-// It counts the same GPUs as their vendor's resource does, so a pod asks for one of the two.
+// It counts the same GPUs as their vendor's resource does: where both kinds of pods share machines, a
+// pod with n whole GPUs asks for 1000 n of it as well.
 const ResourceGPUMilli = "mainspring.dev/gpu-milli"
