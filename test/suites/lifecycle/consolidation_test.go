@@ -60,9 +60,10 @@ var _ = Describe("Consolidation", func() {
 	It("replaces several nodes by one cheaper node in a single decision", func() {
 		pool := test.NodePool("general", test.InstanceTypes("c-4x-amd64-linux", "c-2x-amd64-linux"))
 		leaves := test.Deployment("leaves", 3, "3300m")
-		env.ExpectApplied(pool, leaves, test.Deployment("stays", 3, "500m"))
-		env.EventuallyPodsBound("stays", 3)
+		env.ExpectApplied(pool, leaves)
 		env.EventuallyPodsBound("leaves", 3)
+		env.ExpectApplied(test.Deployment("stays", 3, "500m")) // of which the leaving pods leave room for one on each node
+		env.EventuallyPodsBound("stays", 3)
 		env.EventuallyNodes(3)
 		before := env.History().Last()
 
@@ -87,9 +88,10 @@ var _ = Describe("Consolidation", func() {
 	It("removes a node without replacement when its pods fit on the others", func() {
 		pool := test.NodePool("general", test.InstanceTypes("c-4x-amd64-linux"))
 		leaves := test.Deployment("leaves", 2, "3")
-		env.ExpectApplied(pool, leaves, test.Deployment("stays", 2, "600m"))
-		env.EventuallyPodsBound("stays", 2)
+		env.ExpectApplied(pool, leaves)
 		env.EventuallyPodsBound("leaves", 2)
+		env.ExpectApplied(test.Deployment("stays", 2, "600m")) // of which the leaving pods leave room for one on each node
+		env.EventuallyPodsBound("stays", 2)
 		env.EventuallyNodes(2)
 
 		env.ExpectScaled(leaves, 0)
