@@ -14,7 +14,7 @@ import (
 )
 
 // image is never pulled: simulated kubelets run nothing.
-const image = "registry.k8s.io/pause:3.10"
+const image = "pause:3.10"
 
 // PodTemplate is what a workload's pods are made from.
 type PodTemplate = corev1.PodTemplateSpec
