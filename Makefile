@@ -30,7 +30,7 @@ test: tools unit e2e ## Pass all tests: unit and envtest with the race detector,
 
 .PHONY: unit
 unit: ## Unit and control-plane tests of the packages, with the race detector
-	go test -race -timeout 15m ./cmd/... ./pkg/... ./hack/... ./test/charts/...
+	go test -race -timeout 15m ./cmd/... ./pkg/... ./hack/... ./test/bench/... ./test/charts/...
 
 .PHONY: e2e
 SUITE ?= all
