@@ -62,7 +62,8 @@ func (m Model) View() string {
 	return Render(f, m.width, m.height)
 }
 
-// Live shows frames until the context ends, and leaves the last frame on the terminal. Keys q and ctrl+c call stop.
+// Live shows frames on the alternate screen until the context ends; the terminal is then as it was before. Keys q and ctrl+c
+// call stop.
 func Live(ctx context.Context, in io.Reader, out io.Writer, source func() Frame, stop func()) error {
 	program := tea.NewProgram(NewModel(source, stop),
 		tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithAltScreen(), tea.WithoutSignalHandler())
