@@ -1,0 +1,74 @@
+package rt
+
+import "fmt"
+
+// Names of the tests, as in Verdict.Test.
+const (
+	TestT1     = "T1"
+	TestT1k    = "T1k"
+	TestEDFVD  = "EDF-VD"
+	TestAMC    = "AMC-rtb"
+	TestKernel = "Kernel"
+)
+
+// Reasons of a Verdict: the same words in conditions, Events and metrics.
+const (
+	// ReasonFits: the test passes.
+	ReasonFits = "Fits"
+	// ReasonInvalidServer: a server fails Validate.
+	ReasonInvalidServer = "InvalidServer"
+	// ReasonCoreFull: the bandwidths do not fit into the core's capacity.
+	ReasonCoreFull = "CoreFull"
+	// ReasonReserveTooSmall: the core's escalation reserve does not pay the raise of a Limited server.
+	ReasonReserveTooSmall = "EscalationReserveTooSmall"
+	// ReasonModeSwitch: either mode fits, but not the change from one to the other.
+	ReasonModeSwitch = "ModeSwitchTooLong"
+	// ReasonResponseTime: some server would be given its budget too late under fixed priorities.
+	ReasonResponseTime = "ResponseTimeTooLong"
+	// ReasonConstrainedDeadline: the test is only for deadlines equal to periods.
+	ReasonConstrainedDeadline = "ConstrainedDeadline"
+	// ReasonNoCore: no core was offered.
+	ReasonNoCore = "NoCore"
+)
+
+// Verdict is the answer of an admission test, with its numbers.
+type Verdict struct {
+	// Test is the test that decided.
+	Test string
+	// Admitted: every budget that the test promises is kept under any pattern of overruns.
+	Admitted bool
+	// Need is the bandwidth of the server asked about (of none, when a whole set was asked about), Used
+	// that of the others, Limit that of the core. For T1k they count charges, not raises.
+	Need, Used, Limit PPM
+	// Reason is one of the constants above.
+	Reason string
+	// Server is the ID of the server that the reason is about; empty when it is about the core.
+	Server string
+}
+
+// Free is the bandwidth that Used leaves of Limit; never negative.
+func (v Verdict) Free() PPM { return max(0, v.Limit-v.Used) }
+
+// String tells the numbers in a line.
+func (v Verdict) String() string {
+	about := ""
+	if v.Server != "" {
+		about = " (" + v.Server + ")"
+	}
+	return fmt.Sprintf("%s: %s%s: needs %d ppm, %d of %d ppm used", v.Test, v.Reason, about, v.Need, v.Used, v.Limit)
+}
+
+// judge decides by bandwidth alone.
+func judge(test string, used, limit PPM) Verdict {
+	v := Verdict{Test: test, Used: used, Limit: limit, Admitted: used <= limit, Reason: ReasonFits}
+	if !v.Admitted {
+		v.Reason = ReasonCoreFull
+	}
+	return v
+}
+
+// refuse turns the verdict into a refusal.
+func (v Verdict) refuse(reason, server string) Verdict {
+	v.Admitted, v.Reason, v.Server = false, reason, server
+	return v
+}
