@@ -3,6 +3,7 @@ package chart
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Invocation is how a kubelet would run the controller.
+// Invocation is how a kubelet would run a container of the chart.
 type Invocation struct {
 	// Args are the arguments, without the program.
 	Args []string
@@ -20,25 +21,35 @@ type Invocation struct {
 	Namespace, ServiceAccount string
 }
 
-// ControllerInvocation reads from the one Deployment of the chart how its one container is run. It
-// is an error where a process outside a pod could not be run the same way: with volumes, or with a
-// value that only a kubelet knows.
+// Names of the containers that the chart's Deployments run.
+const (
+	controllerContainer = "controller"
+	hollowContainer     = "hollow"
+)
+
+// ControllerInvocation reads from the chart's Deployment of the controller how it is run. It is an
+// error where a process outside a pod could not be run the same way: with volumes, or with a value
+// that only a kubelet knows.
 func ControllerInvocation(m Manifests) (Invocation, error) {
-	deployments := m.OfKind("Deployment")
-	if len(deployments) != 1 {
-		return Invocation{}, fmt.Errorf("the chart renders %d Deployments, not one", len(deployments))
-	}
-	deployment, err := Decode[appsv1.Deployment](m, "Deployment", deployments[0].GetName())
+	return invocationOf(m, controllerContainer)
+}
+
+// HollowInvocation is ControllerInvocation for the agents of simulated nodes.
+func HollowInvocation(m Manifests) (Invocation, error) { return invocationOf(m, hollowContainer) }
+
+// invocationOf reads how the one container of that name is run.
+func invocationOf(m Manifests, container string) (Invocation, error) {
+	deployment, err := deploymentOf(m, container)
 	if err != nil {
 		return Invocation{}, err
 	}
 	pod := deployment.Spec.Template.Spec
 	if len(pod.Containers) != 1 || len(pod.InitContainers) != 0 {
-		return Invocation{}, fmt.Errorf("the controller's pod has %d containers and %d init containers, not one",
-			len(pod.Containers), len(pod.InitContainers))
+		return Invocation{}, fmt.Errorf("the pod of the %s has %d containers and %d init containers, not one",
+			container, len(pod.Containers), len(pod.InitContainers))
 	}
 	if len(pod.Volumes) != 0 {
-		return Invocation{}, fmt.Errorf("the controller's pod mounts volume %q, which a process outside a pod does not have", pod.Volumes[0].Name)
+		return Invocation{}, fmt.Errorf("the pod of the %s mounts volume %q, which a process outside a pod does not have", container, pod.Volumes[0].Name)
 	}
 	env, err := environment(&pod.Containers[0], deployment.Namespace)
 	if err != nil {
@@ -50,6 +61,24 @@ func ControllerInvocation(m Manifests) (Invocation, error) {
 		Namespace:      deployment.Namespace,
 		ServiceAccount: pod.ServiceAccountName,
 	}, nil
+}
+
+// deploymentOf returns the one Deployment with a container of that name.
+func deploymentOf(m Manifests, container string) (*appsv1.Deployment, error) {
+	var found []*appsv1.Deployment
+	for _, manifest := range m.OfKind("Deployment") {
+		deployment, err := Decode[appsv1.Deployment](Manifests{manifest}, "Deployment", manifest.GetName())
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(deployment.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return c.Name == container }) {
+			found = append(found, deployment)
+		}
+	}
+	if len(found) != 1 {
+		return nil, fmt.Errorf("the chart renders %d Deployments with a container %q, not one", len(found), container)
+	}
+	return found[0], nil
 }
 
 func environment(container *corev1.Container, namespace string) ([]string, error) {

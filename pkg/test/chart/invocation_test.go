@@ -59,7 +59,8 @@ func TestInvocationRefusesWhatAProcessCannotHave(t *testing.T) {
 		"secret":       {"value: text", "valueFrom: {secretKeyRef: {name: s, key: k}}", "PLAIN: its source is known to a kubelet only"},
 		"limit":        {"memory: 1Ki", "cpu: 1", "no limits.memory"},
 		"typo":         {"serviceAccountName", "serviceAcountName", `unknown field "spec.template.spec.serviceAcountName"`},
-		"two":          {"spec:\n  selector", "---\nkind: Deployment\nspec:\n  selector", "2 Deployments"},
+		"two":          {"apiVersion: apps/v1", deployment + "---\napiVersion: apps/v1", "2 Deployments"},
+		"none":         {"- name: controller", "- name: other", "0 Deployments"},
 		"from objects": {"          env:", "          envFrom: [{}]\n          env:", "from other objects"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,5 +69,21 @@ func TestInvocationRefusesWhatAProcessCannotHave(t *testing.T) {
 				t.Errorf("error is %v, want one with %q", err, test.want)
 			}
 		})
+	}
+}
+
+func TestInvocationsAreToldApartByTheirContainers(t *testing.T) {
+	hollow := strings.NewReplacer("name: controller", "name: hollow", "runner", "player").Replace(deployment)
+	manifests, err := parse([]byte(deployment + "---\n" + hollow))
+	if err != nil {
+		t.Fatal(err)
+	}
+	controller, err := ControllerInvocation(manifests)
+	if err != nil || controller.ServiceAccount != "runner" {
+		t.Errorf("the controller runs as %q (%v), want runner", controller.ServiceAccount, err)
+	}
+	agents, err := HollowInvocation(manifests)
+	if err != nil || agents.ServiceAccount != "player" {
+		t.Errorf("the agents run as %q (%v), want player", agents.ServiceAccount, err)
 	}
 }
