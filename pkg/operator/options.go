@@ -34,6 +34,8 @@ type Options struct {
 	SimulatedRepairToleration time.Duration
 	// MetricsCertDir holds tls.crt and tls.key for the metrics endpoint; empty means self-signed.
 	MetricsCertDir string
+	// RT are the settings of real-time admission.
+	RT RTOptions
 }
 
 // UsageError is an error in what the caller asked for: a flag, a variable, an argument.
@@ -54,6 +56,7 @@ func (o *Options) addFlags(fs *options.FlagSet) {
 	fs.StringVar(&o.CatalogueFile, "catalogue-file", "", "YAML catalogue of instance types. Empty: the embedded catalogue")
 	fs.DurationVar(&o.SimulatedRepairToleration, "simulated-repair-toleration", 30*time.Second, "How long a simulated node may be unhealthy before node repair acts")
 	fs.StringVar(&o.MetricsCertDir, "metrics-cert-dir", "", "Directory with tls.crt and tls.key for the metrics endpoint. Empty: a self-signed certificate")
+	o.RT.addFlags(fs)
 }
 
 // validate checks what the flag types cannot; karpenter are the options parsed beside these.
@@ -65,6 +68,9 @@ func (o *Options) validate(karpenter *options.Options) error {
 		return fmt.Errorf("--simulated-repair-toleration is %s; it must be longer than 0", o.SimulatedRepairToleration)
 	}
 	if err := hasCertificate(o.MetricsCertDir); err != nil {
+		return err
+	}
+	if err := o.RT.validate(); err != nil {
 		return err
 	}
 	for _, p := range ports(karpenter) {

@@ -72,6 +72,9 @@ func TestParseOptionsRefusals(t *testing.T) {
 		"unknown cloud provider": {args: []string{"--cloud-provider=moon"}, want: []string{"--cloud-provider", "moon", "simulated"}},
 		"negative toleration":    {args: []string{"--simulated-repair-toleration=-1s"}, want: []string{"--simulated-repair-toleration", "-1s", "longer than 0"}},
 		"no lease namespace":     {args: []string{"--kubeconfig=/some/file"}, want: []string{"--leader-election-namespace", "namespace of the lease"}},
+		"granularity":            {args: []string{"--rt-budget-granularity=1500ns"}, want: []string{"--rt-budget-granularity", "1.5µs", "whole microseconds"}},
+		"preemption delay":       {args: []string{"--rt-preemption-delay=-1s"}, want: []string{"--rt-preemption-delay", "-1s", "0s to 1h"}},
+		"agent timeout":          {args: []string{"--rt-agent-timeout=10ms"}, want: []string{"--rt-agent-timeout", "10ms", "1s to 1h"}},
 		"stray argument":         {args: []string{"now"}, want: []string{`"now"`}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,93 @@
+// Package metrics are the measurements of real-time work that the controller serves under mainspring_.
+// Label sets are closed or belong to an object that exists: series of a node or container end with it.
+package metrics
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+)
+
+const namespace = "mainspring"
+
+// Values of the label verdict of mainspring_admission_total.
+const (
+	VerdictAdmitted = "admitted"
+	VerdictRefused  = "refused"
+)
+
+// Values of the label action of mainspring_preemptions_total.
+const (
+	// ActionMove is a container moved to another core of its node for a more critical one.
+	ActionMove = "move"
+	// ActionEvict is a pod evicted for a more critical one.
+	ActionEvict = "evict"
+)
+
+// Values of the label result of mainspring_escalations_total.
+const (
+	// ResultRaised is a budget that the agent reports above the low one.
+	ResultRaised = "raised"
+	// ResultRefused is a raise for pressure that the core's plan has no room for.
+	ResultRefused = "refused"
+)
+
+// KindPreemption is the value of the label kind for making room for pending pods.
+const KindPreemption = "preemption"
+
+var (
+	// Admissions counts containers that were given a core, or refused one, by the test that decided.
+	Admissions = counter("admission_total", "Containers that were given a core or refused one, by the admission test that decided.", "verdict", "test")
+	// Preemptions counts containers and pods that gave way to more critical ones.
+	Preemptions = counter("preemptions_total", "Containers moved and pods evicted for more critical ones.", "action")
+	// Escalations counts raises of budgets.
+	Escalations = counter("escalations_total", "Raises of budgets above the low one, as reported by agents, and those refused.", "result")
+	// Recoveries counts budgets that are the low one again.
+	Recoveries = counter("recoveries_total", "Budgets that were raised and are the low one again, as reported by agents.")
+	// QueueDepth is how much waits to be done.
+	QueueDepth = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "queue_depth", Help: "Actions under way: pods for which room is being made.",
+	}, []string{"kind"})
+	// QueueWait is how long an action took from its decision to its end.
+	QueueWait = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: namespace, Name: "queue_wait_seconds", Help: "Time from the decision on an action to its end.",
+		Buckets: []float64{0.5, 1, 2, 5, 10, 20, 30, 60},
+	}, []string{"kind"})
+	// Nodes holds the series of nodes and their containers.
+	Nodes = newNodeSet()
+)
+
+// Register adds every metric of the package to a registry, once, before the controllers start.
+func Register(registry prometheus.Registerer) error {
+	for _, c := range []prometheus.Collector{Admissions, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Nodes} {
+		if err := registry.Register(c); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+	}
+	zero()
+	return nil
+}
+
+// zero makes every closed series exist, so that a rate over it is 0 and not absent.
+func zero() {
+	for _, test := range []string{rt.TestT1, rt.TestT1k, rt.TestEDFVD, rt.TestAMC} {
+		for _, verdict := range []string{VerdictAdmitted, VerdictRefused} {
+			Admissions.WithLabelValues(verdict, test)
+		}
+	}
+	for _, action := range []string{ActionMove, ActionEvict} {
+		Preemptions.WithLabelValues(action)
+	}
+	for _, result := range []string{ResultRaised, ResultRefused} {
+		Escalations.WithLabelValues(result)
+	}
+	Recoveries.WithLabelValues()
+	QueueDepth.WithLabelValues(KindPreemption)
+	QueueWait.WithLabelValues(KindPreemption)
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+}
