@@ -8,8 +8,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 )
 
 const (
@@ -32,16 +36,26 @@ type Recorder struct {
 	gaps     []string
 }
 
-// Start begins to record. It returns once the first state of every kind is on record, so nothing
-// that happens later is missed.
-func Start(ctx context.Context, c client.WithWatch) (*Recorder, error) {
-	r := &Recorder{}
-	for _, list := range []func() client.ObjectList{
+// recorded lists the kinds on record. Leases and the like, which are written without end and tell
+// nothing, are not.
+func recorded() []func() client.ObjectList {
+	return []func() client.ObjectList{
 		func() client.ObjectList { return &corev1.NodeList{} },
 		func() client.ObjectList { return &karpenterv1.NodeClaimList{} },
 		func() client.ObjectList { return &corev1.PodList{} },
 		func() client.ObjectList { return &corev1.EventList{} },
-	} {
+		func() client.ObjectList { return &mckubev1alpha1.RTNodeList{} },
+		func() client.ObjectList { return &mcoperatorv1.McKubeList{} },
+		func() client.ObjectList { return &resourcev1.ResourceClaimList{} },
+		func() client.ObjectList { return &resourcev1.ResourceSliceList{} },
+	}
+}
+
+// Start begins to record. It returns once the first state of every kind is on record, so nothing
+// that happens later is missed.
+func Start(ctx context.Context, c client.WithWatch) (*Recorder, error) {
+	r := &Recorder{}
+	for _, list := range recorded() {
 		r.streams = append(r.streams, newStream(c, list, r.add, r.gap))
 	}
 	for _, s := range r.streams {

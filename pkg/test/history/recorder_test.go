@@ -9,12 +9,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	karpenterapis "sigs.k8s.io/karpenter/pkg/apis"
 	_ "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/mainspring-rt/mainspring/charts"
+	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
@@ -36,8 +39,17 @@ func startPlane(ctx context.Context, t *testing.T) (*localplane.Plane, client.Wi
 			t.Error(err)
 		}
 	})
-	if err := plane.ApplyCRDs(ctx, karpenterapis.NodeClaimCRD); err != nil {
+	definitions, err := charts.CRDs()
+	if err != nil {
 		t.Fatal(err)
+	}
+	if err := plane.ApplyCRDs(ctx, definitions...); err != nil {
+		t.Fatal(err)
+	}
+	for _, add := range []func(*runtime.Scheme) error{mckubev1alpha1.AddToScheme, mcoperatorv1.AddToScheme} {
+		if err := add(scheme.Scheme); err != nil {
+			t.Fatal(err)
+		}
 	}
 	c, err := client.NewWithWatch(plane.RESTConfig(), client.Options{Scheme: scheme.Scheme})
 	if err != nil {

@@ -6,31 +6,47 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 )
 
 // State is the cluster right after one write.
 type State struct {
 	// Revision of the write.
 	Revision uint64
-	// Nodes and NodeClaims by name, Pods by namespace and name.
+	// Nodes, NodeClaims, RTNodes and ResourceSlices by name; Pods, McKubes and ResourceClaims by
+	// namespace and name.
 	Nodes      map[string]*corev1.Node
 	NodeClaims map[string]*karpenterv1.NodeClaim
+	RTNodes    map[string]*mckubev1alpha1.RTNode
+	Slices     map[string]*resourcev1.ResourceSlice
 	Pods       map[types.NamespacedName]*corev1.Pod
+	McKubes    map[types.NamespacedName]*mcoperatorv1.McKube
+	Claims     map[types.NamespacedName]*resourcev1.ResourceClaim
+}
+
+func newState() State {
+	return State{
+		Nodes:      map[string]*corev1.Node{},
+		NodeClaims: map[string]*karpenterv1.NodeClaim{},
+		RTNodes:    map[string]*mckubev1alpha1.RTNode{},
+		Slices:     map[string]*resourcev1.ResourceSlice{},
+		Pods:       map[types.NamespacedName]*corev1.Pod{},
+		McKubes:    map[types.NamespacedName]*mcoperatorv1.McKube{},
+		Claims:     map[types.NamespacedName]*resourcev1.ResourceClaim{},
+	}
 }
 
 // Walk calls visit with the state at the beginning of the history and after each version in it. The
 // maps are reused: visit keeps nothing but the objects.
 func (h History) Walk(visit func(State)) {
-	s := State{
-		Nodes:      map[string]*corev1.Node{},
-		NodeClaims: map[string]*karpenterv1.NodeClaim{},
-		Pods:       map[types.NamespacedName]*corev1.Pod{},
-	}
+	s := newState()
 	after := h.Versions()
 	for _, v := range h.versions[:len(h.versions)-len(after)] {
 		s.apply(v)
@@ -70,7 +86,15 @@ func (s *State) apply(v Version) {
 	case *karpenterv1.NodeClaim:
 		put(s.NodeClaims, o.Name, o, v.Type)
 	case *corev1.Pod:
-		put(s.Pods, types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, o, v.Type)
+		put(s.Pods, client.ObjectKeyFromObject(o), o, v.Type)
+	case *mckubev1alpha1.RTNode:
+		put(s.RTNodes, o.Name, o, v.Type)
+	case *resourcev1.ResourceSlice:
+		put(s.Slices, o.Name, o, v.Type)
+	case *mcoperatorv1.McKube:
+		put(s.McKubes, client.ObjectKeyFromObject(o), o, v.Type)
+	case *resourcev1.ResourceClaim:
+		put(s.Claims, client.ObjectKeyFromObject(o), o, v.Type)
 	}
 }
 
@@ -84,6 +108,8 @@ func put[K comparable, V any](m map[K]V, k K, o V, t watch.EventType) {
 
 func (s State) clone() State {
 	s.Nodes, s.NodeClaims, s.Pods = maps.Clone(s.Nodes), maps.Clone(s.NodeClaims), maps.Clone(s.Pods)
+	s.RTNodes, s.Slices = maps.Clone(s.RTNodes), maps.Clone(s.Slices)
+	s.McKubes, s.Claims = maps.Clone(s.McKubes), maps.Clone(s.Claims)
 	return s
 }
 

@@ -7,9 +7,13 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 )
 
 // Version is one state of one object.
@@ -18,8 +22,7 @@ type Version struct {
 	Revision uint64
 	// Type is Added, Modified or Deleted.
 	Type watch.EventType
-	// Object is a *corev1.Node, *karpenterv1.NodeClaim, *corev1.Pod or *corev1.Event. It is shared:
-	// read it, do not change it.
+	// Object is of one of the kinds that a Recorder watches. It is shared: read it, do not change it.
 	Object client.Object
 	// Inferred says that the version was read from a list and not seen as it was written: versions
 	// between the one before and this one may be missing.
@@ -42,6 +45,14 @@ func kindOf(o client.Object) string {
 		return "Pod"
 	case *corev1.Event:
 		return "Event"
+	case *mckubev1alpha1.RTNode:
+		return "RTNode"
+	case *mcoperatorv1.McKube:
+		return "McKube"
+	case *resourcev1.ResourceClaim:
+		return "ResourceClaim"
+	case *resourcev1.ResourceSlice:
+		return "ResourceSlice"
 	}
 	return fmt.Sprintf("%T", o)
 }
