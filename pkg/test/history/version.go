@@ -73,6 +73,10 @@ type History struct {
 	from     uint64
 }
 
+// Of is a record made of the versions, for tests of what is read from records. All belong to what
+// happened since its beginning.
+func Of(versions ...Version) History { return newHistory(versions) }
+
 func newHistory(versions []Version) History {
 	versions = slices.Clone(versions)
 	slices.SortStableFunc(versions, func(a, b Version) int { return cmp.Compare(a.Revision, b.Revision) })
