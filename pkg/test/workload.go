@@ -21,30 +21,37 @@ type PodTemplate = corev1.PodTemplateSpec
 
 // Pod returns a pod that asks for cpu, a tenth of a GiB of memory, and stops at once.
 func Pod(name, cpu string, changes ...func(*PodTemplate)) *corev1.Pod {
-	t := template(name, cpu, changes)
+	t, namespace := template(name, cpu, changes)
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: t.Labels, Annotations: t.Annotations},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: t.Labels, Annotations: t.Annotations},
 		Spec:       t.Spec,
 	}
 }
 
 // Deployment returns a Deployment of such pods.
 func Deployment(name string, replicas int32, cpu string, changes ...func(*PodTemplate)) *appsv1.Deployment {
+	t, namespace := template(name, cpu, changes)
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: &replicas,
-			Selector: Selector(name),
-			Template: template(name, cpu, changes),
-		},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: Selector(name), Template: t},
+	}
+}
+
+// StatefulSet returns a StatefulSet of such pods.
+func StatefulSet(name string, replicas int32, cpu string, changes ...func(*PodTemplate)) *appsv1.StatefulSet {
+	t, namespace := template(name, cpu, changes)
+	return &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec:       appsv1.StatefulSetSpec{Replicas: &replicas, ServiceName: name, Selector: Selector(name), Template: t},
 	}
 }
 
 // DaemonSet returns a DaemonSet of such pods, which runs on every node.
 func DaemonSet(name, cpu string, changes ...func(*PodTemplate)) *appsv1.DaemonSet {
+	t, namespace := template(name, cpu, changes)
 	return &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace},
-		Spec:       appsv1.DaemonSetSpec{Selector: Selector(name), Template: template(name, cpu, changes)},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec:       appsv1.DaemonSetSpec{Selector: Selector(name), Template: t},
 	}
 }
 
@@ -64,8 +71,9 @@ func Selector(workload string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{Label: workload}}
 }
 
-func template(name, cpu string, changes []func(*PodTemplate)) PodTemplate {
-	t := &PodTemplate{
+// template returns what pods are made from, and the namespace that they are made in.
+func template(name, cpu string, changes []func(*PodTemplate)) (t PodTemplate, namespace string) {
+	t = PodTemplate{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{Label: name}},
 		Spec: corev1.PodSpec{
 			TerminationGracePeriodSeconds: lo.ToPtr(int64(0)),
@@ -79,7 +87,9 @@ func template(name, cpu string, changes []func(*PodTemplate)) PodTemplate {
 			}},
 		},
 	}
-	return *build(t, changes)
+	build(&t, changes)
+	namespace, t.Namespace = lo.CoalesceOrEmpty(t.Namespace, Namespace), ""
+	return t, namespace
 }
 
 // Requests adds a request, replacing one for the same resource.

@@ -1,0 +1,63 @@
+package test
+
+import (
+	"github.com/samber/lo"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+)
+
+// AnnotationScript tells the agents of simulated nodes what is to happen to a pod or a node.
+const AnnotationScript = "simulated.mckube.io/script"
+
+// RTPod is a pod that bears the label of real-time workloads. Its McKube says what it gets.
+func RTPod(name string, changes ...func(*PodTemplate)) *corev1.Pod {
+	return Pod(name, "100m", append([]func(*PodTemplate){RealTime()}, changes...)...)
+}
+
+// RTDeployment is a Deployment of such pods.
+func RTDeployment(name string, replicas int32, changes ...func(*PodTemplate)) *appsv1.Deployment {
+	return Deployment(name, replicas, "100m", append([]func(*PodTemplate){RealTime()}, changes...)...)
+}
+
+// RealTime marks pods as a real-time workload.
+func RealTime() func(*PodTemplate) {
+	return func(t *PodTemplate) {
+		t.Labels = lo.Assign(t.Labels, map[string]string{mcoperatorv1.LabelRT: "test"})
+	}
+}
+
+// InNamespace puts the pod, or the workload, into a namespace.
+func InNamespace(namespace string) func(*PodTemplate) {
+	return func(t *PodTemplate) { t.Namespace = namespace }
+}
+
+// WithContainer adds a container to the pods.
+func WithContainer(name string) func(*PodTemplate) {
+	return func(t *PodTemplate) {
+		t.Spec.Containers = append(t.Spec.Containers, corev1.Container{
+			Name: name, Image: image,
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m")}},
+		})
+	}
+}
+
+// Script is played to the pods' containers, from the start of each.
+func Script(script string) func(*PodTemplate) { return annotated(AnnotationScript, script) }
+
+// RTNodePool is a NodePool of machines of the edge class, which have cores for real-time work, of
+// one instance type.
+func RTNodePool(name, instanceType string, changes ...func(*karpenterv1.NodePool)) *karpenterv1.NodePool {
+	edge := []func(*karpenterv1.NodePool){HardwareClass("edge"), Requires(corev1.LabelInstanceTypeStable, instanceType)}
+	return NodePool(name, append(edge, changes...)...)
+}
+
+// NodeScript is played to the pool's nodes, from the start of each.
+func NodeScript(script string) func(*karpenterv1.NodePool) {
+	return func(p *karpenterv1.NodePool) {
+		p.Spec.Template.Annotations = lo.Assign(p.Spec.Template.Annotations, map[string]string{AnnotationScript: script})
+	}
+}
