@@ -3,20 +3,22 @@ package rt
 // EDFVD is EDF with virtual deadlines and degraded service (Baruah et al., JACM 62(2), 2015; degraded service:
 // Liu et al., RTSS 2016, theorem 2). While nobody overruns, servers that may escalate run with
 // the deadline x*T and their low budget. At the first overrun all of them get their period back as the
-// deadline and High as the budget, and at that moment the others are squeezed to their Floor.
+// deadline and High as the budget, and at that moment the others are squeezed to their Floor. When
+// the core is idle all is as before.
 // With LL and LH the bandwidths of the others before and after, HL and HH those of the escalating, and
 // theta the capacity, the set passes when some x satisfies
 //
-//	HL/(theta-LL) <= x <= 1  and  x*LL + (1-x)*LH + HH <= theta
+//	HL/x + LL <= theta  and  x*LL + (1-x)*LH + HH <= theta  and  x <= 1
 //
-// The rest of the core, 1-theta, counts as a server that is never squeezed. Deadlines must equal
-// periods, and no server may be Limited.
+// The rest of the core, 1-theta, counts as a server that is never squeezed. The largest x of the second inequality
+// is taken, and the first is checked with the deadlines rounded down to microseconds. Deadlines must
+// equal periods, and no server may be Limited.
 func EDFVD(core Core, servers []Server) Verdict {
 	_, v := virtualDeadline(core, servers)
 	return v
 }
 
-// virtualDeadline is the smallest x of EDFVD in PPM.
+// virtualDeadline is the x of EDFVD in PPM.
 func virtualDeadline(core Core, servers []Server) (PPM, Verdict) {
 	var ll, lh, hl, hh PPM
 	for _, s := range servers {
@@ -32,21 +34,38 @@ func virtualDeadline(core Core, servers []Server) (PPM, Verdict) {
 	}
 	theta := core.Capacity
 	v := judge(TestEDFVD, max(sum(ll, hl), sum(lh, hh)), theta)
-	if !v.Admitted || ll == theta {
-		return OneCore, v
+	if !v.Admitted {
+		return 0, v
 	}
-	// Every figure is at most one core here, so the products stay below 2^41.
-	x := ratio(int64(hl), int64(theta-ll))
-	if int64(x)*int64(ll-lh) > int64(theta-lh-hh)*int64(OneCore) {
+	x := OneCore
+	if ll > lh { // every figure is at most one core here: the product stays below 2^41
+		x = min(x, (theta-lh-hh)*OneCore/(ll-lh))
+	}
+	if early := sum(ll, earlyDemand(core, servers, x)); early > theta {
 		return x, v.refuse(ReasonModeSwitch, "")
 	}
 	return x, v
 }
 
+// earlyDemand is HL/x: what escalating servers take when their low budgets are due at virtual deadlines.
+func earlyDemand(core Core, servers []Server, x PPM) PPM {
+	total := PPM(0)
+	for _, s := range servers {
+		if s.MayEscalate() {
+			total = sum(total, ratio(s.Low+core.Granularity, VirtualDeadline(s, x)))
+		}
+	}
+	return total
+}
+
+// VirtualDeadline is the relative deadline, in microseconds, that a server has until the first overrun
+// when the factor is x.
+func VirtualDeadline(s Server, x PPM) int64 { return s.Period * int64(x) / int64(OneCore) }
+
 // Floor is how far the server may be squeezed, in microseconds: half its low budget, and not below the
-// granularity, under which a budget means nothing. Servers that may escalate are not squeezed.
+// granularity, under which a budget means nothing. Only servers of criticality Low are squeezed.
 func (s Server) Floor(granularity int64) int64 {
-	if s.MayEscalate() {
+	if s.Criticality != Low {
 		return s.Low
 	}
 	return min(s.Low, max(s.Low-s.Low/2, granularity))

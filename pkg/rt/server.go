@@ -42,7 +42,7 @@ func ParseCriticality(s string) (Criticality, error) {
 // SCHED_DEADLINE (sched_deadline_period_min_us).
 const (
 	MinPeriod int64 = 100
-	MaxPeriod int64 = 60_000_000
+	MaxPeriod int64 = 10_000_000
 )
 
 // MaxBudgetPercent of the period is the most a server may ask for, as in the seeds.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math/bits"
 	"slices"
+	"sort"
 )
 
 // exactVictims is up to how many candidates every subset is looked at.
@@ -17,7 +18,18 @@ const exactVictims = 12
 func Victims(load Load, s Server) (victims []Server, ok bool) {
 	others := without(load.Servers, s.ID)
 	lower := slices.DeleteFunc(slices.Clone(others), func(o Server) bool { return o.Criticality >= s.Criticality })
-	return cheapest(lower, func(gone []Server) bool { return Admit(load.Core, remove(others, gone), s).Admitted }, load.Granularity)
+	return cheapest(lower, fitsWithout(load, others, s), load.Granularity)
+}
+
+// fitsWithout tells whether s fits when some of the others are gone. Where only bandwidth counts, it adds up
+// what they give back.
+func fitsWithout(load Load, others []Server, s Server) func(gone []Server) bool {
+	v := Admit(load.Core, others, s)
+	if load.Policy == EDF && v.Reason == ReasonCoreFull && valid(others) && overReserve(load.Core, append(slices.Clip(others), s)) < 0 {
+		missing := sum(v.Used, v.Need) - max(0, v.Limit)
+		return func(gone []Server) bool { return charges(gone, load.Granularity) >= missing }
+	}
+	return func(gone []Server) bool { return Admit(load.Core, remove(others, gone), s).Admitted }
 }
 
 // cheapest is the cheapest set of candidates without which fits is true. fits must stay true when
@@ -41,12 +53,13 @@ func cheapest(candidates []Server, fits func(gone []Server) bool, granularity in
 
 // cheapestOfAll looks at every subset, the small ones first.
 func cheapestOfAll(ordered []Server, fits func([]Server) bool, granularity int64) []Server {
+	gone := make([]Server, 0, len(ordered))
 	for size := 1; size < len(ordered); size++ {
 		var best []Server
 		for mask := uint(1)<<size - 1; mask < 1<<len(ordered); mask = nextSubset(mask) {
-			gone := pick(ordered, mask)
-			if (best == nil || costs(gone, best, granularity) < 0) && fits(gone) {
-				best = gone
+			gone = pick(gone[:0], ordered, mask)
+			if fits(gone) && (best == nil || costs(gone, best, granularity) < 0) {
+				best = slices.Clone(gone)
 			}
 		}
 		if best != nil {
@@ -63,8 +76,8 @@ func nextSubset(mask uint) uint {
 	return ripple | (mask^ripple)>>(2+bits.TrailingZeros(low))
 }
 
-func pick(servers []Server, mask uint) []Server {
-	out := make([]Server, 0, bits.OnesCount(mask))
+// pick appends the servers whose bits are set.
+func pick(out, servers []Server, mask uint) []Server {
 	for ; mask != 0; mask &= mask - 1 {
 		out = append(out, servers[bits.TrailingZeros(mask)])
 	}
@@ -75,12 +88,7 @@ func pick(servers []Server, mask uint) []Server {
 func cheapestByExchange(ordered []Server, fits func([]Server) bool, granularity int64) []Server {
 	bySize := slices.Clone(ordered)
 	slices.SortStableFunc(bySize, func(a, b Server) int { return cmp.Compare(b.Charge(granularity), a.Charge(granularity)) })
-	n, _ := slices.BinarySearchFunc(prefixes(len(bySize)), true, func(n int, _ bool) int {
-		if fits(bySize[:n]) {
-			return 0
-		}
-		return -1
-	})
+	n := sort.Search(len(bySize), func(n int) bool { return fits(bySize[:n]) })
 	gone := prune(slices.Clone(bySize[:n]), fits)
 	for range ordered { // each round makes the set strictly cheaper; more rounds than candidates bring little
 		if !exchange(gone, ordered, fits, granularity) {
@@ -88,15 +96,6 @@ func cheapestByExchange(ordered []Server, fits func([]Server) bool, granularity 
 		}
 	}
 	return gone
-}
-
-// prefixes are the lengths 0 to n.
-func prefixes(n int) []int {
-	out := make([]int, n+1)
-	for i := range out {
-		out[i] = i
-	}
-	return out
 }
 
 // prune drops the victims that are not needed, the most critical first.
