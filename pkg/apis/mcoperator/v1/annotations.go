@@ -24,8 +24,8 @@ const (
 	AnnotationPreempting = "mckube.io/preempting"
 )
 
-// AnnotationFilledNode, on a McKube, is the node that the controller filled in: equal to spec.node,
-// that field is an observation and binds no later pod.
+// AnnotationFilledNode is, on a McKube, the node that the controller filled in: equal to spec.node, that
+// field is an observation and binds no later pod.
 const AnnotationFilledNode = "mckube.io/filled-node"
 
 // GateYield is the scheduling gate of pods that wait for a more critical one to be scheduled first.
