@@ -19,6 +19,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider"
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/catalogue"
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/simulated"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 )
 
 func TestMain(m *testing.M) {
@@ -122,11 +124,48 @@ func TestDecorateAddsCores(t *testing.T) {
 	}
 	d := templates[0].Devices[0]
 	capacity := d.Capacity["rtBandwidth"].Value
-	if d.Name.Value() != "core-1" || !d.AllowMultipleAllocations || capacity.String() != "950k" || capacity.Value() != 950_000 {
+	if d.Name.Value() != "core-1" || !d.AllowMultipleAllocations || capacity.String() != "900k" || capacity.Value() != 900_000 {
 		t.Errorf("device %s, shared %v, bandwidth %s", d.Name.Value(), d.AllowMultipleAllocations, capacity.String())
 	}
 	if id, numa, sibling := *d.Attributes["coreID"].IntValue, *d.Attributes["numaNode"].IntValue, *d.Attributes["smtSibling"].IntValue; id != 1 || numa != 0 || sibling != 5 {
 		t.Errorf("core %d on node %d with sibling %d, want 1, 0, 5", id, numa, sibling)
+	}
+}
+
+// What Karpenter plans with is what the node's agent will publish, or a pod is planned for a node that
+// then cannot take it.
+func TestTemplatesAreWhatNodesPublish(t *testing.T) {
+	types := get(t, cloudprovider.Decorate(&inner{types: fresh(t)}, machines(t)), pool("p"))
+	reserved := 0
+	for _, machine := range machines(t).InstanceTypes {
+		if machine.RT == nil {
+			continue
+		}
+		templates := named(t, types, machine.Name).DynamicResources.ResourceSliceTemplates
+		published := machine.RT.Devices()
+		if len(templates) != 1 || len(templates[0].Devices) != len(published) {
+			t.Fatalf("%s: templates %+v for %d devices", machine.Name, templates, len(published))
+		}
+		for i, want := range published {
+			got := templates[0].Devices[i]
+			if got.Name.Value() != want.Name || got.AllowMultipleAllocations != *want.AllowMultipleAllocations ||
+				!reflect.DeepEqual(got.Attributes, want.Attributes) || !reflect.DeepEqual(got.Capacity, want.Capacity) {
+				t.Errorf("%s: device %+v, the node publishes %+v", machine.Name, got, want)
+			}
+			core, err := rtdra.CoreOf(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if core.Capacity+core.EscalationReserve != rt.MaxCapacity {
+				t.Errorf("%s core %d: %d ppm and a reserve of %d ppm", machine.Name, core.ID, core.Capacity, core.EscalationReserve)
+			}
+			if core.EscalationReserve > 0 {
+				reserved++
+			}
+		}
+	}
+	if reserved == 0 {
+		t.Error("no machine of the catalogue has cores with an escalation reserve")
 	}
 }
 

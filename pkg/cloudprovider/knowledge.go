@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
@@ -15,20 +14,6 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/catalogue"
-)
-
-// Names of the DRA driver for real-time cores and of what its devices carry.
-const (
-	// DriverCPU is the name of the DRA driver.
-	DriverCPU = "cpu.mckube.io"
-	// CapacityRTBandwidth is the share of a core for real-time work, in parts per million.
-	CapacityRTBandwidth = "rtBandwidth"
-	// AttributeCoreID is the number of the logical CPU.
-	AttributeCoreID = "coreID"
-	// AttributeNUMANode is the NUMA node of the core.
-	AttributeNUMANode = "numaNode"
-	// AttributeSMTSibling is the number of the other thread of the core, or -1.
-	AttributeSMTSibling = "smtSibling"
 )
 
 // corePool is the pool of template devices. The pool that a node publishes bears the node's name;
@@ -131,36 +116,28 @@ func dynamicResources(inner cloudprovider.DynamicResources, machine *catalogue.I
 	}
 	templates := make([]*cloudprovider.ResourceSliceTemplate, 0, len(inner.ResourceSliceTemplates)+1)
 	for _, template := range inner.ResourceSliceTemplates {
-		if template.Driver.Value() == DriverCPU {
+		if template.Driver.Value() == v1alpha1.DriverCPU {
 			return inner
 		}
 		templates = append(templates, template)
 	}
 	templates = append(templates, &cloudprovider.ResourceSliceTemplate{
-		Driver:  unique.Make(DriverCPU),
+		Driver:  unique.Make(v1alpha1.DriverCPU),
 		Pool:    cloudprovider.ResourcePool{Name: unique.Make(corePool)},
-		Devices: coreDevices(machine.RT),
+		Devices: templateDevices(machine.RT.Devices()),
 	})
 	return cloudprovider.DynamicResources{ResourceSliceTemplates: templates, AttributeBindings: inner.AttributeBindings}
 }
 
-// coreDevices is one device for each core. Devices are shared by requests for parts of the core's
-// bandwidth. Bandwidths are whole numbers: the allocator mis-rounds milli quantities.
-func coreDevices(rt *catalogue.RT) []cloudprovider.Device {
-	cores := rt.Cores()
-	devices := make([]cloudprovider.Device, len(cores))
-	for i, core := range cores {
+// templateDevices are the devices that a node of the machine will publish.
+func templateDevices(published []resourcev1.Device) []cloudprovider.Device {
+	devices := make([]cloudprovider.Device, len(published))
+	for i, d := range published {
 		devices[i] = cloudprovider.Device{
-			Name: unique.Make("core-" + strconv.Itoa(core.ID)),
-			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
-				AttributeCoreID:     {IntValue: ptr.To(int64(core.ID))},
-				AttributeNUMANode:   {IntValue: ptr.To(int64(core.NUMANode))},
-				AttributeSMTSibling: {IntValue: ptr.To(int64(core.Sibling))},
-			},
-			Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{
-				CapacityRTBandwidth: {Value: *resource.NewQuantity(int64(core.BandwidthPPM), resource.DecimalSI)},
-			},
-			AllowMultipleAllocations: true,
+			Name:                     unique.Make(d.Name),
+			Attributes:               d.Attributes,
+			Capacity:                 d.Capacity,
+			AllowMultipleAllocations: ptr.Deref(d.AllowMultipleAllocations, false),
 		}
 	}
 	return devices

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/catalogue"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
 func load(t *testing.T) *catalogue.Catalogue {
@@ -69,16 +70,16 @@ func TestEdgeMachinesDescribeTheirCores(t *testing.T) {
 }
 
 func TestCores(t *testing.T) {
-	rt := &catalogue.RT{NUMANodes: 2, CoresPerNUMA: 2, SMT: true, Housekeeping: []int{0, 4}, BandwidthPPM: 950_000}
-	want := []catalogue.Core{
-		{ID: 1, NUMANode: 0, Sibling: 5, BandwidthPPM: 950_000},
-		{ID: 2, NUMANode: 1, Sibling: 6, BandwidthPPM: 950_000},
-		{ID: 3, NUMANode: 1, Sibling: 7, BandwidthPPM: 950_000},
-		{ID: 5, NUMANode: 0, Sibling: 1, BandwidthPPM: 950_000},
-		{ID: 6, NUMANode: 1, Sibling: 2, BandwidthPPM: 950_000},
-		{ID: 7, NUMANode: 1, Sibling: 3, BandwidthPPM: 950_000},
+	layout := &catalogue.RT{NUMANodes: 2, CoresPerNUMA: 2, SMT: true, Housekeeping: []int{0, 4}, BandwidthPPM: 950_000}
+	want := []rt.Core{
+		{ID: 1, NUMA: 0, Sibling: 5, Capacity: 900_000, Granularity: 100},
+		{ID: 2, NUMA: 1, Sibling: 6, Capacity: 900_000, Granularity: 100},
+		{ID: 3, NUMA: 1, Sibling: 7, Capacity: 900_000, Granularity: 100},
+		{ID: 5, NUMA: 0, Sibling: 1, Capacity: 900_000, Granularity: 100},
+		{ID: 6, NUMA: 1, Sibling: 2, Capacity: 900_000, Granularity: 100},
+		{ID: 7, NUMA: 1, Sibling: 3, Capacity: 900_000, Granularity: 100},
 	}
-	got := rt.Cores()
+	got := layout.Cores()
 	if len(got) != len(want) {
 		t.Fatalf("cores %v, want %v", got, want)
 	}
@@ -88,8 +89,19 @@ func TestCores(t *testing.T) {
 		}
 	}
 	single := &catalogue.RT{NUMANodes: 1, CoresPerNUMA: 2, Housekeeping: []int{0}, BandwidthPPM: 1}
-	if got := single.Cores(); len(got) != 1 || got[0] != (catalogue.Core{ID: 1, Sibling: -1, BandwidthPPM: 1}) {
+	if got := single.Cores(); len(got) != 1 || got[0] != (rt.Core{ID: 1, Sibling: -1, Capacity: 1, Granularity: 100}) {
 		t.Errorf("cores without SMT: %+v", got)
+	}
+}
+
+func TestCoresKeepTheEscalationReserve(t *testing.T) {
+	layout := catalogue.RT{NUMANodes: 1, CoresPerNUMA: 3, Housekeeping: []int{0}, BandwidthPPM: 800_000, GranularityUs: 50, EscalationReservePPM: 300_000}
+	if got := layout.Cores(); got[0].Capacity != 500_000 || got[0].EscalationReserve != 300_000 || got[1].EscalationReserve != 300_000 || got[0].Granularity != 50 {
+		t.Errorf("all cores keep it: %+v", got)
+	}
+	layout.EscalationCores = []int{2}
+	if got := layout.Cores(); got[0].Capacity != 800_000 || got[0].EscalationReserve != 0 || got[1].Capacity != 500_000 {
+		t.Errorf("core 2 keeps it: %+v", got)
 	}
 }
 
@@ -156,6 +168,12 @@ func TestParseRefuses(t *testing.T) {
 		{"rt sibling", "[0, 2]", "[0]", []string{"housekeeping[0] is 0", "sibling 2"}},
 		{"rt all", "[0, 2]", "[0, 1, 2, 3]", []string{"holds every CPU"}},
 		{"rt none", "[0, 2]", "[]", []string{"rt.housekeeping is empty"}},
+		{"rt granularity", "950000", "950000, granularityUs: 20000", []string{"rt.granularityUs is 20000", "1 to 10000"}},
+		{"rt reserve", "950000", "950000, escalationReservePpm: 900000", []string{"rt.escalationReservePpm is 900000", "less than 900000"}},
+		{"rt reserve without size", "950000", "950000, escalationCores: [1]", []string{"rt.escalationCores", "rt.escalationReservePpm"}},
+		{"rt reserve on a kept CPU", "950000", "950000, escalationReservePpm: 1, escalationCores: [2]", []string{"rt.escalationCores[0] is 2", "rt.housekeeping"}},
+		{"rt reserve nowhere", "950000", "950000, escalationReservePpm: 1, escalationCores: [4]", []string{"rt.escalationCores[0] is 4", "0 to 3"}},
+		{"rt reserve twice", "950000", "950000, escalationReservePpm: 1, escalationCores: [1, 1]", []string{"rt.escalationCores[1] is 1", "twice"}},
 		{"rt bandwidth", "950000", "9500000", []string{"rt.bandwidthPpm is 9500000", "1000000"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
 // validate reports everything that is wrong, not only the first thing.
@@ -162,8 +164,35 @@ func (p *problems) rt(it *InstanceType) {
 	if r.BandwidthPPM < 1 || r.BandwidthPPM > 1_000_000 {
 		p.add("rt.bandwidthPpm is %d; it must be from 1 to 1000000", r.BandwidthPPM)
 	}
+	if r.GranularityUs < 0 || r.GranularityUs > maxGranularityUs {
+		p.add("rt.granularityUs is %d; it must be from 1 to %d microseconds, or left out for %d", r.GranularityUs, maxGranularityUs, DefaultGranularityUs)
+	}
 	p.source("rt.source", r.Source)
 	p.housekeeping(r)
+	p.escalation(r)
+}
+
+// maxGranularityUs is a kernel's tick at 100 Hz.
+const maxGranularityUs = 10_000
+
+func (p *problems) escalation(r *RT) {
+	if r.EscalationReservePPM < 0 || rt.PPM(r.EscalationReservePPM) >= r.theta() {
+		p.add("rt.escalationReservePpm is %d; it must be from 0 to less than %d, what may be promised of a core", r.EscalationReservePPM, r.theta())
+	}
+	if len(r.EscalationCores) > 0 && r.EscalationReservePPM == 0 {
+		p.add("rt.escalationCores is given without rt.escalationReservePpm; give both or neither")
+	}
+	for i, id := range r.EscalationCores {
+		field := fmt.Sprintf("rt.escalationCores[%d]", i)
+		switch {
+		case id < 0 || id >= r.CPUs():
+			p.add("%s is %d; it must be from 0 to %d", field, id, r.CPUs()-1)
+		case slices.Index(r.EscalationCores, id) < i:
+			p.add("%s is %d, which is there twice; CPUs must be unique", field, id)
+		case slices.Contains(r.Housekeeping, id):
+			p.add("%s is %d, which rt.housekeeping keeps for the system", field, id)
+		}
+	}
 }
 
 func (p *problems) housekeeping(r *RT) {

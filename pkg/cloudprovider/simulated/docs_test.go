@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
-	"github.com/mainspring-rt/mainspring/pkg/cloudprovider"
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/catalogue"
 )
 
@@ -28,7 +27,8 @@ func TestDocumentation(t *testing.T) {
 		v1alpha1.AnnotationNodeClaim, v1alpha1.AnnotationTerminateAt, v1alpha1.AnnotationFailedBy, v1alpha1.ResourceGPUMilli,
 		string(v1alpha1.FaultShortage), string(v1alpha1.FaultSpotInterruption), string(v1alpha1.FaultSlowRegistration),
 		string(v1alpha1.FaultFailedRegistration), string(v1alpha1.FaultNodeFailure),
-		cloudprovider.DriverCPU, cloudprovider.CapacityRTBandwidth, cloudprovider.AttributeCoreID, cloudprovider.AttributeNUMANode, cloudprovider.AttributeSMTSibling,
+		v1alpha1.DriverCPU, v1alpha1.CapacityRTBandwidth, v1alpha1.AttributeCoreID, v1alpha1.AttributeNUMANode, v1alpha1.AttributeSMTSibling,
+		v1alpha1.AttributeBackend, v1alpha1.AttributeGranularity, v1alpha1.AttributeEscalationReserve,
 	}
 	for _, it := range machines.InstanceTypes {
 		for _, devices := range []*catalogue.Devices{it.GPUs, it.NPUs} {
