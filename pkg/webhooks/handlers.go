@@ -1,0 +1,141 @@
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+)
+
+// The paths of the webhooks, as in the chart's files/webhooks.yaml.
+const (
+	PathMutatePods      = "/mutate-pods"
+	PathValidatePods    = "/validate-pods"
+	PathValidateMcKubes = "/validate-mckubes"
+)
+
+// Handlers answer admission requests from what cluster knows, charging granularity microseconds to
+// every budget.
+type Handlers struct {
+	Cluster     Cluster
+	Granularity int64
+}
+
+// Register serves the handlers.
+func (h Handlers) Register(server webhook.Server) {
+	for path, handle := range map[string]admission.HandlerFunc{
+		PathMutatePods:      h.mutatePod,
+		PathValidatePods:    h.validatePod,
+		PathValidateMcKubes: h.validateMcKube,
+	} {
+		server.Register(path, &admission.Webhook{Handler: counted(path, h.whenSynced(handle)), RecoverPanic: ptr.To(true)})
+	}
+}
+
+// whenSynced has the caller come again while answers would be premature. The API server passes code
+// and text on, and clients that know 503 try again.
+func (h Handlers) whenSynced(handle admission.HandlerFunc) admission.HandlerFunc {
+	return func(ctx context.Context, req admission.Request) admission.Response {
+		if err := h.Cluster.Synced(); err != nil {
+			return refused(apierrors.NewServiceUnavailable(fmt.Sprintf("Mainspring is not ready to admit real-time work, try again: %s", err)))
+		}
+		return handle(ctx, req)
+	}
+}
+
+func (h Handlers) mutatePod(_ context.Context, req admission.Request) admission.Response {
+	pod, err := decodePod(req)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	mutated, err := MutatePod(pod, Surroundings{McKubes: h.Cluster.McKubesFor(pod), Yields: h.yields, Granularity: h.Granularity})
+	if err != nil {
+		return invalid(req, err)
+	}
+	// The namespace was the request's, not the object's, and is not ours to write.
+	mutated.Namespace = namespaceIn(req)
+	data, err := json.Marshal(mutated)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the pod: %w", err))
+	}
+	return admission.PatchResponseFromRaw(req.Object.Raw, data)
+}
+
+// yields tells whether the pod of the bindings would take the room that is being made for another.
+func (h Handlers) yields(list []binding) bool {
+	above, any := h.Cluster.Preempting()
+	return any && criticality(list) < above
+}
+
+func (h Handlers) validatePod(_ context.Context, req admission.Request) admission.Response {
+	pod, err := decodePod(req)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	warnings, err := ValidatePod(pod, h.Cluster.McKubesFor(pod))
+	if err != nil {
+		return invalid(req, err)
+	}
+	return admission.Allowed("").WithWarnings(warnings...)
+}
+
+func (h Handlers) validateMcKube(_ context.Context, req admission.Request) admission.Response {
+	m := &mcv1.McKube{}
+	if err := json.Unmarshal(req.Object.Raw, m); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the McKube: %w", err))
+	}
+	m.Namespace = req.Namespace
+	warnings, errs := ValidateMcKube(m, h.Cluster, h.Granularity)
+	if len(errs) > 0 {
+		return invalid(req, errs.ToAggregate())
+	}
+	return admission.Allowed("").WithWarnings(warnings...)
+}
+
+// decodePod reads the pod in the namespace that it is created in, which the object need not say.
+func decodePod(req admission.Request) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(req.Object.Raw, pod); err != nil {
+		return nil, fmt.Errorf("decoding the pod: %w", err)
+	}
+	pod.Namespace = req.Namespace
+	return pod, nil
+}
+
+func namespaceIn(req admission.Request) string {
+	partial := metav1.PartialObjectMetadata{}
+	if err := json.Unmarshal(req.Object.Raw, &partial); err != nil {
+		return req.Namespace
+	}
+	return partial.Namespace
+}
+
+// invalid is what the API server itself answers to an object that its validation refuses.
+func invalid(req admission.Request, err error) admission.Response {
+	name := req.Name
+	if name == "" {
+		partial := metav1.PartialObjectMetadata{}
+		if json.Unmarshal(req.Object.Raw, &partial) == nil {
+			name = partial.GenerateName + "*"
+		}
+	}
+	return refused(&apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
+		Message: fmt.Sprintf("%s %s/%s: %s", req.Kind.Kind, req.Namespace, name, err),
+	}})
+}
+
+func refused(err *apierrors.StatusError) admission.Response {
+	status := err.Status()
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: false, Result: &status}}
+}

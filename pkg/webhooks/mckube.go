@@ -1,0 +1,105 @@
+package webhooks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/rtdra"
+)
+
+var (
+	spec       = field.NewPath("spec")
+	rtSettings = spec.Child("rtSettings")
+)
+
+// ValidateMcKube refuses a McKube for what CEL cannot say: names and selectors that nothing can have,
+// cores listed twice, budgets that a core could not measure, and a container that another McKube
+// governs already. Every error names field, value and bound. The warnings are advice.
+func ValidateMcKube(m *mcv1.McKube, cluster Cluster, granularity int64) (warnings []string, errs field.ErrorList) {
+	errs = append(nameErrors(m), selectorErrors(m.Spec.Selector)...)
+	if m.Spec.RTSettings == nil {
+		return nil, errs
+	}
+	errs = append(errs, coreErrors(m.Spec.RTSettings)...)
+	errs = append(errs, budgetErrors(m.Spec.RTSettings, granularity)...)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	server, err := rtdra.ServerOf(m, "", "")
+	if err != nil {
+		return nil, field.ErrorList{field.Invalid(rtSettings, field.OmitValueType{}, err.Error())}
+	}
+	if err := conflict(m, cluster); err != nil {
+		return nil, field.ErrorList{err}
+	}
+	return append(advice(m, server, granularity), containerAdvice(m, cluster)...), nil
+}
+
+func nameErrors(m *mcv1.McKube) (errs field.ErrorList) {
+	for _, name := range []struct {
+		field, value string
+		problems     func(string) []string
+	}{
+		{"podname", m.Spec.Podname, validation.IsDNS1123Subdomain},
+		{"container", m.Spec.Container, validation.IsDNS1123Label},
+		{"node", m.Spec.Node, validation.IsDNS1123Subdomain},
+	} {
+		if name.value == "" {
+			continue
+		}
+		for _, problem := range name.problems(name.value) {
+			errs = append(errs, field.Invalid(spec.Child(name.field), name.value, problem))
+		}
+	}
+	return errs
+}
+
+func selectorErrors(selector *metav1.LabelSelector) field.ErrorList {
+	return metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, spec.Child("selector"))
+}
+
+// coreErrors holds the list of preferred cores against itself.
+func coreErrors(s *mcv1.RTSettings) field.ErrorList {
+	if s.Core == nil {
+		return nil
+	}
+	path := rtSettings.Child("core")
+	cores, err := mcv1.ParseCores(*s.Core)
+	if err != nil {
+		return field.ErrorList{field.Invalid(path, *s.Core, "must be a cpuset list, for example \"2-3\" or \"0,2\"")}
+	}
+	listed := 0
+	for part := range strings.SplitSeq(*s.Core, ",") {
+		one, err := mcv1.ParseCores(part)
+		if err != nil {
+			return field.ErrorList{field.Invalid(path, *s.Core, fmt.Sprintf("%q must be a core or a range of cores", part))}
+		}
+		listed += len(one)
+	}
+	if listed != len(cores) {
+		return field.ErrorList{field.Invalid(path, *s.Core, fmt.Sprintf("must list each core once: %d are listed, %d are different", listed, len(cores)))}
+	}
+	return nil
+}
+
+// budgetErrors refuses budgets that end before anything could notice, and levels that are the same.
+func budgetErrors(s *mcv1.RTSettings, granularity int64) (errs field.ErrorList) {
+	if s.RuntimeLow < granularity {
+		errs = append(errs, field.Invalid(rtSettings.Child("runtime_low"), s.RuntimeLow,
+			fmt.Sprintf("must be at least %d microseconds, the precision to which budgets are enforced; a longer period with the same share of the core allows it", granularity)))
+	}
+	for i, level := range s.Levels {
+		same := func(other mcv1.Level) bool { return other.Runtime == level.Runtime }
+		if first := slices.IndexFunc(s.Levels, same); first < i {
+			errs = append(errs, field.Duplicate(rtSettings.Child("levels").Index(i).Child("runtime"), level.Runtime))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,72 @@
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// The values of label verdict.
+const (
+	verdictAllowed = "allowed"
+	verdictRefused = "refused"
+	verdictUnready = "unready"
+	verdictFailed  = "failed"
+)
+
+var (
+	requests = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "mainspring_webhook_requests_total",
+		Help: "Admission requests answered, by webhook and verdict: allowed, refused, unready (the caller was told to try again) or failed (the request made no sense).",
+	}, []string{"webhook", "verdict"})
+	expiry = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "mainspring_webhook_certificate_expiry_timestamp_seconds",
+		Help: "When the certificate that the webhooks serve with ends, in seconds since 1970; 0 while there is none.",
+	})
+	leftOut = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "mainspring_webhook_selectors_left_out",
+		Help: "McKubes whose pods are only governed when they carry label sdv.com, because there are too many selectors to send each to the webhooks.",
+	})
+)
+
+// RegisterMetrics adds the package's metrics to a registry, once, before the webhooks answer.
+func RegisterMetrics(registry prometheus.Registerer) error {
+	for _, c := range []prometheus.Collector{requests, expiry, leftOut} {
+		if err := registry.Register(c); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+	}
+	for _, path := range []string{PathMutatePods, PathValidatePods, PathValidateMcKubes} {
+		for _, verdict := range []string{verdictAllowed, verdictRefused, verdictUnready, verdictFailed} {
+			requests.WithLabelValues(webhookOf(path), verdict)
+		}
+	}
+	return nil
+}
+
+// counted counts the answers.
+func counted(path string, handle admission.HandlerFunc) admission.HandlerFunc {
+	return func(ctx context.Context, req admission.Request) admission.Response {
+		response := handle(ctx, req)
+		requests.WithLabelValues(webhookOf(path), verdictOf(response)).Inc()
+		return response
+	}
+}
+
+func webhookOf(path string) string { return strings.TrimPrefix(path, "/") }
+
+func verdictOf(r admission.Response) string {
+	switch {
+	case r.Allowed:
+		return verdictAllowed
+	case r.Result != nil && r.Result.Code == http.StatusServiceUnavailable:
+		return verdictUnready
+	case r.Result != nil && r.Result.Code == http.StatusUnprocessableEntity:
+		return verdictRefused
+	}
+	return verdictFailed
+}
