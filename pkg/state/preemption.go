@@ -1,0 +1,70 @@
+package state
+
+import (
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+)
+
+// Preemption is the plan by which room is made for a pending pod: the value, in JSON, of its annotation
+// mckube.io/preempting. It is written before the first eviction, so that another controller can go on.
+type Preemption struct {
+	// Node and Core are where the room is made.
+	Node string `json:"node"`
+	Core int    `json:"core"`
+	// Victims are the UIDs of the pods to evict.
+	Victims []types.UID `json:"victims"`
+	// Deadline is when it ends, whatever has been reached.
+	Deadline metav1.Time `json:"deadline"`
+}
+
+// Encode is the annotation's value.
+func (p Preemption) Encode() (string, error) {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return "", fmt.Errorf("encoding preemption: %w", err)
+	}
+	return string(text), nil
+}
+
+// ParsePreemption reads the annotation's value.
+func ParsePreemption(text string) (Preemption, error) {
+	var p Preemption
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return Preemption{}, fmt.Errorf("reading annotation %s: %w", mcv1.AnnotationPreempting, err)
+	}
+	return p, nil
+}
+
+// Preempting is a pod for which room is being made.
+type Preempting struct {
+	Pod *PodView
+	// Criticality is the highest of its governed containers.
+	Criticality rt.Criticality
+	Preemption
+}
+
+// Preemptions lists the pods for which room is being made and that have no node yet. Whether a
+// deadline has passed is for the caller's clock to say.
+func (s *Snapshot) Preemptions() []Preempting {
+	var out []Preempting
+	for uid := range s.preempting.all() {
+		pod, ok := s.Pod(types.UID(uid.first))
+		if !ok || pod.NodeName != "" || pod.Finished() || pod.Deleting {
+			continue
+		}
+		p := Preempting{Pod: pod, Preemption: *pod.Preempting}
+		for _, g := range pod.Governed {
+			if g.Err == nil {
+				p.Criticality = max(p.Criticality, g.Server.Criticality)
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}

@@ -1,0 +1,359 @@
+package state_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+func server(id string, criticality rt.Criticality, lowMs, highMs int64) rt.Server {
+	return rt.Server{ID: id, Criticality: criticality, Period: 100_000, Low: lowMs * 1000, High: highMs * 1000}
+}
+
+func view(t *testing.T, s *state.Snapshot, node string) *state.NodeView {
+	t.Helper()
+	n, ok := s.NodeView(node)
+	if !ok {
+		t.Fatalf("node %s is unknown", node)
+	}
+	return n
+}
+
+func TestANodeShowsBothPackings(t *testing.T) {
+	t.Parallel()
+	n := readyNode("n", "n-1")
+	p := onNode(withClaim(rtPod("default", "p", "p-1", "app"), "app", "p-claim"), "n")
+	s := build(n, coresOf(n, fullCores(3)...), p, mckube("default", "m", "p", "High", 20, 30),
+		claimFor(p, "p-claim", "app", "n", 1, 301_000), rtNode(n, rtServer(p, "app", 2)))
+	got := view(t, s, "n")
+	v, ok := got.Server("p-1/app")
+	if !ok || v.Witness != 1 || v.Physical != 2 || !v.Running || v.McKube.Name != "m" || v.Claim.Name != "p-claim" {
+		t.Fatalf("server is %+v", v)
+	}
+	for core, want := range map[int]state.CoreView{0: {Free: 900_000}, 1: {Claimed: 301_000, Free: 599_000}, 2: {Placed: 301_000, Free: 900_000}} {
+		c, _ := got.Core(core)
+		if c.Claimed != want.Claimed || c.Placed != want.Placed || c.Free != want.Free {
+			t.Errorf("core %d is %+v, want %+v", core, *c, want)
+		}
+	}
+	in := got.RT()
+	if len(in.Cores) != 3 || len(in.Servers) != 1 || in.Current["p-1/app"] != 2 || in.Witness["p-1/app"] != 1 {
+		t.Errorf("what Arrange gets is %+v", in)
+	}
+}
+
+// The whole budget is booked once, on the core that was given; not on every core that was preferred.
+func TestABudgetIsBookedOnceAndOnTheCoreThatWasGiven(t *testing.T) {
+	t.Parallel()
+	n := readyNode("n", "n-1")
+	p := onNode(withClaim(rtPod("default", "p", "p-1", "app"), "app", "p-claim"), "n")
+	m := mckube("default", "m", "p", "High", 20, 30)
+	cores := "2-3"
+	m.Spec.RTSettings.Core = &cores
+	got := view(t, build(n, coresOf(n, fullCores(4)...), p, m, claimFor(p, "p-claim", "app", "n", 0, 301_000)), "n")
+	total := rt.PPM(0)
+	for _, c := range got.Cores {
+		total += c.Claimed
+	}
+	if c, _ := got.Core(0); c.Claimed != 301_000 || total != 301_000 {
+		t.Errorf("cores are %+v", got.Cores)
+	}
+}
+
+// Where the claim is larger than the settings (they were lowered since), the scheduler counts the claim.
+// Where it is smaller, the settings count.
+func TestTheLargerOfClaimAndSettingsIsCharged(t *testing.T) {
+	t.Parallel()
+	n := readyNode("n", "n-1")
+	p := onNode(withClaim(rtPod("default", "p", "p-1", "app"), "app", "p-claim"), "n")
+	for claimed, want := range map[rt.PPM]rt.PPM{500_000: 500_000, 100_000: 301_000} {
+		got := view(t, build(n, coresOf(n, fullCores(1)...), p, mckube("default", "m", "p", "High", 20, 30), claimFor(p, "p-claim", "app", "n", 0, claimed)), "n")
+		if got.Cores[0].Claimed != want {
+			t.Errorf("claim of %d: %d is claimed, want %d", claimed, got.Cores[0].Claimed, want)
+		}
+		if load := got.Claims(&got.Cores[0]); load.Used() != want {
+			t.Errorf("claim of %d: the test sees %d, want %d", claimed, load.Used(), want)
+		}
+	}
+}
+
+func TestAClaimOfAGonePodKeepsItsBandwidth(t *testing.T) {
+	t.Parallel()
+	n := readyNode("n", "n-1")
+	gone := rtPod("default", "p", "p-1", "app")
+	again := onNode(rtPod("default", "p", "p-2", "app"), "n")
+	got := view(t, build(n, coresOf(n, fullCores(1)...), again, mckube("default", "m", "p", "High", 20, 30), claimFor(gone, "p-claim", "app", "n", 0, 400_000)), "n")
+	if v, ok := got.Server("p-2/app"); !ok || v.Witness != rt.NoCore || v.Claim != nil {
+		t.Errorf("the new pod of the name is %+v", v)
+	}
+	if v, ok := got.Server("claim/claim-p-1-app"); !ok || !v.Claimant() || v.Witness != 0 {
+		t.Errorf("the claim is %+v", v)
+	}
+	if got.Cores[0].Claimed != 400_000 {
+		t.Errorf("claimed is %d", got.Cores[0].Claimed)
+	}
+	if _, ok := build().Victims(server("x", rt.High, 80, 80)); ok {
+		t.Error("an empty cluster has victims")
+	}
+}
+
+func TestAFinishedPodIsNoServer(t *testing.T) {
+	t.Parallel()
+	n := readyNode("n", "n-1")
+	p := onNode(rtPod("default", "p", "p-1", "app"), "n")
+	p.Status.Phase = corev1.PodSucceeded
+	got := view(t, build(n, coresOf(n, fullCores(1)...), p, mckube("default", "m", "p", "High", 20, 30)), "n")
+	if len(got.Servers) != 0 {
+		t.Errorf("servers are %+v", got.Servers)
+	}
+}
+
+// A node that was re-created under its name has neither the slices nor the RTNode of its predecessor.
+func TestANodeThatWasRecreatedStartsAnew(t *testing.T) {
+	t.Parallel()
+	before, now := readyNode("n", "n-1"), readyNode("n", "n-2")
+	got := view(t, build(now, coresOf(before, fullCores(2)...), rtNode(before)), "n")
+	if got.RTNode != nil || !got.Stale || got.Offered || len(got.Cores) != 0 || got.UID != "n-2" {
+		t.Errorf("node is %+v", got)
+	}
+	// A late deletion of the predecessor changes nothing.
+	store, err := state.Build(state.Options{}, now, coresOf(now, fullCores(2)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Delete(before); err != nil {
+		t.Fatal(err)
+	}
+	if got := view(t, store.Snapshot(), "n"); got.UID != "n-2" || len(got.Cores) != 2 {
+		t.Errorf("node is %+v", got)
+	}
+}
+
+// When the agent's slices vanish, what runs stays on the cores that the RTNode reported; nothing new comes.
+func TestWithoutSlicesTheReportedCoresStay(t *testing.T) {
+	t.Parallel()
+	n := readyNode("n", "n-1")
+	p := onNode(rtPod("default", "p", "p-1", "app"), "n")
+	r := rtNode(n, rtServer(p, "app", 0))
+	r.Status.Cores = []v1alpha1.RTCoreStatus{{ID: 0, Sibling: -1, CapacityPpm: 900_000}}
+	s := build(n, p, r, mckube("default", "m", "p", "High", 20, 30))
+	got := view(t, s, "n")
+	if got.Offered || len(got.Cores) != 1 || got.Cores[0].Placed != 301_000 {
+		t.Errorf("node is %+v", got)
+	}
+	if c, gates := s.BestCore(server("x", rt.Low, 1, 1)); len(gates) == 0 {
+		t.Errorf("%+v takes a new server", c)
+	}
+}
+
+func TestTheOlderOfTwoMcKubesGoverns(t *testing.T) {
+	t.Parallel()
+	p := rtPod("default", "p", "p-1", "app", "side")
+	older, younger, other := mckube("default", "z", "p", "High", 20, 30), mckube("default", "a", "p", "Low", 1, 1), mckube("default", "b", "p", "Low", 2, 2)
+	older.Spec.Container, younger.Spec.Container, other.Spec.Container = "app", "app", "side"
+	younger.CreationTimestamp = metav1.NewTime(birth.Add(time.Second))
+	s := build(p, older, younger, other)
+	got, _ := s.PodNamed("default", "p")
+	if len(got.Governed) != 2 || got.Governed[0].McKube != older || len(got.Governed[0].Rivals) != 1 || got.Governed[0].Rivals[0] != younger || got.Governed[1].McKube != other {
+		t.Errorf("governed is %+v", got.Governed)
+	}
+	if all := s.McKubesFor(p); len(all) != 3 || all[2] != younger {
+		t.Errorf("all that match: %+v", all)
+	}
+	for _, m := range []*mcv1.McKube{older, younger, other} {
+		if pods := s.PodsFor(m); len(pods) != 1 {
+			t.Errorf("pods: %+v", pods)
+		}
+	}
+}
+
+func TestNothingIsAnsweredTooEarly(t *testing.T) {
+	t.Parallel()
+	clk := clocktesting.NewFakeClock(birth)
+	store := state.New(state.Options{Clock: clk})
+	n, p := readyNode("n", "n-1"), rtPod("default", "p", "p-1", "app")
+	update := func(objects ...runtime.Object) {
+		t.Helper()
+		for _, o := range objects {
+			if err := store.Update(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	expect := func(want string) {
+		t.Helper()
+		if err := store.Synced(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Fatalf("synced is %v, want %q", err, want)
+		}
+	}
+	update(claimFor(p, "p-claim", "app", "n", 0, 300_000))
+	expect("first lists")
+	if got := len(store.Snapshot().Dump()); got != len(build().Dump()) {
+		t.Errorf("the snapshot has something to say before the lists are complete")
+	}
+	store.Complete()
+	expect("names node n")
+	update(n)
+	expect("names pod p-1")
+	update(p)
+	expect("")
+
+	late := state.New(state.Options{Clock: clk})
+	if err := late.Update(claimFor(p, "p-claim", "app", "n", 0, 300_000)); err != nil {
+		t.Fatal(err)
+	}
+	late.Complete()
+	store = late
+	expect("names node n")
+	clk.Step(10 * time.Second)
+	expect("") // it is gone, and stays charged to its core
+}
+
+func TestReservationsAreExclusiveAndExpire(t *testing.T) {
+	t.Parallel()
+	clk := clocktesting.NewFakeClock(birth)
+	n := readyNode("n", "n-1")
+	store, err := state.Build(state.Options{Clock: clk}, n, coresOf(n, fullCores(1)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reserve := func(key string, lowMs int64, d time.Duration) error {
+		return store.Reserve(state.Reservation{Key: key, Node: "n", Core: 0, Server: server(key, rt.Low, lowMs, lowMs), Until: clk.Now().Add(d)})
+	}
+	free := func(want rt.PPM) {
+		t.Helper()
+		if got := view(t, store.Snapshot(), "n").Cores[0].Free; got != want {
+			t.Errorf("free is %d, want %d", got, want)
+		}
+	}
+	if err := errors.Join(reserve("a", 40, time.Minute), reserve("b", 40, 2*time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	free(98_000)
+	refused := &state.RefusedError{}
+	if err := reserve("c", 40, time.Minute); !errors.As(err, &refused) || refused.Verdict.Reason != rt.ReasonCoreFull || refused.Verdict.Free() != 98_000 {
+		t.Errorf("a third reservation: %v", err)
+	}
+	if err := reserve("a", 45, time.Minute); err != nil { // it replaces its own, not adds to it
+		t.Error(err)
+	}
+	free(48_000)
+	store.Release("a")
+	store.Release("unknown")
+	free(499_000)
+	if err := reserve("c", 40, time.Minute); err != nil {
+		t.Error(err)
+	}
+	clk.Step(time.Minute)
+	free(499_000)
+	clk.Step(time.Minute)
+	free(900_000)
+	if err := store.Reserve(state.Reservation{Key: "x", Node: "n", Core: 7}); !errors.As(err, &refused) || refused.Verdict.Reason != rt.ReasonNoCore {
+		t.Errorf("a core that is not there: %v", err)
+	}
+}
+
+// A reservation whose server has its claim there already is not counted twice.
+func TestAReservationIsRedeemedByTheClaim(t *testing.T) {
+	t.Parallel()
+	n := readyNode("n", "n-1")
+	p := withClaim(rtPod("default", "p", "p-1", "app"), "app", "p-claim")
+	store, err := state.Build(state.Options{}, n, coresOf(n, fullCores(2)...), p, mckube("default", "m", "p", "High", 20, 30))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Reserve(state.Reservation{Key: "k", Node: "n", Core: 1, Server: server("p-1/app", rt.High, 20, 30), Until: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Update(claimFor(p, "p-claim", "app", "n", 1, 301_000)); err != nil {
+		t.Fatal(err)
+	}
+	if c := view(t, store.Snapshot(), "n").Cores[1]; c.Free != 599_000 || c.Reserved != 0 {
+		t.Errorf("core is %+v", c)
+	}
+}
+
+// Of many who saw the same room exactly as many get it as there is room for; readers never see more
+// promised than there is.
+func TestConcurrentReservationsNeverPromiseTooMuch(t *testing.T) {
+	t.Parallel()
+	store, err := state.Build(state.Options{}, crowd(4)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	admitted := 0
+	for worker := range 8 {
+		wg.Go(func() {
+			for i := range 40 {
+				id := fmt.Sprintf("%d-%d", worker, i)
+				s := server(id, rt.Low, 20, 20)
+				for c, gates := store.Snapshot().BestCore(s); len(gates) == 0; c, gates = store.Snapshot().BestCore(s) {
+					if store.Reserve(state.Reservation{Key: id, Node: c.Node, Core: c.Core, Server: s, Until: time.Now().Add(time.Hour)}) == nil {
+						mu.Lock()
+						admitted++
+						mu.Unlock()
+						break
+					}
+				}
+				for n := range store.Snapshot().Nodes() {
+					for _, c := range n.Cores {
+						if c.Claimed+c.Reserved > c.Capacity {
+							t.Errorf("node %s core %d: %d and %d of %d", n.Name, c.ID, c.Claimed, c.Reserved, c.Capacity)
+						}
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	// 4 nodes: three cores take four of 20.1 %, one core with 50.1 % takes one.
+	if admitted != 4*(3*4+1) {
+		t.Errorf("%d were admitted, want %d", admitted, 4*13)
+	}
+}
+
+func TestListenersHearWhatChanged(t *testing.T) {
+	t.Parallel()
+	store := state.New(state.Options{})
+	var heard []state.Change
+	store.Listen(func(c state.Change) { heard = append(heard, c) })
+	n := readyNode("n", "n-1")
+	for _, o := range []runtime.Object{n, coresOf(n, fullCores(1)...), onNode(rtPod("default", "p", "p-1", "app"), "n")} {
+		if err := store.Update(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store.Complete()
+	if err := store.Update(mckube("default", "m", "p", "High", 20, 30)); err != nil {
+		t.Fatal(err)
+	}
+	if len(heard) != 2 {
+		t.Fatalf("heard %+v", heard)
+	}
+	last := fmt.Sprintf("%v", heard[1])
+	if last != "{[n] [default/p] [default/m]}" {
+		t.Errorf("heard %s", last)
+	}
+}
+
+func TestOtherKindsAreRefused(t *testing.T) {
+	t.Parallel()
+	if _, err := state.Build(state.Options{}, &corev1.Secret{}); err == nil || !strings.Contains(err.Error(), "*v1.Secret") {
+		t.Errorf("error is %v", err)
+	}
+}
