@@ -24,15 +24,15 @@ type Node struct {
 
 // Why a server's core changes.
 const (
-	// ChangePlaced: the server had no core.
+	// ChangePlaced means: the server had no core.
 	ChangePlaced = "Placed"
-	// ChangeDisplaced: a more critical server needs its room.
+	// ChangeDisplaced means: a more critical server needs its room.
 	ChangeDisplaced = "Displaced"
-	// ChangeReturned: it goes back to the core of its claim, so that others can have theirs.
+	// ChangeReturned means: it goes back to the core of its claim, so that others can have theirs.
 	ChangeReturned = "Returned"
-	// ChangeLost: its core is gone or no longer passes the test with it.
+	// ChangeLost means: its core is gone or no longer passes the test with it.
 	ChangeLost = "Lost"
-	// ChangeRefused: no core passes the test with it.
+	// ChangeRefused means: no core passes the test with it.
 	ChangeRefused = "Refused"
 )
 

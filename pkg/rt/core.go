@@ -4,11 +4,11 @@ package rt
 type Policy uint8
 
 const (
-	// EDF: earliest deadline first among constant bandwidth servers (HCBS, SCHED_DEADLINE).
+	// EDF means: earliest deadline first among constant bandwidth servers (HCBS, SCHED_DEADLINE).
 	EDF Policy = iota
-	// EDFVirtualDeadlines: as EDF, and the backend can change a server's relative deadline while it runs.
+	// EDFVirtualDeadlines means: as EDF, and the backend can change a server's relative deadline while it runs.
 	EDFVirtualDeadlines
-	// FixedPriority: the server of the highest priority runs (RT groups, FIFO threads with budgets).
+	// FixedPriority means: the server of the highest priority runs (RT groups, FIFO threads with budgets).
 	FixedPriority
 )
 

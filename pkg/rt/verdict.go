@@ -13,21 +13,21 @@ const (
 
 // Reasons of a Verdict: the same words in conditions, Events and metrics.
 const (
-	// ReasonFits: the test passes.
+	// ReasonFits means: the test passes.
 	ReasonFits = "Fits"
-	// ReasonInvalidServer: a server fails Validate.
+	// ReasonInvalidServer means: a server fails Validate.
 	ReasonInvalidServer = "InvalidServer"
-	// ReasonCoreFull: the bandwidths do not fit into the core's capacity.
+	// ReasonCoreFull means: the bandwidths do not fit into the core's capacity.
 	ReasonCoreFull = "CoreFull"
-	// ReasonReserveTooSmall: the core's escalation reserve does not pay the raise of a Limited server.
+	// ReasonReserveTooSmall means: the core's escalation reserve does not pay the raise of a Limited server.
 	ReasonReserveTooSmall = "EscalationReserveTooSmall"
-	// ReasonModeSwitch: either mode fits, but not the change from one to the other.
+	// ReasonModeSwitch means: either mode fits, but not the change from one to the other.
 	ReasonModeSwitch = "ModeSwitchTooLong"
-	// ReasonResponseTime: some server would be given its budget too late under fixed priorities.
+	// ReasonResponseTime means: some server would be given its budget too late under fixed priorities.
 	ReasonResponseTime = "ResponseTimeTooLong"
-	// ReasonConstrainedDeadline: the test is only for deadlines equal to periods.
+	// ReasonConstrainedDeadline means: the test is only for deadlines equal to periods.
 	ReasonConstrainedDeadline = "ConstrainedDeadline"
-	// ReasonNoCore: no core was offered.
+	// ReasonNoCore means: no core was offered.
 	ReasonNoCore = "NoCore"
 )
 

@@ -17,22 +17,22 @@ import "github.com/mainspring-rt/mainspring/pkg/rt"
 type Reaction uint8
 
 const (
-	// Stay: budgets stay low.
+	// Stay means: budgets stay low.
 	Stay Reaction = iota
 	// Raise the server at once; nobody gives way.
 	Raise
-	// SqueezeNext: raise the server, and squeeze others from their next period on.
+	// SqueezeNext means: raise the server, and squeeze others from their next period on.
 	SqueezeNext
-	// SqueezeNow: raise the server, and squeeze others at that moment.
+	// SqueezeNow means: raise the server, and squeeze others at that moment.
 	SqueezeNow
-	// Window: raise the server when its period was released at or after the deadlines of all but k-1
+	// Window means: raise the server when its period was released at or after the deadlines of all but k-1
 	// earlier holders of a raise (T1k).
 	Window
-	// WindowNaive: raise the server when the deadlines of all but k-1 earlier holders have passed.
+	// WindowNaive means: raise the server when the deadlines of all but k-1 earlier holders have passed.
 	WindowNaive
-	// Account: raise and squeeze as rt.CorePlan says.
+	// Account means: raise and squeeze as rt.CorePlan says.
 	Account
-	// AccountNaive: as Account, but look only at what is promised at this moment.
+	// AccountNaive means: as Account, but look only at what is promised at this moment.
 	AccountNaive
 )
 
@@ -40,12 +40,12 @@ const (
 type Wake uint8
 
 const (
-	// WakeScaled: the kernel's rule with the budget of the period, and a raise later in the period shrinks in
+	// WakeScaled means: the kernel's rule with the budget of the period, and a raise later in the period shrinks in
 	// proportion to what was left of the period.
 	WakeScaled Wake = iota
-	// WakeReserved: the kernel's rule with the high budget, as if it were reserved from the start.
+	// WakeReserved means: the kernel's rule with the high budget, as if it were reserved from the start.
 	WakeReserved
-	// WakeUnscaled: the kernel's rule with the budget of the period, and full raises.
+	// WakeUnscaled means: the kernel's rule with the budget of the period, and full raises.
 	WakeUnscaled
 )
 

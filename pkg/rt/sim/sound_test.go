@@ -114,3 +114,24 @@ func mustHappen(t *testing.T, what string, n int) {
 		t.Errorf("no %s in all experiments: the property shows nothing", what)
 	}
 }
+
+// Containers of automotive runnables, whose periods span three orders of magnitude, under any pattern of overruns.
+func TestAutomotiveSetsKeepEveryBudget(t *testing.T) {
+	raises := 0
+	rapid.Check(t, func(t *rapid.T) {
+		core := rt.Core{Sibling: rt.NoSibling, Capacity: rt.MaxCapacity, Granularity: 10}
+		core.Policy = rapid.SampledFrom([]rt.Policy{rt.EDF, rt.FixedPriority}).Draw(t, "policy")
+		r := random(t)
+		var servers []rt.Server
+		for _, a := range sim.NewAutomotives(r, rapid.IntRange(2, 12).Draw(t, "containers")) {
+			a.Priority = int(rt.MaxPeriod - a.Period)
+			if with := append(servers, a.Server); rt.Holds(core, with).Admitted {
+				servers = with
+			}
+		}
+		c := experiment(t, core, servers)
+		c.Reaction, c.Plan = sim.Account, rt.PlanCore(core, servers)
+		raises += mustKeep(t, c).Raises
+	})
+	mustHappen(t, "raises", raises)
+}

@@ -71,7 +71,7 @@ func set(r *rand.Rand, limited bool) []rt.Server {
 	servers := make([]rt.Server, 0, n)
 	for i := range n {
 		period := periods[r.IntN(len(periods))]
-		low := period * (30 + r.Int64N(max(1, 1500/int64(n)))) / 1000
+		low := period * (30 + r.Int64N(max(1, 1000/int64(n)))) / 1000
 		high := min(low*(120+r.Int64N(100))/100, period*rt.MaxBudgetPercent/100)
 		s := rt.Server{ID: fmt.Sprintf("s%d", i), Criticality: rt.Criticality(r.IntN(3)), Period: period, Low: low, High: max(low, high)}
 		s.Limited = limited && s.Criticality != rt.Low

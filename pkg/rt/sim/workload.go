@@ -10,13 +10,13 @@ import (
 type Pattern uint8
 
 const (
-	// Always: every period, from time 0, more work than any budget.
+	// Always means: every period, from time 0, more work than any budget.
 	Always Pattern = iota
-	// Sometimes: sporadic jobs, of which some overrun and others need less than the low budget.
+	// Sometimes means: sporadic jobs, of which some overrun and others need less than the low budget.
 	Sometimes
-	// Bursts: small and large pieces of work at any time, so that the server sleeps within its periods.
+	// Bursts means: small and large pieces of work at any time, so that the server sleeps within its periods.
 	Bursts
-	// Later: jobs within the low budget first, and more work than any budget from some time on.
+	// Later means: jobs within the low budget first, and more work than any budget from some time on.
 	Later
 )
 
