@@ -36,6 +36,8 @@ type Options struct {
 	MetricsCertDir string
 	// RT are the settings of real-time admission.
 	RT RTOptions
+	// Webhooks are the settings of the admission webhooks.
+	Webhooks WebhookOptions
 }
 
 // UsageError is an error in what the caller asked for: a flag, a variable, an argument.
@@ -57,6 +59,7 @@ func (o *Options) addFlags(fs *options.FlagSet) {
 	fs.DurationVar(&o.SimulatedRepairToleration, "simulated-repair-toleration", 30*time.Second, "How long a simulated node may be unhealthy before node repair acts")
 	fs.StringVar(&o.MetricsCertDir, "metrics-cert-dir", "", "Directory with tls.crt and tls.key for the metrics endpoint. Empty: a self-signed certificate")
 	o.RT.addFlags(fs)
+	o.Webhooks.addFlags(fs)
 }
 
 // validate checks what the flag types cannot; karpenter are the options parsed beside these.
@@ -68,6 +71,9 @@ func (o *Options) validate(karpenter *options.Options) error {
 		return fmt.Errorf("--simulated-repair-toleration is %s; it must be longer than 0", o.SimulatedRepairToleration)
 	}
 	if err := hasCertificate(o.MetricsCertDir); err != nil {
+		return err
+	}
+	if err := o.Webhooks.validate(); err != nil {
 		return err
 	}
 	if err := o.RT.validate(); err != nil {

@@ -1,0 +1,101 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/karpenter/pkg/operator/options"
+
+	"github.com/mainspring-rt/mainspring/pkg/state"
+	"github.com/mainspring-rt/mainspring/pkg/webhooks"
+	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
+)
+
+// WebhookOptions are the settings of the admission webhooks.
+type WebhookOptions struct {
+	// Port to listen on; 0 switches the webhooks off.
+	Port int
+	// Host to listen on; empty for every address.
+	Host string
+	// Namespace and CertSecret are where the certificate is kept.
+	Namespace, CertSecret string
+	// CertRotation: the controller makes the certificate itself.
+	CertRotation bool
+	// CertValidity of a certificate that it makes.
+	CertValidity time.Duration
+	// DNSNames, separated by commas, that API servers call it by.
+	DNSNames string
+	// Configurations is the name of the webhook configurations.
+	Configurations string
+}
+
+func (o *WebhookOptions) addFlags(fs *options.FlagSet) {
+	fs.IntVar(&o.Port, "webhook-port", 0, "Port of the admission webhooks. 0: no webhooks, so no pod gets a real-time core")
+	fs.StringVar(&o.Host, "webhook-host", "", "Address that the admission webhooks listen on. Empty: every address")
+	fs.StringVar(&o.Namespace, "webhook-namespace", "mainspring-system", "Namespace of the Secret with the webhooks' certificate")
+	fs.StringVar(&o.CertSecret, "webhook-cert-secret", "mainspring-webhook", "Secret with the webhooks' certificate")
+	fs.BoolVar(&o.CertRotation, "webhook-cert-rotation", true, "Make and renew the webhooks' certificate. False: something else fills the Secret with tls.crt, tls.key and ca.crt, as cert-manager does")
+	fs.DurationVar(&o.CertValidity, "webhook-cert-validity", 90*24*time.Hour, "How long a certificate of the webhooks is valid. It is renewed when a third of that is left; its authority is valid for ten times as long")
+	fs.StringVar(&o.DNSNames, "webhook-dns-names", "localhost", "Comma-separated names by which API servers call the webhooks")
+	fs.StringVar(&o.Configurations, "webhook-configurations", "mainspring", "Name of the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration; those of unlabelled pods have -governed after it")
+}
+
+// validity of a certificate: API servers and this one may differ by an hour.
+const (
+	minCertValidity = 10 * time.Minute
+	maxCertValidity = 3 * 365 * 24 * time.Hour
+)
+
+func (o *WebhookOptions) validate() error {
+	if o.Port == 0 {
+		return nil
+	}
+	if o.Port < 0 || o.Port > 65535 {
+		return fmt.Errorf("--webhook-port is %d; it must be from 1 to 65535, or 0 for no webhooks", o.Port)
+	}
+	if o.Namespace == "" || o.CertSecret == "" || o.Configurations == "" {
+		return errors.New("--webhook-namespace, --webhook-cert-secret and --webhook-configurations must not be empty")
+	}
+	if o.CertValidity < minCertValidity || o.CertValidity > maxCertValidity {
+		return fmt.Errorf("--webhook-cert-validity is %s; it must be from %s to %s", o.CertValidity, minCertValidity, maxCertValidity)
+	}
+	for _, name := range o.dnsNames() {
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			return fmt.Errorf("--webhook-dns-names has %q; %s", name, problems[0])
+		}
+	}
+	return nil
+}
+
+func (o *WebhookOptions) dnsNames() []string { return strings.Split(o.DNSNames, ",") }
+
+// addWebhooks serves the admission webhooks from what store knows, and makes this process ready only
+// when it has their certificate.
+func addWebhooks(mgr manager.Manager, own *Options, store *state.Store, clk clock.PassiveClock) error {
+	o := own.Webhooks
+	if o.Port == 0 {
+		return nil
+	}
+	if err := webhooks.RegisterMetrics(crmetrics.Registry); err != nil {
+		return err
+	}
+	handlers := webhooks.Handlers{Cluster: webhooks.FromStore(store, clk), Granularity: own.RT.BudgetGranularity.Microseconds()}
+	ready, err := webhooks.Add(mgr, handlers, clk, webhooks.Options{
+		Host: o.Host, Port: o.Port, Namespace: o.Namespace, Secret: o.CertSecret,
+		Authority: certs.Authority{DNSNames: o.dnsNames(), Validity: o.CertValidity}, Rotate: o.CertRotation,
+		Configurations: o.Configurations,
+	})
+	if err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("webhook-certificate", ready); err != nil {
+		return fmt.Errorf("adding the readiness check \"webhook-certificate\": %w", err)
+	}
+	return nil
+}

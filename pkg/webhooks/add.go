@@ -1,0 +1,125 @@
+package webhooks
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
+)
+
+// Options say where the webhooks listen and what is theirs in the cluster.
+type Options struct {
+	// Host and Port to listen on; an empty host means every address.
+	Host string
+	Port int
+	// Namespace and Secret hold the certificate.
+	Namespace, Secret string
+	// Authority makes it, where Rotate is set; otherwise somebody else fills the Secret, as cert-manager does.
+	Authority certs.Authority
+	Rotate    bool
+	// Configurations is the name of the MutatingWebhookConfiguration and ValidatingWebhookConfiguration;
+	// the generated one has -governed after it.
+	Configurations string
+}
+
+// Add serves the handlers from the manager, on every replica, and has the leader keep certificate and
+// configurations. ready says whether this replica has a valid certificate.
+func Add(mgr manager.Manager, handlers Handlers, clk clock.PassiveClock, o Options) (ready healthz.Checker, err error) {
+	certificates := &certs.Server{}
+	server := webhook.NewServer(webhook.Options{Host: o.Host, Port: o.Port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+		c.GetCertificate = certificates.GetCertificate
+		c.MinVersion = tls.VersionTLS12
+		// One stream per connection: HTTP/2 would let any client open thousands.
+		c.NextProtos = []string{"http/1.1"}
+	}}})
+	handlers.Register(server)
+	if err := mgr.Add(server); err != nil {
+		return nil, fmt.Errorf("adding the webhook server: %w", err)
+	}
+	secrets, err := secretCluster(mgr, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := addCertificate(mgr, secrets, certificates); err != nil {
+		return nil, err
+	}
+	if err := addConfigurations(mgr, secrets, clk, o); err != nil {
+		return nil, err
+	}
+	return func(*http.Request) error { return certificates.Ready(clk.Now()) }, nil
+}
+
+// secretCluster watches one Secret: the manager's own cache would read all of them.
+func secretCluster(mgr manager.Manager, o Options) (cluster.Cluster, error) {
+	secrets, err := cluster.New(mgr.GetConfig(), func(c *cluster.Options) {
+		c.Scheme, c.Logger = mgr.GetScheme(), mgr.GetLogger()
+		c.Cache.ByObject = map[client.Object]cache.ByObject{&corev1.Secret{}: {
+			Namespaces: map[string]cache.Config{o.Namespace: {}},
+			Field:      fields.OneTermEqualSelector("metadata.name", o.Secret),
+		}}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("building the cache of the webhooks' Secret: %w", err)
+	}
+	if err := mgr.Add(secrets); err != nil {
+		return nil, fmt.Errorf("adding the cache of the webhooks' Secret: %w", err)
+	}
+	return secrets, nil
+}
+
+func addCertificate(mgr manager.Manager, secrets cluster.Cluster, server *certs.Server) error {
+	changed := source.Kind(secrets.GetCache(), &corev1.Secret{}, &handler.TypedEnqueueRequestForObject[*corev1.Secret]{})
+	err := ctrl.NewControllerManagedBy(mgr).Named("webhooks.certificate").WatchesRawSource(changed).
+		WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).
+		Complete(&certificate{reader: secrets.GetCache(), server: server})
+	if err != nil {
+		return fmt.Errorf("adding controller webhooks.certificate: %w", err)
+	}
+	return nil
+}
+
+// addConfigurations wakes the one reconciliation for the Secret and every McKube, and once at the start.
+func addConfigurations(mgr manager.Manager, secrets cluster.Cluster, clk clock.PassiveClock, o Options) error {
+	one := func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} }
+	err := ctrl.NewControllerManagedBy(mgr).Named("webhooks.configurations").
+		WatchesRawSource(source.Kind[client.Object](secrets.GetCache(), &corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(one))).
+		// Their status changes all the time and matters here never.
+		WatchesRawSource(source.Kind[client.Object](mgr.GetCache(), &mcv1.McKube{}, handler.EnqueueRequestsFromMapFunc(one), predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Func(atStart)).
+		Complete(&Configurations{
+			Reader: mgr.GetAPIReader(), Cache: mgr.GetCache(), Client: mgr.GetClient(),
+			Recorder: mgr.GetEventRecorderFor("mainspring"), //nolint:staticcheck // events.k8s.io has no deduplication by message yet
+			Clock:    clk, Options: o,
+		})
+	if err != nil {
+		return fmt.Errorf("adding controller webhooks.configurations: %w", err)
+	}
+	return nil
+}
+
+// atStart wakes it even where there is neither Secret nor McKube.
+func atStart(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	queue.Add(reconcile.Request{})
+	return nil
+}

@@ -1,0 +1,170 @@
+package webhooks
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
+)
+
+const (
+	// templateName is the webhook of labelled pods, which the generated ones are shaped like.
+	templateName = "pods.mutate.mckube.io"
+	// governedSuffix makes the name of the generated configuration.
+	governedSuffix = "-governed"
+	// recheck is how often the configurations are looked at when nothing has happened.
+	recheck = time.Minute
+	// patience bounds one reconciliation.
+	patience = 30 * time.Second
+	// reasonLabelNeeded is the reason of Events on McKubes for which there is no entry.
+	reasonLabelNeeded = "LabelNeeded"
+)
+
+// Configurations keeps the webhook configurations true: the certificate in their Secret, the bundle
+// that it is verified with, and an entry for the pods that McKubes govern and that have no label. It
+// runs on the leader only.
+type Configurations struct {
+	// Reader reads the API itself, Cache McKubes from informers.
+	Reader, Cache client.Reader
+	Client        client.Client
+	Recorder      record.EventRecorder
+	Clock         clock.PassiveClock
+	Options       Options
+}
+
+// Reconcile looks at everything; there is nothing to tell requests apart by.
+func (c *Configurations) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	secret, err := c.certificate(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	next := reconcile.Result{RequeueAfter: min(recheck, c.Options.Authority.Validity/20)}
+	if len(secret.Data[certs.KeyCA]) == 0 {
+		return next, nil // cert-manager has not filled it yet
+	}
+	bundle := certs.Bundle(secret.Data)
+	mutating, err := c.injectMutating(ctx, bundle)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return next, errors.Join(c.injectValidating(ctx, bundle), c.govern(ctx, mutating))
+}
+
+// certificate reads the Secret and, where that is ours to do, renews what is in it. The Secret is
+// created where no chart has.
+func (c *Configurations) certificate(ctx context.Context) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	key := types.NamespacedName{Namespace: c.Options.Namespace, Name: c.Options.Secret}
+	err := c.Reader.Get(ctx, key, secret)
+	if missing := apierrors.IsNotFound(err); err != nil && !missing || missing && !c.Options.Rotate {
+		return nil, fmt.Errorf("getting the webhooks' Secret: %w", err)
+	} else if missing {
+		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Type: corev1.SecretTypeOpaque}
+	}
+	if !c.Options.Rotate {
+		return secret, nil
+	}
+	data, changed, err := c.Options.Authority.Renew(secret.Data, c.Clock.Now())
+	if err != nil || !changed {
+		return secret, err
+	}
+	secret.Data = data
+	if secret.UID == "" {
+		err = c.Client.Create(ctx, secret)
+	} else {
+		err = c.Client.Update(ctx, secret)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("storing the webhooks' certificate: %w", err)
+	}
+	return secret, nil
+}
+
+func (c *Configurations) injectMutating(ctx context.Context, bundle []byte) (*admissionv1.MutatingWebhookConfiguration, error) {
+	config := &admissionv1.MutatingWebhookConfiguration{}
+	if err := c.Reader.Get(ctx, types.NamespacedName{Name: c.Options.Configurations}, config); err != nil {
+		return nil, fmt.Errorf("getting the mutating webhooks: %w", err)
+	}
+	changed := false
+	for i := range config.Webhooks {
+		changed = inject(&config.Webhooks[i].ClientConfig, bundle) || changed
+	}
+	return config, c.update(ctx, config, changed)
+}
+
+func (c *Configurations) injectValidating(ctx context.Context, bundle []byte) error {
+	config := &admissionv1.ValidatingWebhookConfiguration{}
+	if err := c.Reader.Get(ctx, types.NamespacedName{Name: c.Options.Configurations}, config); err != nil {
+		return fmt.Errorf("getting the validating webhooks: %w", err)
+	}
+	changed := false
+	for i := range config.Webhooks {
+		changed = inject(&config.Webhooks[i].ClientConfig, bundle) || changed
+	}
+	return c.update(ctx, config, changed)
+}
+
+func inject(config *admissionv1.WebhookClientConfig, bundle []byte) bool {
+	if bytes.Equal(config.CABundle, bundle) {
+		return false
+	}
+	config.CABundle = bundle
+	return true
+}
+
+// govern writes the generated configuration from that of the labelled pods.
+func (c *Configurations) govern(ctx context.Context, labelled *admissionv1.MutatingWebhookConfiguration) error {
+	at := slices.IndexFunc(labelled.Webhooks, func(w admissionv1.MutatingWebhook) bool { return w.Name == templateName })
+	if at < 0 {
+		return fmt.Errorf("reading the mutating webhooks: %s has no webhook %s", labelled.Name, templateName)
+	}
+	list := &mcv1.McKubeList{}
+	if err := c.Cache.List(ctx, list); err != nil {
+		return fmt.Errorf("listing McKubes: %w", err)
+	}
+	mckubes := make([]*mcv1.McKube, len(list.Items))
+	for i := range list.Items {
+		mckubes[i] = &list.Items[i]
+	}
+	entries, without := Entries(labelled.Webhooks[at], mckubes)
+	leftOut.Set(float64(len(without)))
+	for _, m := range without {
+		c.Recorder.Eventf(m, corev1.EventTypeWarning, reasonLabelNeeded,
+			"There are more than %d different selectors: only pods with label %s get their core when they are created", maxEntries, mcv1.LabelRT)
+	}
+	config := &admissionv1.MutatingWebhookConfiguration{}
+	if err := c.Reader.Get(ctx, types.NamespacedName{Name: c.Options.Configurations + governedSuffix}, config); err != nil {
+		return fmt.Errorf("getting the webhooks of governed pods: %w", err)
+	}
+	changed := !equality.Semantic.DeepEqual(config.Webhooks, entries)
+	config.Webhooks = entries
+	return c.update(ctx, config, changed)
+}
+
+func (c *Configurations) update(ctx context.Context, config client.Object, changed bool) error {
+	if !changed {
+		return nil
+	}
+	if err := c.Client.Update(ctx, config); err != nil {
+		return fmt.Errorf("updating webhook configuration %s: %w", config.GetName(), err)
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package webhooks
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+)
+
+// Bounds of what is generated: the API server looks at every entry for every pod that is created.
+const (
+	maxEntries = 200
+	maxNames   = 100 // of pods in an entry
+)
+
+// group is McKubes whose pods one entry describes: those with one selector, or the podnames of one
+// namespace.
+type group struct {
+	selector   *metav1.LabelSelector // nil: names
+	namespaces []string
+	names      []string
+	mckubes    []*mcv1.McKube
+}
+
+// Entries are webhooks for the pods without label sdv.com that McKubes govern, shaped like template,
+// which is the one for those with it: the same server, the same namespaces left out. McKubes with one
+// selector share an entry, and so do those with a podname in a namespace. There are at most maxEntries,
+// for the oldest McKubes; the pods of those in leftOut need the label.
+func Entries(template admissionv1.MutatingWebhook, mckubes []*mcv1.McKube) (entries []admissionv1.MutatingWebhook, leftOut []*mcv1.McKube) {
+	for _, g := range groups(template, mckubes) {
+		if len(entries) == maxEntries {
+			leftOut = append(leftOut, g.mckubes...)
+			continue
+		}
+		entries = append(entries, g.entry(template))
+	}
+	return entries, leftOut
+}
+
+// groups are in the order of their oldest McKube, so that a new one never takes an older one's place.
+func groups(template admissionv1.MutatingWebhook, mckubes []*mcv1.McKube) []*group {
+	var list []*group
+	open := map[string]*group{}
+	for _, m := range byAge(mckubes) {
+		key, ok := groupKey(template, m)
+		if !ok {
+			continue
+		}
+		g := open[key]
+		if g == nil || len(g.names) == maxNames {
+			g = &group{selector: m.Spec.Selector}
+			open[key] = g
+			list = append(list, g)
+		}
+		g.add(m)
+	}
+	return list
+}
+
+func byAge(mckubes []*mcv1.McKube) []*mcv1.McKube {
+	return slices.SortedFunc(slices.Values(mckubes), func(a, b *mcv1.McKube) int {
+		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+}
+
+// groupKey tells which McKubes share an entry; false where none is needed: without settings, in
+// a namespace that is left alone, or for pods that have the label anyway.
+func groupKey(template admissionv1.MutatingWebhook, m *mcv1.McKube) (string, bool) {
+	if m.Spec.RTSettings == nil || !m.DeletionTimestamp.IsZero() || !serves(template, m.Namespace) {
+		return "", false
+	}
+	if m.Spec.Selector == nil {
+		return "names/" + m.Namespace, m.Spec.Podname != ""
+	}
+	selector, err := metav1.LabelSelectorAsSelector(m.Spec.Selector)
+	if err != nil || selector.Empty() {
+		return "", false
+	}
+	if requirements, _ := selector.Requirements(); slices.ContainsFunc(requirements, needsLabel) {
+		return "", false
+	}
+	return "selector/" + selector.String(), true
+}
+
+func needsLabel(r labels.Requirement) bool {
+	return r.Key() == mcv1.LabelRT && !r.Matches(labels.Set{})
+}
+
+// serves tells whether the template's namespaceSelector, which goes by names, takes the namespace.
+func serves(template admissionv1.MutatingWebhook, namespace string) bool {
+	selector, err := metav1.LabelSelectorAsSelector(template.NamespaceSelector)
+	return err == nil && selector.Matches(labels.Set{corev1.LabelMetadataName: namespace})
+}
+
+func (g *group) add(m *mcv1.McKube) {
+	g.mckubes = append(g.mckubes, m)
+	g.namespaces = insert(g.namespaces, m.Namespace)
+	if m.Spec.Selector == nil {
+		g.names = insert(g.names, m.Spec.Podname)
+	}
+}
+
+func insert(sorted []string, value string) []string {
+	at, found := slices.BinarySearch(sorted, value)
+	if found {
+		return sorted
+	}
+	return slices.Insert(sorted, at, value)
+}
+
+func (g *group) entry(template admissionv1.MutatingWebhook) admissionv1.MutatingWebhook {
+	e := *template.DeepCopy()
+	unlabelled := metav1.LabelSelectorRequirement{Key: mcv1.LabelRT, Operator: metav1.LabelSelectorOpDoesNotExist}
+	e.ObjectSelector = &metav1.LabelSelector{}
+	if g.selector != nil {
+		e.ObjectSelector = g.selector.DeepCopy()
+	}
+	e.ObjectSelector.MatchExpressions = append(e.ObjectSelector.MatchExpressions, unlabelled)
+	e.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: g.namespaces,
+	}}}
+	if len(g.names) > 0 {
+		e.MatchConditions = []admissionv1.MatchCondition{{Name: "podname", Expression: named(g.names)}}
+	}
+	e.Name = g.id() + ".governed.mckube.io"
+	return e
+}
+
+// named holds on pods with the names. A pod whose name is still to be made up has none.
+func named(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = strconv.Quote(name)
+	}
+	return fmt.Sprintf("has(object.metadata.name) && object.metadata.name in [%s]", strings.Join(quoted, ", "))
+}
+
+// id names the entry by its oldest McKube, whose group it stays in.
+func (g *group) id() string {
+	sum := sha256.Sum256([]byte(string(g.mckubes[0].UID) + "/" + g.mckubes[0].Namespace + "/" + g.mckubes[0].Name))
+	return "g" + hex.EncodeToString(sum[:8])
+}
