@@ -158,7 +158,9 @@ func (s *Snapshot) addClaims(l *serverList) {
 			continue
 		}
 		if claim.Node == l.node.Name {
-			l.list = append(l.list, s.claimed(l.node, claim))
+			if v, ok := s.claimed(l.node, claim); ok {
+				l.list = append(l.list, v)
+			}
 		}
 		for i, f := range claim.further {
 			if f.node == l.node.Name {
@@ -168,19 +170,36 @@ func (s *Snapshot) addClaims(l *serverList) {
 	}
 }
 
-func (s *Snapshot) claimed(n *NodeView, claim *ClaimView) ServerView {
+// claimed is the server of a claim. ok is false for a claim that its container's first one speaks for.
+func (s *Snapshot) claimed(n *NodeView, claim *ClaimView) (v ServerView, ok bool) {
+	nobodys := n.claimant(claim, "claim/"+string(claim.UID), claim.Core, claim.Claimed)
 	pod, ok := s.Pod(claim.PodUID)
-	if ok && !pod.Finished() {
-		for _, g := range pod.Governed {
-			if g.Err == nil && g.Claim != nil && g.Claim.UID == claim.UID {
-				v := pod.server(g)
-				v.Witness, v.Claimed = claim.Core, claim.Claimed
-				v.Running = pod.NodeName == n.Name
-				return v
-			}
+	if !ok || pod.Finished() {
+		return nobodys, true
+	}
+	for _, g := range pod.Governed {
+		switch {
+		case g.Err != nil || g.Claim == nil:
+		case g.Claim.UID == claim.UID:
+			v := pod.server(g)
+			v.Witness, v.Claimed, v.Running = claim.Core, g.bandwidth(), pod.NodeName == n.Name
+			return v, true
+		case slices.Contains(g.Further, claim):
+			return nobodys, claim.Node != g.Claim.Node || claim.Core != g.Claim.Core
 		}
 	}
-	return n.claimant(claim, "claim/"+string(claim.UID), claim.Core, claim.Claimed)
+	return nobodys, true
+}
+
+// bandwidth is what the container's claims take from the core of the first.
+func (g Governed) bandwidth() rt.PPM {
+	total := g.Claim.Claimed
+	for _, f := range g.Further {
+		if f.Node == g.Claim.Node && f.Core == g.Claim.Core {
+			total += f.Claimed
+		}
+	}
+	return total
 }
 
 // claimant stands for a claim whose container is unknown. Nobody may make it a victim.

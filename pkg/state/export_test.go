@@ -22,7 +22,7 @@ func (s *Snapshot) Dump() []string {
 			for _, r := range g.Rivals {
 				rivals = append(rivals, r.UID)
 			}
-			add("governed "+k.first, fmt.Sprint(g.Container, g.McKube.UID, rivals, g.Server, g.Err, g.Claim))
+			add("governed "+k.first, fmt.Sprint(g.Container, g.McKube.UID, rivals, g.Server, g.Err, g.Claim, len(g.Further)))
 		}
 	}
 	for _, n := range s.views.all() {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -90,8 +91,11 @@ func (s *Snapshot) ungovern(g Governed, uid types.UID, d *dirty) {
 	for _, rival := range g.Rivals {
 		s.governs = unlink(s.governs, string(rival.UID), string(uid))
 	}
-	if g.Claim != nil {
-		d.node(g.Claim.Node)
+	if g.Claim == nil {
+		return
+	}
+	for _, claim := range append([]*ClaimView{g.Claim}, g.Further...) {
+		d.node(claim.Node)
 	}
 }
 
@@ -117,7 +121,9 @@ func (s *Snapshot) govern(pod *PodView) []Governed {
 		g := Governed{Container: container, McKube: m, Err: err}
 		if err == nil {
 			g.Server, g.Err = rtdra.ServerOf(m, pod.UID, container)
-			g.Claim = s.claimOf(pod, container)
+			if claims := s.claimsOf(pod, container); len(claims) > 0 {
+				g.Claim, g.Further = claims[0], claims[1:]
+			}
 		}
 		out = append(out, g)
 	}
@@ -146,19 +152,17 @@ func (p *PodView) shape() *corev1.Pod {
 	return out
 }
 
-// claimOf is the container's claim: the one the pod names, or one that was made for it later. Of
-// several the one that has a core counts.
-func (s *Snapshot) claimOf(pod *PodView, container string) *ClaimView {
-	var found *ClaimView
-	for _, claim := range s.Claims(pod.UID) {
-		if !pod.uses(claim, container) {
-			continue
+// claimsOf are the container's claims, those that the pod names and those that were made for it later:
+// first those that were given a core, then by age.
+func (s *Snapshot) claimsOf(pod *PodView, container string) []*ClaimView {
+	out := slices.DeleteFunc(s.Claims(pod.UID), func(c *ClaimView) bool { return !pod.uses(c, container) })
+	slices.SortFunc(out, func(a, b *ClaimView) int {
+		if a.Allocated() != b.Allocated() {
+			return cmp.Compare(b.Core, a.Core) // rt.NoCore comes last
 		}
-		if found == nil || claim.Allocated() && !found.Allocated() {
-			found = claim
-		}
-	}
-	return found
+		return cmp.Or(a.Created.Compare(b.Created.Time), strings.Compare(a.Name, b.Name))
+	})
+	return out
 }
 
 // uses tells whether the claim is the container's.

@@ -156,7 +156,12 @@ func (h *history) stepClaim(pod, node string) {
 	if rapid.Bool().Draw(h.t, "waiting") {
 		node = ""
 	}
-	h.put("claim", pod, claimFor(p, p.Name+"-claim", "app", node, small.Draw(h.t, "core"), rt.PPM(100_000*(1+small.Draw(h.t, "share")))))
+	c := claimFor(p, p.Name+"-claim", "app", node, small.Draw(h.t, "core"), rt.PPM(100_000*(1+small.Draw(h.t, "share"))))
+	if more := small.Draw(h.t, "more"); more > 0 {
+		c.Name, c.UID, pod = p.Name+"-more", c.UID+"-more", pod+"-more"
+		c.CreationTimestamp = metav1.NewTime(birth.AddDate(0, 0, more))
+	}
+	h.put("claim", pod, c)
 }
 
 // interleave hands the events over in an order that respects only the order within each kind.
@@ -229,4 +234,3 @@ func difference(a, b []string) string {
 	}
 	return out
 }
-

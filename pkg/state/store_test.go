@@ -90,6 +90,25 @@ func TestTheLargerOfClaimAndSettingsIsCharged(t *testing.T) {
 	}
 }
 
+// A budget that grew is paid by a second claim on the same core.
+func TestClaimsOfOneContainerAddUp(t *testing.T) {
+	t.Parallel()
+	n := readyNode("n", "n-1")
+	p := onNode(withClaim(rtPod("default", "p", "p-1", "app"), "app", "p-claim"), "n")
+	first, second, elsewhere := claimFor(p, "p-claim", "app", "n", 1, 200_000), claimFor(p, "p-more", "app", "n", 1, 150_000), claimFor(p, "p-stray", "app", "n", 0, 70_000)
+	second.UID, elsewhere.UID = "claim-2", "claim-3"
+	second.CreationTimestamp = metav1.NewTime(birth.Add(time.Second))
+	elsewhere.CreationTimestamp = metav1.NewTime(birth.Add(time.Minute))
+	got := view(t, build(n, coresOf(n, fullCores(2)...), p, mckube("default", "m", "p", "High", 20, 30), second, first, elsewhere), "n")
+	v, _ := got.Server("p-1/app")
+	if v.Claimed != 350_000 || v.Witness != 1 || v.Claim.Name != "p-claim" {
+		t.Errorf("server is %+v", v)
+	}
+	if len(got.Servers) != 2 || got.Cores[1].Claimed != 350_000 || got.Cores[0].Claimed != 70_000 {
+		t.Errorf("servers are %+v, cores %+v", got.Servers, got.Cores)
+	}
+}
+
 func TestAClaimOfAGonePodKeepsItsBandwidth(t *testing.T) {
 	t.Parallel()
 	n := readyNode("n", "n-1")

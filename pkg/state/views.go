@@ -73,8 +73,11 @@ type Governed struct {
 	// Server is what the McKube makes of it; valid when Err is nil.
 	Server rt.Server
 	Err    error
-	// Claim is the container's claim on a core; nil when there is none.
-	Claim *ClaimView
+	// Claim is the container's claim on a core; nil when there is none. Of several it is the oldest that
+	// was given a core. Further are the others: a budget that grew is paid by a second claim, because
+	// what a claim was given does not change.
+	Claim   *ClaimView
+	Further []*ClaimView
 }
 
 // ClaimView is a ResourceClaim for real-time cores.
@@ -89,6 +92,7 @@ type ClaimView struct {
 	// Claimed is the bandwidth that it takes from the core, as the scheduler counts.
 	Claimed  rt.PPM
 	Deleting bool
+	Created  metav1.Time
 
 	podClaim string  // annotation of kube's own controller: the name within the pod
 	further  []share // cores beyond the first, which none of our templates asks for
@@ -163,7 +167,7 @@ type ServerView struct {
 	// McKube governs it; nil when none does any longer, or the server is a claim of nobody.
 	McKube *mcv1.McKube
 	Claim  *ClaimView
-	// Claimed is the bandwidth that it takes from its core in the witness packing.
+	// Claimed is the bandwidth that its claims take from its core.
 	Claimed rt.PPM
 	// Witness is the core of its claim, Physical the one of RTNode.spec; rt.NoCore for none.
 	Witness, Physical int

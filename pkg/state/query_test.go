@@ -1,0 +1,278 @@
+package state_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+var criticalities = []mcv1.Criticality{"Low", "Middle", "High"}
+
+// drawCluster is a cluster of a few nodes of different cores with servers on some of them.
+func drawCluster(t *rapid.T) []runtime.Object {
+	var out []runtime.Object
+	for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
+		n := readyNode(fmt.Sprintf("node-%d", i), types.UID(fmt.Sprintf("node-%d", i)))
+		n.Spec.Unschedulable = rapid.IntRange(0, 9).Draw(t, "cordoned") == 0
+		cores := fullCores(rapid.IntRange(1, 4).Draw(t, "cores"))
+		for c := range cores {
+			if rapid.Bool().Draw(t, "reserves") {
+				cores[c].Capacity, cores[c].EscalationReserve = 700_000, 200_000
+			}
+			if rapid.IntRange(0, 9).Draw(t, "coarse") == 0 {
+				cores[c].Granularity = 400
+			}
+		}
+		out = append(out, n, coresOf(n, cores...))
+		for c := range cores {
+			for s := range rapid.IntRange(0, 3).Draw(t, "servers") {
+				name := fmt.Sprintf("p-%d-%d-%d", i, c, s)
+				p := onNode(withClaim(rtPod("default", name, types.UID(name), "app"), "app", name), n.Name)
+				low := rapid.Int64Range(5, 30).Draw(t, "low")
+				m := mckube("default", name, name, rapid.SampledFrom(criticalities).Draw(t, "criticality"), low, low)
+				out = append(out, p, m, claimFor(p, name, "app", n.Name, c, rt.PPM(low*10_000+1_000)))
+			}
+		}
+	}
+	return out
+}
+
+func drawServer(t *rapid.T) rt.Server {
+	low := rapid.Int64Range(1, 80).Draw(t, "budget")
+	s := server("new", rapid.SampledFrom([]rt.Criticality{rt.Low, rt.Middle, rt.High}).Draw(t, "criticality"), low, min(90, low+rapid.Int64Range(0, 25).Draw(t, "step")))
+	s.Limited = rapid.Bool().Draw(t, "limited")
+	s.Preferred = rapid.SampledFrom([][]int{nil, nil, {1}, {2, 3}}).Draw(t, "preferred")
+	return s
+}
+
+// open are the cores that a new claim may be given, with their loads.
+func open(s *state.Snapshot) (out []state.Candidate, loads []rt.Load) {
+	for n := range s.Nodes() {
+		if !n.Offered || !n.Ready || !n.Schedulable || n.Deleting || n.Agent == state.AgentSilent || n.Granularity > s.Granularity() {
+			continue
+		}
+		for i := range n.Cores {
+			out = append(out, state.Candidate{Node: n.Name, Core: n.Cores[i].ID})
+			loads = append(loads, n.Claims(&n.Cores[i]))
+		}
+	}
+	return out, loads
+}
+
+// The index finds what looking at every core finds.
+func TestBestCoreIsTheBestOfAll(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := build(drawCluster(t)...)
+		wanted := drawServer(t)
+		refs, loads := open(s)
+		var fit []int
+		for i, load := range loads {
+			if rt.Admit(load.Core, load.Servers, wanted).Admitted {
+				fit = append(fit, i)
+			}
+		}
+		slices.SortFunc(fit, func(a, b int) int {
+			return cmp.Or(
+				cmp.Compare(rank(wanted, refs[a].Core), rank(wanted, refs[b].Core)),
+				cmp.Compare(loads[a].Free(), loads[b].Free()),
+				cmp.Compare(refs[a].Node, refs[b].Node), cmp.Compare(refs[a].Core, refs[b].Core))
+		})
+		got, gates := s.BestCore(wanted)
+		switch {
+		case len(fit) == 0 && len(gates) == 0:
+			t.Fatalf("%+v was found, and none fits", got)
+		case len(fit) > 0 && (len(gates) > 0 || got.Node != refs[fit[0]].Node || got.Core != refs[fit[0]].Core || !got.Verdict.Admitted):
+			t.Fatalf("%+v was found (%+v), want %+v", got, gates, refs[fit[0]])
+		}
+	})
+}
+
+// rank is how early a core is preferred.
+func rank(s rt.Server, core int) int {
+	if i := slices.Index(s.Preferred, core); i >= 0 {
+		return i
+	}
+	return len(s.Preferred)
+}
+
+// The index finds victims whenever there are some, as few as looking at every core finds; without them
+// the server fits, and all are of strictly lower criticality.
+func TestVictimsAreAsFewAsThereMustBe(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := build(drawCluster(t)...)
+		wanted := drawServer(t)
+		if _, gates := s.BestCore(wanted); len(gates) == 0 {
+			return
+		}
+		fewest := -1
+		_, loads := open(s)
+		for _, load := range loads {
+			if gone, ok := rt.Victims(load, wanted); ok && (fewest < 0 || len(gone) < fewest) {
+				fewest = len(gone)
+			}
+		}
+		plan, ok := s.Victims(wanted)
+		if ok != (fewest > 0) || ok && len(plan.Victims) != fewest {
+			t.Fatalf("plan is %+v, want %d victims", plan, fewest)
+		}
+		if ok && !plan.Verdict.Admitted {
+			t.Fatalf("without its victims: %s", plan.Verdict)
+		}
+		for _, v := range plan.Victims {
+			if v.Criticality >= wanted.Criticality {
+				t.Fatalf("%s is a victim of %s", v.Criticality, wanted.Criticality)
+			}
+		}
+	})
+}
+
+// The seed's example: Middle 40 %, Low 35 %, then High 25 % on one core of 90 %.
+func TestTheLowServerGivesWayToTheHighOne(t *testing.T) {
+	t.Parallel()
+	n := readyNode("n", "n-1")
+	objects := []runtime.Object{n, coresOf(n, fullCores(1)...)}
+	for name, c := range map[string]struct {
+		criticality mcv1.Criticality
+		ms          int64
+	}{"middle": {"Middle", 40}, "low": {"Low", 35}} {
+		p := onNode(withClaim(rtPod("default", name, types.UID(name), "app"), "app", name), "n")
+		objects = append(objects, p, mckube("default", name, name, c.criticality, c.ms, c.ms), claimFor(p, name, "app", "n", 0, rt.PPM(c.ms*10_000+1000)))
+	}
+	s := build(objects...)
+	plan, ok := s.Victims(server("high", rt.High, 25, 25))
+	if !ok || len(plan.Victims) != 1 || plan.Victims[0].Pod != "low" || plan.Pods()[0] != "low" {
+		t.Errorf("plan is %+v", plan)
+	}
+	if _, ok := s.Victims(server("low-too", rt.Low, 25, 25)); ok {
+		t.Error("Low preempts Low")
+	}
+	if _, ok := s.Victims(server("high", rt.High, 10, 10)); ok {
+		t.Error("there are victims where none is needed")
+	}
+}
+
+func TestBreaks(t *testing.T) {
+	t.Parallel()
+	objects := crowd(2)
+	// Three more of 60 % leave one core of the other node for 60 %.
+	for i := range 3 {
+		name := fmt.Sprintf("big-%d", i)
+		p := onNode(withClaim(rtPod("default", name, types.UID(name), "app"), "app", name), "node-00")
+		objects = append(objects, p, mckube("default", name, name, criticalities[i], 60, 60), claimFor(p, name, "app", "node-00", 1+i, 601_000))
+		if i < 2 {
+			q := onNode(withClaim(rtPod("default", "x-"+name, types.UID("x-"+name), "app"), "app", "x-"+name), "node-01")
+			objects = append(objects, q, mckube("default", "x-"+name, "x-"+name, "High", 60, 60), claimFor(q, "x-"+name, "app", "node-01", 1+i, 601_000))
+		}
+	}
+	var names []string
+	for _, v := range build(objects...).Breaks("node-00") {
+		names = append(names, v.Pod)
+	}
+	// The High one takes the core of 90 %; nothing of what is left takes 60 % or 50 %.
+	if want := []string{"big-0", "big-1", "pod-00"}; !slices.Equal(names, want) {
+		t.Errorf("%v break, want %v", names, want)
+	}
+	if got := build(crowd(2)...).Breaks("node-00"); len(got) != 0 {
+		t.Errorf("%+v break though there is room", got)
+	}
+	if got := build().Breaks("nowhere"); got != nil {
+		t.Errorf("%+v break on a node that is not there", got)
+	}
+}
+
+// The containers of a pod go to one node or none.
+func TestContainersOfAPodBreakTogether(t *testing.T) {
+	t.Parallel()
+	a, b, c := readyNode("a", "a-1"), readyNode("b", "b-1"), readyNode("c", "c-1")
+	p := onNode(withClaim(withClaim(rtPod("default", "p", "p-1", "one", "two"), "one", "p-one"), "two", "p-two"), "a")
+	first, second := mckube("default", "one", "p", "High", 60, 60), mckube("default", "two", "p", "High", 60, 60)
+	first.Spec.Container, second.Spec.Container = "one", "two"
+	objects := []runtime.Object{
+		a, b, c, coresOf(a, fullCores(2)...), coresOf(b, fullCores(1)...), coresOf(c, fullCores(1)...), p, first, second,
+		claimFor(p, "p-one", "one", "a", 0, 601_000), claimFor(p, "p-two", "two", "a", 1, 601_000),
+	}
+	if got := build(objects...).Breaks("a"); len(got) != 2 {
+		t.Errorf("%+v break, want both", got)
+	}
+	d := readyNode("d", "d-1")
+	if got := build(append(objects, d, coresOf(d, fullCores(2)...))...).Breaks("a"); len(got) != 0 {
+		t.Errorf("%+v break, want none", got)
+	}
+}
+
+func TestAccepts(t *testing.T) {
+	t.Parallel()
+	plain := func() *corev1.Node { return readyNode("n", "n-1") }
+	pod := func() *corev1.Pod { return rtPod("default", "p", "p-1", "app") }
+	selecting := pod()
+	selecting.Spec.NodeSelector = map[string]string{"zone": "x"}
+	tainted, cordoned, gone, sick := plain(), plain(), plain(), plain()
+	tainted.Spec.Taints = []corev1.Taint{{Key: "k", Value: "v", Effect: corev1.TaintEffectNoSchedule}}
+	tolerating := pod()
+	tolerating.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	cordoned.Spec.Unschedulable = true
+	gone.DeletionTimestamp = &metav1.Time{Time: birth}
+	sick.Status.Conditions = nil
+	elsewhere, filled := mckube("default", "m", "p", "Low", 1, 1), mckube("default", "m", "p", "Low", 1, 1)
+	elsewhere.Spec.Node, filled.Spec.Node = "other", "other"
+	filled.Annotations = map[string]string{mcv1.AnnotationFilledNode: "other"}
+	for name, c := range map[string]struct {
+		node   *corev1.Node
+		pod    *corev1.Pod
+		mckube *mcv1.McKube
+		want   string
+	}{
+		"any node":       {plain(), pod(), nil, ""},
+		"selector":       {plain(), selecting, nil, "the pod's node selector or affinity rules it out"},
+		"taint":          {tainted, pod(), nil, "taint k=v:NoSchedule is not tolerated"},
+		"toleration":     {tainted, tolerating, nil, ""},
+		"cordoned":       {cordoned, pod(), nil, "the node is cordoned"},
+		"deleting":       {gone, pod(), nil, "the node is being deleted"},
+		"not ready":      {sick, pod(), nil, "the node is not ready"},
+		"McKube's node":  {plain(), pod(), elsewhere, "McKube m names node other"},
+		"filled-in node": {plain(), pod(), filled, ""},
+	} {
+		objects := []runtime.Object{c.node, coresOf(c.node, fullCores(1)...), c.pod}
+		if c.mckube != nil {
+			objects = append(objects, c.mckube)
+		}
+		s := build(objects...)
+		p, _ := s.PodNamed("default", "p")
+		if ok, reason := s.Accepts(view(&testing.T{}, s, "n"), p); ok != (c.want == "") || reason != c.want {
+			t.Errorf("%s: %v, %q; want %q", name, ok, reason, c.want)
+		}
+	}
+}
+
+// A core for a container that runs already must pass in both packings.
+func TestBestCoreOnANodePassesInBothPackings(t *testing.T) {
+	t.Parallel()
+	n := readyNode("n", "n-1")
+	claimed := onNode(withClaim(rtPod("default", "claimed", "claimed", "app"), "app", "claimed"), "n")
+	moved := rtServer(claimed, "app", 1)
+	s := build(n, coresOf(n, fullCores(3)...), claimed, mckube("default", "claimed", "claimed", "High", 60, 60),
+		claimFor(claimed, "claimed", "app", "n", 0, 601_000), rtNode(n, moved))
+	got, gates := s.BestCoreOn("n", server("x", rt.Low, 50, 50))
+	if len(gates) > 0 || got.Core != 2 {
+		t.Errorf("core %d, %+v; want 2: 0 is claimed and 1 is used", got.Core, gates)
+	}
+	if _, gates := s.BestCoreOn("n", server("x", rt.Low, 91, 91)); len(gates) != 1 || gates[0].Reason != state.ReasonNoCoreFits || len(gates[0].Numbers) != 3 {
+		t.Errorf("gates are %+v", gates)
+	}
+	if _, gates := s.BestCoreOn("other", server("x", rt.Low, 1, 1)); len(gates) != 1 || gates[0].Reason != state.ReasonNodeHasNoCores {
+		t.Errorf("gates are %+v", gates)
+	}
+}
