@@ -20,7 +20,7 @@ func (s *Snapshot) Breaks(node string) []ServerView {
 	move := relocation{snapshot: s, from: node, taken: map[string]map[int][]rt.Server{}}
 	var broken []ServerView
 	for _, group := range leaving(n) {
-		if !move.place(group) {
+		if _, ok := move.place(group); !ok {
 			broken = append(broken, group...)
 		}
 	}
@@ -58,7 +58,7 @@ type relocation struct {
 
 // place moves the servers of a pod to the first node that has room for all, looking at cores by best
 // fit for the first of them.
-func (r *relocation) place(group []ServerView) bool {
+func (r *relocation) place(group []ServerView) (node string, ok bool) {
 	tried := map[string]bool{r.from: true}
 	for _, shelf := range r.snapshot.index.classes {
 		need, reason := r.snapshot.needs(group[0].Server, shelf.class)
@@ -70,12 +70,12 @@ func (r *relocation) place(group []ServerView) bool {
 				continue
 			}
 			if r.placeOn(key.node, group) {
-				return true
+				return key.node, true
 			}
 			tried[key.node] = true
 		}
 	}
-	return false
+	return "", false
 }
 
 // placeOn moves all servers of the pod to a node, or none.

@@ -85,17 +85,20 @@ func (q *search) victimsOn(ref coreRef) (VictimPlan, bool) {
 		return VictimPlan{}, false
 	}
 	load := n.Claims(core)
+	for i := range load.Servers {
+		if v, ok := n.Server(load.Servers[i].ID); !ok || v.McKube == nil {
+			load.Servers[i].Criticality = rt.High // reservations, and what has no pod to evict
+		}
+	}
 	gone, ok := rt.Victims(load, q.server)
 	if !ok {
 		return VictimPlan{}, false
 	}
 	plan := VictimPlan{Node: n.Name, Core: core.ID}
 	for _, g := range gone {
-		victim, ok := n.Server(g.ID)
-		if !ok || victim.Claimant() || victim.McKube == nil {
-			return VictimPlan{}, false // a reservation, or what nobody may evict
+		if victim, ok := n.Server(g.ID); ok {
+			plan.Victims = append(plan.Victims, *victim)
 		}
-		plan.Victims = append(plan.Victims, *victim)
 	}
 	left := slices.DeleteFunc(load.Servers, func(o rt.Server) bool {
 		return slices.ContainsFunc(gone, func(g rt.Server) bool { return g.ID == o.ID })

@@ -98,8 +98,8 @@ type ClaimView struct {
 	further  []share // cores beyond the first, which none of our templates asks for
 }
 
-// Allocated tells whether it was given a core.
-func (c *ClaimView) Allocated() bool { return c.Core != rt.NoCore }
+// Allocated tells whether there is a claim and it was given a core.
+func (c *ClaimView) Allocated() bool { return c != nil && c.Core != rt.NoCore }
 
 type share struct {
 	node string

@@ -1,0 +1,270 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+)
+
+// checkCore says which core it was given or, before that, what every node and class of cores answers.
+func checkCore(s *Snapshot, pod *PodView, g Governed) Gate {
+	if g.Claim.Allocated() {
+		return s.given(g)
+	}
+	if pod.NodeName != "" {
+		best, gates := s.BestCoreOn(pod.NodeName, g.Server)
+		if len(gates) > 0 {
+			return gates[0]
+		}
+		return passed(GateCore, "core %d of node %s takes it (%s)", best.Core, best.Node, best.Verdict.Test)
+	}
+	numbers := s.answers(pod, g.Server)
+	best, gates := s.BestCore(g.Server, func(n *NodeView) bool { ok, _ := s.Accepts(n, pod); return ok })
+	if len(gates) > 0 {
+		gate := s.nowhere(pod, g.Server, numbers)
+		gate.Numbers = numbers
+		return gate
+	}
+	gate := passed(GateCore, "core %d of node %s would take it: it needs %s and %s is free (%s)", best.Core, best.Node,
+		percent(best.Verdict.Need), percent(best.Verdict.Free()), best.Verdict.Test)
+	gate.Numbers = numbers
+	return gate
+}
+
+// given is the core of the claim, and what the test says of it as it is now.
+func (s *Snapshot) given(g Governed) Gate {
+	gate := passed(GateCore, "claim %s is on core %d of node %s and takes %s of it", g.Claim.Name, g.Claim.Core, g.Claim.Node, percent(g.Claim.Claimed))
+	n, ok := s.NodeView(g.Claim.Node)
+	if !ok {
+		return gate
+	}
+	core, ok := n.Core(g.Claim.Core)
+	if !ok {
+		return closed(GateCore, rt.ReasonNoCore, "claim %s is on core %d of node %s, which the node no longer offers; re-create the pod", g.Claim.Name, g.Claim.Core, g.Claim.Node)
+	}
+	v := rt.Admit(core.Core, n.Claims(core).Servers, g.Server)
+	gate.Numbers = []Number{numberOf(n.Name, core.ID, v)}
+	if !v.Admitted {
+		gate.OK, gate.Reason = false, v.Reason
+		gate.Message += fmt.Sprintf(", but its settings now need %s and others hold %s of %s", percent(v.Need), percent(v.Used), percent(v.Limit))
+	}
+	return gate
+}
+
+// answers asks every node, class of cores by class of cores, those that fit first, then those with the most room.
+func (s *Snapshot) answers(pod *PodView, server rt.Server) []Number {
+	var out []Number
+	for n := range s.Nodes() {
+		if len(n.Cores) == 0 {
+			continue
+		}
+		accepted, why := s.Accepts(n, pod)
+		if accepted && !n.Offered {
+			accepted, why = false, "its agent publishes no cores"
+		}
+		for _, number := range s.classesOf(n, server) {
+			if !accepted {
+				number.OK, number.Reason, number.Detail = false, ReasonNodeRuledOut, why
+			}
+			out = append(out, number)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Number) int { return a.distance() - b.distance() })
+	return out
+}
+
+// distance orders answers: what fits, what is short of bandwidth, what is ruled out.
+func (n Number) distance() int {
+	switch {
+	case n.OK:
+		return 0
+	case n.Detail == "":
+		return 1 + int(max(0, n.Need-n.Free))
+	default:
+		return 1 + int(2*rt.OneCore)
+	}
+}
+
+// classesOf is the best core of each class of the node's cores.
+func (s *Snapshot) classesOf(n *NodeView, server rt.Server) []Number {
+	type kind struct {
+		class
+		capacity rt.PPM
+	}
+	var kinds []kind
+	found := map[kind]Number{}
+	for i := range n.Cores {
+		core := &n.Cores[i]
+		k := kind{class{core.Policy, core.EscalationReserve, core.Granularity}, core.Capacity}
+		next := numberOf(n.Name, core.ID, rt.Admit(core.Core, n.Claims(core).Servers, server))
+		if _, reason := s.needs(server, k.class); reason != "" {
+			next.OK, next.Reason = false, reason
+		}
+		if reason := next.Reason; reason == ReasonGranularityTooCoarse {
+			next.Detail = fmt.Sprintf("it enforces budgets %d us late, claims allow %d us", core.Granularity, s.granularity)
+		} else if reason == rt.ReasonReserveTooSmall {
+			next.Detail = fmt.Sprintf("escalation reserve %s of %s", percent(core.EscalationReserve), percent(server.Step()))
+		}
+		best, seen := found[k]
+		if !seen {
+			kinds = append(kinds, k)
+		}
+		next.Cores = best.Cores + 1
+		if seen && (best.OK && !next.OK || best.OK == next.OK && best.Free >= next.Free) {
+			best.Cores, next = next.Cores, best
+			next.Cores = best.Cores
+		}
+		found[k] = next
+	}
+	out := make([]Number, len(kinds))
+	for i, k := range kinds {
+		out[i] = found[k]
+	}
+	return out
+}
+
+// nowhere sums up why no core will do.
+func (s *Snapshot) nowhere(pod *PodView, server rt.Server, numbers []Number) Gate {
+	need := percent(server.Charge(s.granularity))
+	if len(numbers) == 0 {
+		return closed(GateCore, ReasonNoCores, "it needs %s of a core, and no node has real-time cores; a node has to be opened", need)
+	}
+	short, ruledOut := 0, map[string]int{}
+	for _, n := range numbers {
+		if n.Detail == "" {
+			short++
+		} else {
+			ruledOut[n.Detail]++
+		}
+	}
+	if short == 0 {
+		return closed(GateCore, ReasonNoCoreFits, "it needs %s of a core, and every node with real-time cores is ruled out: %s", need, mostCommon(ruledOut))
+	}
+	nearest := numbers[0]
+	return closed(GateCore, ReasonNoCoreFits, "it needs %s of one core; the nearest, core %d of node %s, has %s free of %s (%s, %s)",
+		percent(nearest.Need), nearest.Core, nearest.Node, percent(nearest.Free), percent(nearest.Limit), nearest.Test, nearest.Reason)
+}
+
+func mostCommon(reasons map[string]int) string {
+	var keys []string
+	for k := range reasons {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b string) int {
+		if reasons[a] != reasons[b] {
+			return reasons[b] - reasons[a]
+		}
+		return strings.Compare(a, b)
+	})
+	return keys[0]
+}
+
+// checkPreemption says how room is being made, or could be.
+func checkPreemption(s *Snapshot, pod *PodView, g Governed) Gate {
+	if g.Claim.Allocated() || pod.NodeName != "" {
+		return Gate{}
+	}
+	accept := func(n *NodeView) bool { ok, _ := s.Accepts(n, pod); return ok }
+	if _, gates := s.BestCore(g.Server, accept); len(gates) == 0 {
+		return Gate{}
+	}
+	if p := pod.Preempting; p != nil {
+		return closed(GatePreemption, ReasonMakingRoom, "room is being made on core %d of node %s: %s to leave by %s", p.Core, p.Node, s.podNamesOf(p), p.Deadline.UTC().Format("15:04:05 MST"))
+	}
+	plan, ok := s.Victims(g.Server, accept)
+	if !ok {
+		return closed(GatePreemption, ReasonNoCoreFits, "no less critical containers could make room; it waits for a node to be opened")
+	}
+	var victims []string
+	for _, v := range plan.Victims {
+		victims = append(victims, fmt.Sprintf("%s/%s (%s)", v.Namespace, v.Pod, v.Criticality))
+	}
+	return closed(GatePreemption, ReasonRoomCanBeMade, "core %d of node %s would take it without %s; the controller evicts them when no node is being opened for it", plan.Core, plan.Node, strings.Join(victims, ", "))
+}
+
+func (s *Snapshot) podNamesOf(p *Preemption) string {
+	var out []string
+	for _, uid := range p.Victims {
+		if pod, ok := s.Pod(uid); ok {
+			out = append(out, pod.Key().String())
+		}
+	}
+	if len(out) == 0 {
+		return "its victims have left; nobody is"
+	}
+	return strings.Join(out, ", ")
+}
+
+// checkTogether: containers that each find a core must find them on one node.
+func checkTogether(s *Snapshot, pod *PodView) (gate Gate, applies bool) {
+	var group []ServerView
+	for _, g := range pod.Governed {
+		if g.Err != nil || g.Claim.Allocated() {
+			return Gate{}, false
+		}
+		group = append(group, pod.server(g))
+	}
+	if len(group) < 2 || pod.NodeName != "" {
+		return Gate{}, false
+	}
+	for _, v := range group {
+		if _, gates := s.BestCore(v.Server, func(n *NodeView) bool { ok, _ := s.Accepts(n, pod); return ok }); len(gates) > 0 {
+			return Gate{}, false // its own gate says so
+		}
+	}
+	move := relocation{snapshot: s, taken: map[string]map[int][]rt.Server{}}
+	slices.SortFunc(group, func(a, b ServerView) int { return choosesBefore(a, b, s.granularity) })
+	if node, ok := move.place(group); ok {
+		return passed(GateTogether, "node %s has cores for all %d containers", node, len(group)), true
+	}
+	return closed(GateTogether, ReasonNoNodeFitsAll, "each of the %d containers finds a core, but no node has cores for all of them", len(group)), true
+}
+
+func checkAgent(s *Snapshot, pod *PodView, _ Governed) Gate {
+	n, ok := s.NodeView(pod.NodeName)
+	switch {
+	case !ok || n.RTNode == nil && !n.Stale:
+		return closed(GateAgent, ReasonNoRTNode, "node %s has no RTNode: it has no agent, or the controller has not made it yet", pod.NodeName)
+	case n.Stale:
+		return closed(GateAgent, ReasonStaleRTNode, "RTNode %s belongs to an earlier node of that name; the controller replaces it", n.Name)
+	case n.Agent == AgentSilent:
+		return closed(GateAgent, ReasonAgentSilent, "the agent of node %s is silent; what it applied last stays in force", n.Name)
+	case n.Agent == AgentUnknown:
+		return passed(GateAgent, "the agent of node %s has not been judged yet", n.Name)
+	default:
+		return passed(GateAgent, "the agent of node %s is alive (%s, budgets end at most %d us late)", n.Name, n.Backend, n.Measured)
+	}
+}
+
+func checkPlaced(s *Snapshot, pod *PodView, g Governed) Gate {
+	n, _ := s.NodeView(pod.NodeName)
+	v, ok := n.Server(g.Server.ID)
+	if !ok || v.Physical == rt.NoCore {
+		return closed(GatePlaced, ReasonNotPlaced, "the controller has not put it on a core of node %s yet", n.Name)
+	}
+	core, ok := n.Core(v.Physical)
+	if !ok {
+		return closed(GatePlaced, ReasonNotPlaced, "it was on core %d of node %s, which is gone", v.Physical, n.Name)
+	}
+	held := rt.Admit(core.Core, n.Runs(core).Servers, v.Server)
+	gate := passed(GatePlaced, "it runs on core %d; %s of %s of that core is promised (%s)", core.ID, percent(core.Placed), percent(core.Capacity), held.Test)
+	gate.Numbers = []Number{numberOf(n.Name, core.ID, held)}
+	return gate
+}
+
+func checkConfigured(s *Snapshot, pod *PodView, g Governed) Gate {
+	n, _ := s.NodeView(pod.NodeName)
+	v, _ := n.Server(g.Server.ID)
+	switch a := v.Applied; {
+	case a == nil:
+		return closed(GateConfigured, ReasonNotConfigured, "the agent has not applied it yet")
+	case a.Error != "":
+		return closed(GateConfigured, ReasonRefusedByAgent, "the agent could not apply it: %s", a.Error)
+	case a.PeriodUs != v.Spec.PeriodUs || !slices.Equal(a.Cores, v.Spec.Cores):
+		return closed(GateConfigured, ReasonNotConfigured, "the agent still applies %d us in every %d us on cores %v", a.BudgetUs, a.PeriodUs, a.Cores)
+	default:
+		return passed(GateConfigured, "the agent read back %d us in every %d us (level %s); %d overruns, %d misses", a.BudgetUs, a.PeriodUs, a.Level, a.Overruns, a.Misses)
+	}
+}
