@@ -1,0 +1,143 @@
+package webhooks_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"pgregory.net/rapid"
+
+	"github.com/mainspring-rt/mainspring/charts"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/webhooks"
+)
+
+// entryTemplate is the webhook of labelled pods that the chart installs.
+func entryTemplate(t interface{ Fatal(...any) }) admissionv1.MutatingWebhook {
+	all, err := charts.Webhooks("https://localhost:9443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.Mutating[0].Webhooks[0]
+}
+
+// sent tells whether an API server would send the pod to one of the webhooks, and to how many.
+func sent(t interface{ Fatal(...any) }, entries []admissionv1.MutatingWebhook, p *corev1.Pod) int {
+	n := 0
+	for _, e := range entries {
+		space, err := metav1.LabelSelectorAsSelector(e.NamespaceSelector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object, err := metav1.LabelSelectorAsSelector(e.ObjectSelector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := len(e.MatchConditions) == 0 || p.Name != "" && strings.Contains(e.MatchConditions[0].Expression, `"`+p.Name+`"`)
+		if space.Matches(labels.Set{corev1.LabelMetadataName: p.Namespace}) && object.Matches(labels.Set(p.Labels)) && named {
+			n++
+		}
+	}
+	return n
+}
+
+func TestEntriesAreShared(t *testing.T) {
+	web := selecting("app", "web")
+	for name, tc := range map[string]struct {
+		mckubes []*mcv1.McKube
+		want    int
+	}{
+		"no McKubes":                       {nil, 0},
+		"pod names of a namespace":         {[]*mcv1.McKube{mckube("a", podname("a")), mckube("b", podname("b"))}, 1},
+		"pod names of two namespaces":      {[]*mcv1.McKube{mckube("a"), mckube("a", in("other"))}, 2},
+		"a selector in two namespaces":     {[]*mcv1.McKube{mckube("a", web), mckube("a", web, in("other"))}, 1},
+		"two selectors":                    {[]*mcv1.McKube{mckube("a", web), mckube("b", selecting("app", "db"))}, 2},
+		"a selector of labelled pods":      {[]*mcv1.McKube{mckube("a", selecting("sdv.com", "cam"))}, 0},
+		"no settings":                      {[]*mcv1.McKube{mckube("a", withoutSettings)}, 0},
+		"namespaces that are left alone":   {[]*mcv1.McKube{mckube("a", in("kube-system")), mckube("b", in("mainspring-system"))}, 0},
+		"no pods":                          {[]*mcv1.McKube{mckube("a", selecting()), mckube("b", podname(""))}, 0},
+		"a label that must not be sdv.com": {[]*mcv1.McKube{mckube("a", func(m *mcv1.McKube) { selecting("app", "web")(m); without(m) })}, 1},
+	} {
+		entries, left := webhooks.Entries(entryTemplate(t), tc.mckubes)
+		if len(entries) != tc.want || len(left) > 0 {
+			t.Errorf("%s: %d entries, %d left out", name, len(entries), len(left))
+		}
+	}
+}
+
+func without(m *mcv1.McKube) {
+	m.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "sdv.com", Operator: metav1.LabelSelectorOpDoesNotExist}}
+}
+
+// An entry differs from the webhook of labelled pods in what it is for and in nothing else.
+func TestEntriesAreAsStrictAsTheTemplate(t *testing.T) {
+	template := entryTemplate(t)
+	entries, _ := webhooks.Entries(template, []*mcv1.McKube{mckube("m"), mckube("s", selecting("app", "web"))})
+	for _, e := range entries {
+		if *e.FailurePolicy != admissionv1.Fail || *e.SideEffects != admissionv1.SideEffectClassNone || *e.TimeoutSeconds > 5 ||
+			*e.ClientConfig.URL != "https://localhost:9443/mutate-pods" || len(e.Rules) != 1 || e.Rules[0].Resources[0] != "pods" {
+			t.Errorf("%+v", e)
+		}
+		if strings.Count(e.Name, ".") < 2 || len(e.Name) > 63 {
+			t.Errorf("name %s", e.Name)
+		}
+	}
+}
+
+// Exactly the unlabelled pods that a McKube governs are sent, each once for each way it is governed.
+func TestOnlyGovernedPodsAreSent(t *testing.T) {
+	template := entryTemplate(t)
+	rapid.Check(t, func(t *rapid.T) {
+		some := rapid.SampledFrom([]string{"a", "b", "c"})
+		space := rapid.SampledFrom([]string{"default", "other", "kube-system"})
+		var mckubes []*mcv1.McKube
+		for i := range rapid.IntRange(0, 6).Draw(t, "n") {
+			how := podname(some.Draw(t, "podname"))
+			if rapid.Bool().Draw(t, "by selector") {
+				how = selecting("app", some.Draw(t, "app"))
+			}
+			mckubes = append(mckubes, mckube(fmt.Sprint(i), how, in(space.Draw(t, "namespace"))))
+		}
+		entries, left := webhooks.Entries(template, mckubes)
+		p := labelled(pod("app"), "app", some.Draw(t, "label"))
+		p.Namespace, p.Name = space.Draw(t, "where"), rapid.SampledFrom([]string{"", "a", "b", "x"}).Draw(t, "name")
+		if rapid.Bool().Draw(t, "sdv.com") {
+			p.Labels["sdv.com"] = ""
+		}
+		_, marked := p.Labels["sdv.com"]
+		governed := slices.ContainsFunc(mckubes, func(m *mcv1.McKube) bool { return mcv1.MatchPod(m, p) })
+		want := governed && !marked && p.Namespace != "kube-system"
+		if got := sent(t, entries, p); (got > 0) != want || got > 2 || len(left) > 0 {
+			t.Fatalf("pod %s/%s %v is sent %d times, governed %t", p.Namespace, p.Name, p.Labels, got, governed)
+		}
+	})
+}
+
+func TestEntriesAreBounded(t *testing.T) {
+	at := func(i int) func(*mcv1.McKube) {
+		return func(m *mcv1.McKube) { m.CreationTimestamp = metav1.Time{Time: start.Add(time.Duration(i) * time.Second)} }
+	}
+	var mckubes []*mcv1.McKube
+	for i := range 250 {
+		mckubes = append(mckubes, mckube(fmt.Sprintf("s%d", i), selecting("app", fmt.Sprint(i)), at(i)))
+	}
+	slices.Reverse(mckubes)
+	entries, left := webhooks.Entries(entryTemplate(t), mckubes)
+	if len(entries) != 200 || len(left) != 50 || left[0].Name != "s200" {
+		t.Errorf("%d entries, %d left out", len(entries), len(left))
+	}
+	var names []*mcv1.McKube
+	for i := range 250 {
+		names = append(names, mckube(fmt.Sprintf("m%d", i), podname(fmt.Sprintf("pod-%d", i)), at(i)))
+	}
+	entries, left = webhooks.Entries(entryTemplate(t), names)
+	if len(entries) != 3 || len(left) != 0 || strings.Count(entries[0].MatchConditions[0].Expression, "pod-") != 100 {
+		t.Errorf("%d entries for 250 names, %d left out", len(entries), len(left))
+	}
+}
