@@ -18,9 +18,10 @@ demo: build ## Run the main job on a local control plane and simulated nodes (KE
 	./bin/mainspring demo --controller ./bin/controller --report out/demo $(if $(filter-out 0 no false,$(KEEP)),--keep)
 
 .PHONY: build
-build: ## Build the controller and the command line into bin/
+build: ## Build the controller, the hollow agents and the command line into bin/
 	@mkdir -p bin
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/controller ./cmd/controller
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/hollow ./cmd/hollow
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/mainspring ./cmd/mainspring
 
 ##@ Test

@@ -1,0 +1,352 @@
+package hollow_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis"
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/catalogue"
+	"github.com/mainspring-rt/mainspring/pkg/hollow"
+	"github.com/mainspring-rt/mainspring/pkg/localplane"
+	"github.com/mainspring-rt/mainspring/pkg/toolchain"
+)
+
+// plane is a real API server with our CRDs and the rights of an administrator.
+var plane = sync.OnceValues(func() (*localplane.Plane, error) {
+	ctx := context.Background()
+	options := localplane.Options{APIServerArgs: []string{"--disable-admission-plugins=ServiceAccount"}} // nobody makes them here
+	var err error
+	if options.Bin, err = toolchain.Ensure(ctx, os.Stderr, options.Tools()...); err != nil {
+		return nil, err
+	}
+	started, err := localplane.Start(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	crds, err := apis.CRDs()
+	if err != nil {
+		return started, err
+	}
+	for _, crd := range crds {
+		data, err := yaml.Marshal(crd)
+		if err != nil {
+			return started, err
+		}
+		if err := started.ApplyCRDs(ctx, data); err != nil {
+			return started, err
+		}
+	}
+	return started, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if p, _ := plane(); p != nil {
+		_ = p.Stop() // the tests are over
+	}
+	os.Exit(code)
+}
+
+// world is a cluster with a fleet, or with several one after the other.
+type world struct {
+	*testing.T
+	client.Client
+	config *rest.Config
+}
+
+func newWorld(t *testing.T) world {
+	t.Helper()
+	p, err := plane()
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme, err := hollow.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(p.RESTConfig(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return world{T: t, Client: c, config: p.RESTConfig()}
+}
+
+// fleet runs until the returned function is called, or the test ends.
+func (w world) fleet() (stop func()) {
+	w.Helper()
+	machines, err := catalogue.Default()
+	if err != nil {
+		w.Fatal(err)
+	}
+	noNames := true
+	manager, err := ctrl.NewManager(w.config, ctrl.Options{
+		Scheme: w.Scheme(), Cache: hollow.CacheOptions(), Metrics: server.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: &noNames},
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	if err := hollow.Index(w.Context(), manager.GetFieldIndexer()); err != nil {
+		w.Fatal(err)
+	}
+	if err := manager.Add(hollow.New(hollow.Options{
+		Client: manager.GetClient(), Cache: manager.GetCache(), Clock: clock.RealClock{},
+		Recorder: manager.GetEventRecorder("hollow"), Catalogue: machines, Heartbeat: time.Second,
+	})); err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- manager.Start(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.Errorf("fleet: %v", err)
+		}
+	})
+	w.Cleanup(stop)
+	return stop
+}
+
+func (w world) create(objects ...client.Object) {
+	w.Helper()
+	for _, o := range objects {
+		status := o.DeepCopyObject().(client.Object)
+		if err := w.Create(w.Context(), o); err != nil {
+			w.Fatal(err)
+		}
+		w.Cleanup(func() { _ = w.Delete(context.Background(), o, client.GracePeriodSeconds(0)) }) // another test's fleet need not see it
+		if pod, ok := status.(*corev1.Pod); ok {
+			pod.UID, pod.ResourceVersion = o.GetUID(), o.GetResourceVersion()
+			if err := w.Status().Update(w.Context(), pod); err != nil {
+				w.Fatal(err)
+			}
+		}
+	}
+}
+
+const patience = 30 * time.Second
+
+// eventually waits until found says nothing more is missing.
+func (w world) eventually(what string, missing func() string) {
+	w.Helper()
+	deadline := time.Now().Add(patience)
+	last := ""
+	for time.Now().Before(deadline) {
+		if last = missing(); last == "" {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	w.Fatalf("%s: %s", what, last)
+}
+
+func (w world) eventuallyStatus(node, what string, holds func(v1alpha1.RTNodeStatus) bool) v1alpha1.RTNodeStatus {
+	w.Helper()
+	found := &v1alpha1.RTNode{}
+	w.eventually(what, func() string {
+		if err := w.Get(w.Context(), client.ObjectKey{Name: node}, found); err != nil {
+			return err.Error()
+		}
+		if holds(found.Status) {
+			return ""
+		}
+		return fmt.Sprintf("%+v", found.Status)
+	})
+	return found.Status
+}
+
+func (w world) slices(node string) []resourcev1.ResourceSlice {
+	w.Helper()
+	list := &resourcev1.ResourceSliceList{}
+	if err := w.List(w.Context(), list, client.MatchingFields{resourcev1.ResourceSliceSelectorNodeName: node}); err != nil {
+		w.Fatal(err)
+	}
+	return list.Items
+}
+
+func atom(name, script string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{corev1.LabelInstanceTypeStable: "edge-atom-4x-amd64-linux"},
+		Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"},
+	}}
+	if script != "" {
+		n.Annotations[hollow.AnnotationScript] = script
+	}
+	return n
+}
+
+func rtNodeOf(n *corev1.Node, servers ...v1alpha1.RTServer) *v1alpha1.RTNode {
+	return &v1alpha1.RTNode{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}},
+		Spec:       v1alpha1.RTNodeSpec{Servers: servers},
+	}
+}
+
+func podOn(node, name, script string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{hollow.AnnotationScript: script}},
+		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "app", Image: "app"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "app", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Truncate(time.Second))}},
+		}}},
+	}
+}
+
+func highServer(pod *corev1.Pod) v1alpha1.RTServer {
+	return v1alpha1.RTServer{
+		PodUID: pod.UID, Namespace: pod.Namespace, Pod: pod.Name, Container: "app", Criticality: "High",
+		PeriodUs: 10_000, DeadlineUs: 10_000, BudgetLowUs: 2_000, BudgetHighUs: 4_000, Cores: []int32{1}, Level: "low", Mode: "Elastic",
+		DwellUs: 3_000_000,
+	}
+}
+
+func planFor(s v1alpha1.RTServer) v1alpha1.RTCorePlan {
+	return v1alpha1.RTCorePlan{Core: s.Cores[0], Test: "T1", ThresholdPpm: 900_000, Raise: []v1alpha1.RTRaise{{
+		RTServerRef: v1alpha1.RTServerRef{PodUID: s.PodUID, Container: s.Container}, ToUs: s.BudgetHighUs,
+	}}}
+}
+
+func TestAgentsPublishTheCoresOfTheirNodes(t *testing.T) {
+	w := newWorld(t)
+	node := atom("publish", "")
+	real := atom("real", "")
+	delete(real.Annotations, "kwok.x-k8s.io/node")
+	w.create(node, real)
+	w.fleet()
+	w.eventually("the slice", func() string {
+		found := w.slices(node.Name)
+		if len(found) != 1 || len(found[0].Spec.Devices) != 3 {
+			return fmt.Sprint(found)
+		}
+		return ""
+	})
+	slice := w.slices(node.Name)[0]
+	if owner := slice.OwnerReferences[0]; owner.Kind != "Node" || owner.UID != node.UID || slice.Spec.Driver != "cpu.mckube.io" || slice.Spec.Pool.Name != node.Name {
+		t.Errorf("slice %+v", slice)
+	}
+	if err := w.Delete(t.Context(), &slice); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the slice again", func() string {
+		if again := w.slices(node.Name); len(again) != 1 || again[0].UID == slice.UID {
+			return fmt.Sprint(again)
+		}
+		return ""
+	})
+	node.Annotations[hollow.AnnotationScript] = "0s granularity 400"
+	if err := w.Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the new granularity", func() string {
+		again := w.slices(node.Name)
+		if len(again) != 1 || again[0].Spec.Pool.Generation != 2 || *again[0].Spec.Devices[0].Attributes[v1alpha1.AttributeGranularity].IntValue != 400 {
+			return fmt.Sprint(again)
+		}
+		return ""
+	})
+	if n := len(w.slices(real.Name)); n != 0 {
+		t.Errorf("%d slices of a node that is not simulated", n)
+	}
+}
+
+func TestAgentsObeyAndReport(t *testing.T) {
+	w := newWorld(t)
+	node := atom("obey", "")
+	w.create(node)
+	w.fleet()
+	pod := podOn(node.Name, "app", "1s overrun 2; 2s miss 3")
+	w.create(pod)
+	server := highServer(pod)
+	rtNode := rtNodeOf(node, server)
+	rtNode.Spec.Plan = []v1alpha1.RTCorePlan{planFor(server)}
+	w.create(rtNode)
+	raised := w.eventuallyStatus(node.Name, "the raise", func(s v1alpha1.RTNodeStatus) bool {
+		return len(s.Servers) == 1 && s.Servers[0].Level == "hi" && s.Servers[0].BudgetUs == 4_000 && s.Servers[0].Misses == 3
+	})
+	if s := raised.Servers[0]; s.Overruns != 2 || s.LastOverrunTime == nil || s.Error != "" || raised.ObservedGeneration != 1 || raised.Backend != "simulated" {
+		t.Errorf("status %+v", raised)
+	}
+	if !meta.IsStatusConditionTrue(raised.Conditions, v1alpha1.ConditionReady) || !meta.IsStatusConditionTrue(raised.Conditions, v1alpha1.ConditionAgentRealtime) {
+		t.Errorf("conditions %+v", raised.Conditions)
+	}
+	w.eventuallyStatus(node.Name, "the recovery", func(s v1alpha1.RTNodeStatus) bool {
+		return s.Servers[0].Level == "low" && s.Servers[0].BudgetUs == 2_000 && s.HeartbeatTime.After(raised.HeartbeatTime.Time)
+	})
+}
+
+func TestAgentsContinueWhereAnEarlierOneStopped(t *testing.T) {
+	w := newWorld(t)
+	node := atom("continue", "")
+	w.create(node)
+	stop := w.fleet()
+	pod := podOn(node.Name, "continues", "0s overrun 3")
+	w.create(pod)
+	server := highServer(pod)
+	rtNode := rtNodeOf(node, server)
+	w.create(rtNode)
+	counted := func(s v1alpha1.RTNodeStatus) bool { return len(s.Servers) == 1 && s.Servers[0].Overruns == 3 }
+	before := w.eventuallyStatus(node.Name, "the overruns", counted)
+	stop()
+	w.fleet()
+	w.eventuallyStatus(node.Name, "the next heartbeat, with the same counters", func(s v1alpha1.RTNodeStatus) bool {
+		return counted(s) && s.HeartbeatTime.After(before.HeartbeatTime.Time)
+	})
+}
+
+func TestAgentsIgnoreTheRTNodeOfAnEarlierNode(t *testing.T) {
+	w := newWorld(t)
+	earlier := atom("renamed", "")
+	earlier.UID = "earlier"
+	stale := rtNodeOf(earlier)
+	node := atom("renamed", "")
+	w.create(stale, node)
+	w.fleet()
+	w.eventually("the slice", func() string {
+		if len(w.slices(node.Name)) == 1 {
+			return ""
+		}
+		return "none"
+	})
+	found := &v1alpha1.RTNode{}
+	if err := w.Get(t.Context(), client.ObjectKeyFromObject(stale), found); err != nil || found.Status.HeartbeatTime != nil {
+		t.Errorf("status %+v, %v", found.Status, err)
+	}
+}
+
+func TestBadScriptsAreToldOnTheirObject(t *testing.T) {
+	w := newWorld(t)
+	node := atom("bad", "0s pressure 95; 5s explode")
+	w.create(node)
+	w.fleet()
+	w.eventually("the Event", func() string {
+		events := &corev1.EventList{}
+		if err := w.List(t.Context(), events); err != nil {
+			return err.Error()
+		}
+		for _, e := range events.Items {
+			if e.InvolvedObject.Name == node.Name && e.Reason == "BadScript" && strings.Contains(e.Message, `step 2 ("5s explode")`) {
+				return ""
+			}
+		}
+		return fmt.Sprintf("%d events", len(events.Items))
+	})
+}
