@@ -114,7 +114,7 @@ func (a *arrangement) keep() {
 
 // excess are the fewest of the least critical servers without which the load passes.
 func excess(load Load) []Server {
-	holds := func(gone []Server) bool { return Holds(load.Core, remove(load.Servers, gone)).Admitted }
+	holds := removal{fits: func(gone []Server) bool { return Holds(load.Core, remove(load.Servers, gone)).Admitted }}
 	for most := Low; most < High; most++ {
 		upTo := slices.DeleteFunc(slices.Clone(load.Servers), func(s Server) bool { return s.Criticality > most })
 		if gone, ok := cheapest(upTo, holds, load.Granularity); ok {

@@ -21,43 +21,52 @@ func Victims(load Load, s Server) (victims []Server, ok bool) {
 	return cheapest(lower, fitsWithout(load, others, s), load.Granularity)
 }
 
-// fitsWithout tells whether s fits when some of the others are gone. Where only bandwidth counts, it adds up
-// what they give back.
-func fitsWithout(load Load, others []Server, s Server) func(gone []Server) bool {
+// removal says whether what is wanted fits when some servers are gone; more of them never harm.
+type removal struct {
+	fits func(gone []Server) bool
+	// byBandwidth: what they give back is all that counts, so of equally many the largest are the best.
+	byBandwidth bool
+}
+
+// fitsWithout tells whether s fits when some of the others are gone.
+func fitsWithout(load Load, others []Server, s Server) removal {
 	v := Admit(load.Core, others, s)
 	if load.Policy == EDF && v.Reason == ReasonCoreFull && valid(others) && overReserve(load.Core, append(slices.Clip(others), s)) < 0 {
 		missing := sum(v.Used, v.Need) - max(0, v.Limit)
-		return func(gone []Server) bool { return charges(gone, load.Granularity) >= missing }
+		return removal{func(gone []Server) bool { return charges(gone, load.Granularity) >= missing }, true}
 	}
-	return func(gone []Server) bool { return Admit(load.Core, remove(others, gone), s).Admitted }
+	return removal{func(gone []Server) bool { return Admit(load.Core, remove(others, gone), s).Admitted }, false}
 }
 
-// cheapest is the cheapest set of candidates without which fits is true. fits must stay true when
-// more leave.
-func cheapest(candidates []Server, fits func(gone []Server) bool, granularity int64) ([]Server, bool) {
-	if fits(nil) {
+// cheapest is the cheapest set of candidates without which it fits.
+func cheapest(candidates []Server, r removal, granularity int64) ([]Server, bool) {
+	if r.fits(nil) {
 		return nil, true
 	}
-	if !fits(candidates) {
+	if !r.fits(candidates) {
 		return nil, false
 	}
-	ordered := slices.Clone(candidates)
-	slices.SortFunc(ordered, func(a, b Server) int {
-		return cmp.Or(cmp.Compare(a.Criticality, b.Criticality), cmp.Compare(b.Charge(granularity), a.Charge(granularity)), cmp.Compare(a.ID, b.ID))
+	bySize := slices.Clone(candidates)
+	slices.SortFunc(bySize, func(a, b Server) int {
+		return cmp.Or(cmp.Compare(b.Charge(granularity), a.Charge(granularity)), cmp.Compare(a.ID, b.ID))
 	})
-	if len(ordered) <= exactVictims {
-		return cheapestOfAll(ordered, fits, granularity), true
+	n := sort.Search(len(bySize), func(n int) bool { return r.fits(bySize[:n]) })
+	if len(bySize) > exactVictims {
+		return cheapestByExchange(bySize, n, r.fits, granularity), true
 	}
-	return cheapestByExchange(ordered, fits, granularity), true
+	if !r.byBandwidth {
+		n = 1
+	}
+	return cheapestOfAll(bySize, n, r.fits, granularity), true
 }
 
-// cheapestOfAll looks at every subset, the small ones first.
-func cheapestOfAll(ordered []Server, fits func([]Server) bool, granularity int64) []Server {
-	gone := make([]Server, 0, len(ordered))
-	for size := 1; size < len(ordered); size++ {
+// cheapestOfAll looks at every subset of at least n candidates, the small ones first.
+func cheapestOfAll(candidates []Server, n int, fits func([]Server) bool, granularity int64) []Server {
+	gone := make([]Server, 0, len(candidates))
+	for size := n; size < len(candidates); size++ {
 		var best []Server
-		for mask := uint(1)<<size - 1; mask < 1<<len(ordered); mask = nextSubset(mask) {
-			gone = pick(gone[:0], ordered, mask)
+		for mask := uint(1)<<size - 1; mask < 1<<len(candidates); mask = nextSubset(mask) {
+			gone = pick(gone[:0], candidates, mask)
 			if fits(gone) && (best == nil || costs(gone, best, granularity) < 0) {
 				best = slices.Clone(gone)
 			}
@@ -66,7 +75,7 @@ func cheapestOfAll(ordered []Server, fits func([]Server) bool, granularity int64
 			return best
 		}
 	}
-	return ordered
+	return candidates
 }
 
 // nextSubset is the next larger number with as many bits set (Gosper's hack).
@@ -84,18 +93,55 @@ func pick(out, servers []Server, mask uint) []Server {
 	return out
 }
 
-// cheapestByExchange takes the largest until it fits, then replaces victims by cheaper candidates.
-func cheapestByExchange(ordered []Server, fits func([]Server) bool, granularity int64) []Server {
-	bySize := slices.Clone(ordered)
-	slices.SortStableFunc(bySize, func(a, b Server) int { return cmp.Compare(b.Charge(granularity), a.Charge(granularity)) })
-	n := sort.Search(len(bySize), func(n int) bool { return fits(bySize[:n]) })
-	gone := prune(slices.Clone(bySize[:n]), fits)
-	for range ordered { // each round makes the set strictly cheaper; more rounds than candidates bring little
-		if !exchange(gone, ordered, fits, granularity) {
+// cheapestByExchange finds how few of the n victims must be of each criticality, taking the largest of each, and then
+// replaces victims by smaller ones of their criticality.
+func cheapestByExchange(bySize []Server, n int, fits func([]Server) bool, granularity int64) []Server {
+	gone, ok := leastCritical(bySize, n, fits)
+	if !ok {
+		gone = slices.Clone(bySize[:n])
+	}
+	gone = prune(gone, fits)
+	for range bySize { // each round makes the set strictly cheaper; more rounds than candidates bring little
+		if !exchange(gone, bySize, fits, granularity) {
 			break
 		}
 	}
 	return gone
+}
+
+// leastCritical takes n servers, the largest of each criticality, and as few as will do of the higher ones.
+func leastCritical(bySize []Server, n int, fits func([]Server) bool) ([]Server, bool) {
+	var gone []Server
+	for c := High; c > Low; c-- {
+		level := largest(bySize, n, func(s Server) bool { return s.Criticality == c })
+		below := largest(bySize, n, func(s Server) bool { return s.Criticality < c })
+		k := 0
+		for !take(gone, level, below, k, n, fits) {
+			if k++; k > len(level) || len(gone)+k > n {
+				return nil, false
+			}
+		}
+		gone = append(gone, level[:k]...)
+	}
+	lows := largest(bySize, n-len(gone), func(s Server) bool { return s.Criticality == Low })
+	return append(gone, lows...), true
+}
+
+// take reports whether k of one criticality do, with lower ones up to n.
+func take(gone, level, below []Server, k, n int, fits func([]Server) bool) bool {
+	rest := n - len(gone) - k
+	return rest <= len(below) && fits(slices.Concat(gone, level[:k], below[:rest]))
+}
+
+// largest are the first n for which keep is true.
+func largest(bySize []Server, n int, keep func(Server) bool) []Server {
+	var out []Server
+	for _, s := range bySize {
+		if len(out) < n && keep(s) {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // prune drops the victims that are not needed, the most critical first.
@@ -111,12 +157,11 @@ func prune(gone []Server, fits func([]Server) bool) []Server {
 	return gone
 }
 
-// exchange replaces one victim by the cheapest candidate that will do; false when there is none.
-func exchange(gone, ordered []Server, fits func([]Server) bool, granularity int64) bool {
+// exchange replaces one victim by the smallest of its criticality that will do; false when there is none.
+func exchange(gone, bySize []Server, fits func([]Server) bool, granularity int64) bool {
 	for i, old := range gone {
-		for j := range ordered {
-			c := ordered[len(ordered)-1-j]
-			if compareVictims(c, old, granularity) >= 0 || slices.ContainsFunc(gone, func(g Server) bool { return g.ID == c.ID }) {
+		for _, c := range slices.Backward(bySize) {
+			if c.Criticality != old.Criticality || c.Charge(granularity) >= old.Charge(granularity) || slices.ContainsFunc(gone, func(g Server) bool { return g.ID == c.ID }) {
 				continue
 			}
 			gone[i] = c
@@ -136,10 +181,6 @@ func costs(a, b []Server, granularity int64) int {
 		cmp.Compare(charges(a, granularity), charges(b, granularity)),
 		slices.Compare(idsOf(a), idsOf(b)),
 	)
-}
-
-func compareVictims(a, b Server, granularity int64) int {
-	return cmp.Or(cmp.Compare(a.Criticality, b.Criticality), cmp.Compare(a.Charge(granularity), b.Charge(granularity)))
 }
 
 // criticalitiesOf lists criticalities from the highest down.
