@@ -8,10 +8,8 @@ import (
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/hollow"
 )
-
-// AnnotationScript tells the agents of simulated nodes what is to happen to a pod or a node.
-const AnnotationScript = "simulated.mckube.io/script"
 
 // RTPod is a pod that bears the label of real-time workloads. Its McKube says what it gets.
 func RTPod(name string, changes ...func(*PodTemplate)) *corev1.Pod {
@@ -46,7 +44,7 @@ func WithContainer(name string) func(*PodTemplate) {
 }
 
 // Script is played to the pods' containers, from the start of each.
-func Script(script string) func(*PodTemplate) { return annotated(AnnotationScript, script) }
+func Script(script string) func(*PodTemplate) { return annotated(hollow.AnnotationScript, script) }
 
 // RTNodePool is a NodePool of machines of the edge class, which have cores for real-time work, of
 // one instance type.
@@ -58,6 +56,6 @@ func RTNodePool(name, instanceType string, changes ...func(*karpenterv1.NodePool
 // NodeScript is played to the pool's nodes, from the start of each.
 func NodeScript(script string) func(*karpenterv1.NodePool) {
 	return func(p *karpenterv1.NodePool) {
-		p.Spec.Template.Annotations = lo.Assign(p.Spec.Template.Annotations, map[string]string{AnnotationScript: script})
+		p.Spec.Template.Annotations = lo.Assign(p.Spec.Template.Annotations, map[string]string{hollow.AnnotationScript: script})
 	}
 }

@@ -95,7 +95,7 @@ func (p plane) live(t *testing.T) (end func()) {
 	p.apply(t,
 		test.NodeClass(), pool, calm,
 		test.PriceOverlay("cheaper", "0.01", corev1.LabelTopologyZone, "test-zone-a"),
-		test.PodDisruptionBudget("web", 1), test.CoreDeviceClass(), test.CoreShare("share", 100_000),
+		test.PodDisruptionBudget("web", 1), test.CoreShare("share", 100_000),
 		storageClass(), volume("bound"), volumeClaim("bound", "bound"), volumeClaim("wanted", ""),
 	)
 	p.apply(t,

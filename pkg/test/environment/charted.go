@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
+	"github.com/samber/lo"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -40,14 +41,16 @@ func (env *Environment) StartCharted() *Environment {
 	})
 	charted.dir = charted.Plane.Dir()
 	charted.connect()
-	manifests := charted.installCharts()
+	charted.standing, charted.Agents = env.standing, &Program{}
+	manifests := charted.installCharts(fixedPorts(env))
 	charted.useChart(env.Controller.binary, manifests)
 	DeferCleanup(func() { Expect(charted.Controller.Stop()).To(Succeed()) })
 	return charted
 }
 
-// installCharts installs both charts as a user does, and returns what the second renders.
-func (env *Environment) installCharts() chart.Manifests {
+// installCharts installs both charts as a user does, with more values for the second, and returns what
+// that renders.
+func (env *Environment) installCharts(more map[string]any) chart.Manifests {
 	GinkgoHelper()
 	bin, err := toolchain.Ensure(env, GinkgoWriter, toolchain.Helm)
 	Expect(err).NotTo(HaveOccurred())
@@ -59,7 +62,7 @@ func (env *Environment) installCharts() chart.Manifests {
 	}
 	_, err = helm.Install(env, release("mainspring-crds", nil))
 	Expect(err).NotTo(HaveOccurred())
-	main := release("mainspring", chartValues(env))
+	main := release("mainspring", lo.Assign(chartValues(), more))
 	_, err = helm.Install(env, main)
 	Expect(err).NotTo(HaveOccurred())
 	manifests, err := helm.Template(env, main)
@@ -68,17 +71,22 @@ func (env *Environment) installCharts() chart.Manifests {
 	return manifests
 }
 
-// chartValues are the chart's defaults but for what a process on a shared machine cannot have: fixed
-// ports. They also name who reads the metrics.
-func chartValues(ctx context.Context) map[string]any {
+// chartValues are the chart's defaults, but name who reads the metrics.
+func chartValues() map[string]any {
+	return map[string]any{"metrics": metricsValues(nil)}
+}
+
+func metricsValues(more map[string]any) map[string]any {
+	return lo.Assign(map[string]any{"readers": []any{map[string]any{"name": metricsReader, "namespace": chartNamespace}}}, more)
+}
+
+// fixedPorts are values for what a process on a shared machine cannot have: fixed ports.
+func fixedPorts(ctx context.Context) map[string]any {
 	GinkgoHelper()
 	ports, err := process.FreePorts(ctx, 2)
 	Expect(err).NotTo(HaveOccurred())
 	return map[string]any{
-		"metrics": map[string]any{
-			"port":    ports[0],
-			"readers": []any{map[string]any{"name": metricsReader, "namespace": chartNamespace}},
-		},
+		"metrics":     metricsValues(map[string]any{"port": ports[0]}),
 		"healthProbe": map[string]any{"port": ports[1]},
 	}
 }
@@ -90,7 +98,8 @@ func (env *Environment) useChart(binary string, manifests chart.Manifests) {
 	Expect(err).NotTo(HaveOccurred())
 	kubeconfig, err := env.Plane.KubeconfigFor(env, invocation.Namespace, invocation.ServiceAccount)
 	Expect(err).NotTo(HaveOccurred())
-	env.Controller = &Controller{
+	env.Controller = &Program{
+		name:       filepath.Base(binary),
 		binary:     binary,
 		kubeconfig: kubeconfig,
 		logPath:    filepath.Join(env.dir, "controller.log"),

@@ -20,7 +20,7 @@ import (
 	karpenterv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
-	"github.com/mainspring-rt/mainspring/pkg/test"
+	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 )
 
 // cleaned lists what a spec may leave behind, in the order in which it is deleted: first what holds
@@ -36,15 +36,20 @@ func cleaned() []client.ObjectList {
 		&appsv1.ReplicaSetList{},
 		&batchv1.JobList{},
 		&corev1.PodList{},
+		&mcoperatorv1.McKubeList{},
 		&resourcev1.ResourceClaimTemplateList{},
 		&resourcev1.ResourceClaimList{},
-		&resourcev1.DeviceClassList{},
 		&karpenterv1.NodePoolList{},
 		&karpenterv1.NodeClaimList{},
 		&corev1.NodeList{},
 		&resourcev1.ResourceSliceList{},
 		&kwokv1alpha1.KWOKNodeClassList{},
 	}
+}
+
+// collected lists what must go by itself, with what owns it.
+func collected() []client.ObjectList {
+	return []client.ObjectList{&mckubev1alpha1.RTNodeList{}}
 }
 
 // ExpectClean deletes everything a spec has left, and expects it to be gone. The controller has to
@@ -85,6 +90,13 @@ func (env *Environment) deleteAll(g Gomega) []client.Object {
 			return client.IgnoreNotFound(env.Client.Delete(env, o, client.PropagationPolicy(metav1.DeletePropagationBackground), grace(o)))
 		})).To(Succeed())
 	}
+	for _, list := range collected() {
+		g.Expect(env.Client.List(env, list)).To(Succeed())
+		g.Expect(meta.EachListItem(list, func(item runtime.Object) error {
+			left = append(left, item.(client.Object))
+			return nil
+		})).To(Succeed())
+	}
 	return left
 }
 
@@ -118,5 +130,13 @@ func names(objects []client.Object) []string {
 func (env *Environment) ExpectReset() {
 	GinkgoHelper()
 	env.ExpectClean()
-	env.ExpectApplied(test.NodeClass())
+	env.expectStanding()
+}
+
+// expectStanding puts into the cluster what every scenario finds there.
+func (env *Environment) expectStanding() {
+	GinkgoHelper()
+	for _, o := range env.standing {
+		env.ExpectApplied(o.DeepCopyObject().(client.Object))
+	}
 }

@@ -6,8 +6,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/test/history"
 )
 
@@ -23,7 +26,16 @@ func (env *Environment) describe() string {
 		lines = append(lines, fmt.Sprintf("Node %s deleting=%t taints=%v", n.Name, !n.DeletionTimestamp.IsZero(), taintKeys(n)))
 	}
 	for _, p := range now.Pods {
-		lines = append(lines, fmt.Sprintf("Pod %s %s on %q deleting=%t", p.Name, p.Status.Phase, p.Spec.NodeName, !p.DeletionTimestamp.IsZero()))
+		lines = append(lines, describePod(p))
+	}
+	for _, n := range now.RTNodes {
+		lines = append(lines, describeRTNode(n)...)
+	}
+	for _, m := range now.McKubes {
+		lines = append(lines, describeMcKube(m))
+	}
+	for _, c := range now.Claims {
+		lines = append(lines, describeClaim(c))
 	}
 	slices.Sort(lines)
 	for _, e := range h.Events("", "") {
@@ -32,10 +44,58 @@ func (env *Environment) describe() string {
 	return strings.Join(lines, "\n")
 }
 
+func describePod(p *corev1.Pod) string {
+	line := fmt.Sprintf("Pod %s %s on %q deleting=%t", p.Name, p.Status.Phase, p.Spec.NodeName, !p.DeletionTimestamp.IsZero())
+	if len(p.Spec.SchedulingGates) > 0 {
+		line += fmt.Sprintf(" gates=%v", p.Spec.SchedulingGates)
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			line += " " + c.Message
+		}
+	}
+	return line
+}
+
 func describeNodeClaim(c *karpenterv1.NodeClaim) string {
 	return fmt.Sprintf("NodeClaim %s pool=%s type=%s %s $%g/h initialized=%t deleting=%t",
 		c.Name, c.Labels[karpenterv1.NodePoolLabelKey], c.Labels[corev1.LabelInstanceTypeStable], c.Labels[karpenterv1.CapacityTypeLabelKey],
 		history.Price(c), history.IsInitialized(c), !c.DeletionTimestamp.IsZero())
+}
+
+func describeRTNode(n *mckubev1alpha1.RTNode) []string {
+	var lines []string
+	for _, s := range n.Spec.Servers {
+		lines = append(lines, fmt.Sprintf("RTNode %s: %s/%s %s %d-%d of %d us on cores %v at least %s",
+			n.Name, s.Pod, s.Container, s.Criticality, s.BudgetLowUs, s.BudgetHighUs, s.PeriodUs, s.Cores, s.Level))
+	}
+	for _, s := range n.Status.Servers {
+		lines = append(lines, fmt.Sprintf("RTNode %s: applied %s/%s %d us on cores %v at %s %s", n.Name, s.PodUID, s.Container, s.BudgetUs, s.Cores, s.Level, s.Error))
+	}
+	for _, c := range n.Status.Conditions {
+		lines = append(lines, fmt.Sprintf("RTNode %s: %s=%s %s", n.Name, c.Type, c.Status, c.Reason))
+	}
+	return lines
+}
+
+func describeMcKube(m *mcoperatorv1.McKube) string {
+	var conditions []string
+	for _, c := range m.Status.Conditions {
+		conditions = append(conditions, fmt.Sprintf("%s=%s (%s: %s)", c.Type, c.Status, c.Reason, c.Message))
+	}
+	return fmt.Sprintf("McKube %s %s at %s on core %q of %q: %s", m.Name, m.Spec.Criticality,
+		m.Status.CurrentRuntime, m.Status.AllocatedCore, m.Status.Node, strings.Join(conditions, ", "))
+}
+
+func describeClaim(c *resourcev1.ResourceClaim) string {
+	if c.Status.Allocation == nil {
+		return fmt.Sprintf("ResourceClaim %s is not allocated", c.Name)
+	}
+	var devices []string
+	for _, r := range c.Status.Allocation.Devices.Results {
+		devices = append(devices, r.Pool+"/"+r.Device)
+	}
+	return fmt.Sprintf("ResourceClaim %s has %s", c.Name, strings.Join(devices, ", "))
 }
 
 func taintKeys(n *corev1.Node) []string {

@@ -3,6 +3,7 @@ package environment
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -32,7 +33,9 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/apis"
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
+	"github.com/mainspring-rt/mainspring/pkg/test"
 	"github.com/mainspring-rt/mainspring/pkg/test/history"
 )
 
@@ -55,20 +58,40 @@ type Environment struct {
 	Client     client.WithWatch
 	Config     *rest.Config
 	Plane      *localplane.Plane
-	Controller *Controller
+	Controller *Program
+	// Agents are those of all simulated nodes, in one process. Most suites run them only where a
+	// scenario asks for them.
+	Agents *Program
 
-	cancel   context.CancelFunc
-	defaults []string // flags of the controller when a scenario asks for nothing else
-	dir      string
-	scraper  scraper
-	recorder *history.Recorder
-	logStart int64 // where the spec begins in the controller's log
-	failed   bool
+	cancel      context.CancelFunc
+	defaults    []string // flags of the controller when a scenario asks for nothing else
+	agentFlags  []string
+	standing    []client.Object // what every scenario finds in the cluster
+	command     string          // path of the command line
+	dir         string
+	scraper     scraper
+	service     *service // the webhooks' address; nil without webhooks
+	recorder    *history.Recorder
+	logStart    int64 // where the spec begins in the controller's log
+	agentsStart int64 // and in the agents'
+	failed      bool
 }
 
 // Start brings up the control plane of this process. data comes from Prepare. The controller is
 // started by the first spec.
 func Start(data []byte) *Environment {
+	GinkgoHelper()
+	env, ready := startPlane(data)
+	Expect(env.Plane.ApplyCRDs(env, crds()...)).To(Succeed())
+	env.installController(ready.program(controllerProgram))
+	var err error
+	env.Agents, err = newProgram(env, ready.program(agentsProgram), env.Controller.kubeconfig, env.dir)
+	Expect(err).NotTo(HaveOccurred())
+	return env
+}
+
+// startPlane brings up an empty control plane with kubelets.
+func startPlane(data []byte) (*Environment, prepared) {
 	GinkgoHelper()
 	SetDefaultEventuallyTimeout(eventuallyTimeout)
 	SetDefaultEventuallyPollingInterval(pollEvery)
@@ -76,7 +99,7 @@ func Start(data []byte) *Environment {
 
 	var ready prepared
 	Expect(json.Unmarshal(data, &ready)).To(Succeed())
-	env := &Environment{}
+	env := &Environment{standing: []client.Object{test.NodeClass()}, command: ready.program(commandProgram)}
 	env.Context, env.cancel = context.WithCancel(context.Background())
 	var err error
 	env.dir, err = os.MkdirTemp("", fmt.Sprintf("mainspring-e2e-%d-", GinkgoParallelProcess()))
@@ -92,15 +115,13 @@ func Start(data []byte) *Environment {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	env.connect()
-	Expect(env.Plane.ApplyCRDs(env, crds()...)).To(Succeed())
-	env.installController(ready.Controller)
-	return env
+	return env, ready
 }
 
 func (env *Environment) connect() {
 	GinkgoHelper()
 	scheme := clientgoscheme.Scheme
-	for _, add := range []func(*runtime.Scheme) error{mckubev1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{mckubev1alpha1.AddToScheme, mcoperatorv1.AddToScheme, apiextensionsv1.AddToScheme} {
 		Expect(add(scheme)).To(Succeed())
 	}
 	env.Config = rest.CopyConfig(env.Plane.RESTConfig())
@@ -146,18 +167,21 @@ func (env *Environment) installController(binary string) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
 	env.scraper = newScraper(config.BearerToken)
-	env.Controller, err = newController(env, binary, kubeconfig, env.dir)
+	env.Controller, err = newProgram(env, binary, kubeconfig, env.dir)
 	Expect(err).NotTo(HaveOccurred())
 	env.defaults = DefaultFlags()
 }
 
-// Stop ends the controller and the control plane. The logs are kept when a spec has failed.
+// Stop ends the programs and the control plane. The logs are kept when a spec has failed.
 func (env *Environment) Stop() {
 	GinkgoHelper()
 	if env == nil {
 		return
 	}
-	stopped := env.Controller.Stop()
+	stopped := errors.Join(env.Controller.Stop(), env.Agents.Stop())
+	if env.service != nil {
+		env.service.stop()
+	}
 	env.cancel()
 	Expect(env.Plane.Stop()).To(Succeed())
 	if env.failed {

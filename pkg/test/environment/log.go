@@ -10,18 +10,18 @@ import (
 // trouble are marks of defects that a controller may survive.
 var trouble = []string{"WARNING: DATA RACE", "panic: ", "Observed a panic", "fatal error: "}
 
-// logSize is the position in the controller's log up to which it has been written.
-func (c *Controller) logSize() int64 {
-	info, err := os.Stat(c.logPath)
+// logSize is the position in the program's log up to which it has been written.
+func (p *Program) logSize() int64 {
+	info, err := os.Stat(p.logPath)
 	if err != nil {
 		return 0
 	}
 	return info.Size()
 }
 
-// logSince returns what the controller has logged after the position.
-func (c *Controller) logSince(offset int64) string {
-	f, err := os.Open(c.logPath)
+// logSince returns what the program has logged after the position.
+func (p *Program) logSince(offset int64) string {
+	f, err := os.Open(p.logPath)
 	if err != nil {
 		return err.Error()
 	}
@@ -37,8 +37,8 @@ func (c *Controller) logSince(offset int64) string {
 }
 
 // troubleSince returns the log around the first mark of a defect after the position, or "".
-func (c *Controller) troubleSince(offset int64) string {
-	log := c.logSince(offset)
+func (p *Program) troubleSince(offset int64) string {
+	log := p.logSince(offset)
 	for _, mark := range trouble {
 		if i := strings.Index(log, mark); i >= 0 {
 			return log[i:min(len(log), i+4000)]
@@ -48,8 +48,8 @@ func (c *Controller) troubleSince(offset int64) string {
 }
 
 // tail returns the last lines of the log.
-func (c *Controller) tail(lines int) string {
-	data := bytes.TrimSpace([]byte(c.logSince(max(0, c.logSize()-64<<10))))
+func (p *Program) tail(lines int) string {
+	data := bytes.TrimSpace([]byte(p.logSince(max(0, p.logSize()-64<<10))))
 	all := bytes.Split(data, []byte("\n"))
 	return string(bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
 }

@@ -112,14 +112,3 @@ func (env *Environment) NodeClaimOnNode(node string) *karpenterv1.NodeClaim {
 	Fail(fmt.Sprintf("Node %s has no NodeClaim", node))
 	return nil
 }
-
-// EventuallyMachines expects n Nodes to have registered, whether or not they are initialised.
-func (env *Environment) EventuallyMachines(n int, options ...client.ListOption) []*corev1.Node {
-	GinkgoHelper()
-	var nodes []*corev1.Node
-	Eventually(func(g Gomega) {
-		nodes = env.nodes(g, append(options, client.HasLabels{karpenterv1.NodeRegisteredLabelKey})...)
-		g.Expect(nodes).To(HaveLen(n))
-	}).Should(Succeed())
-	return nodes
-}

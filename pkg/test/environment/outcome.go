@@ -28,7 +28,7 @@ func (env *Environment) ControllerOutcome(kubeconfig string, flags ...string) Ou
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(env, outcomeTimeout)
 	defer cancel()
-	other, err := newController(ctx, env.Controller.binary, kubeconfig, env.dir)
+	other, err := newProgram(ctx, env.Controller.binary, kubeconfig, env.dir)
 	Expect(err).NotTo(HaveOccurred())
 	cmd := exec.CommandContext(ctx, other.binary, other.args(flags)...)
 	cmd.Env = other.environ

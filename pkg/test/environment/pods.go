@@ -9,8 +9,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test"
 )
 
-// EventuallyPodsBound expects the workload to have exactly n pods, all running on nodes, and returns
-// them by name.
+// EventuallyPodsBound expects the workload to have exactly n pods in all namespaces, all running on
+// nodes, and returns them by name.
 func (env *Environment) EventuallyPodsBound(workload string, n int) []*corev1.Pod {
 	GinkgoHelper()
 	var pods []*corev1.Pod
@@ -36,7 +36,7 @@ func (env *Environment) Pods(workload string) []*corev1.Pod {
 
 func (env *Environment) pods(g Gomega, workload string) []*corev1.Pod {
 	list := &corev1.PodList{}
-	g.Expect(env.Client.List(env, list, client.InNamespace(test.Namespace), client.MatchingLabels{test.Label: workload})).To(Succeed())
+	g.Expect(env.Client.List(env, list, client.MatchingLabels{test.Label: workload})).To(Succeed())
 	return sorted(list.Items, func(p *corev1.Pod) string { return p.Name })
 }
 

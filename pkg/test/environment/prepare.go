@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
@@ -15,7 +16,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
-// RaceVariable is the environment variable that, set to 1, builds the controller with the race detector.
+// RaceVariable is the environment variable that, set to 1, builds the programs with the race detector.
 const RaceVariable = "MAINSPRING_RACE"
 
 // buildTimeout bounds building the tools on a machine that has never built them.
@@ -23,9 +24,18 @@ const buildTimeout = 20 * time.Minute
 
 // prepared is what one process builds for all.
 type prepared struct {
-	Tools      toolchain.Paths
-	Controller string
+	Tools    toolchain.Paths
+	Programs string // directory
 }
+
+func (p prepared) program(name string) string { return filepath.Join(p.Programs, name) }
+
+// Names of the programs, and of their directories below cmd.
+const (
+	controllerProgram = "controller"
+	agentsProgram     = "hollow"
+	commandProgram    = "mainspring"
+)
 
 // Prepare builds what every process of the suite runs. Ginkgo calls it in the first process and
 // hands what it returns to Start in each.
@@ -36,27 +46,28 @@ func Prepare(ctx context.Context) []byte {
 	tools, err := toolchain.Ensure(ctx, GinkgoWriter, toolchain.Etcd, toolchain.KubeAPIServer,
 		toolchain.KubeControllerManager, toolchain.KubeScheduler, toolchain.Kwok)
 	Expect(err).NotTo(HaveOccurred())
-	dir, err := os.MkdirTemp("", "mainspring-controller-")
+	dir, err := os.MkdirTemp("", "mainspring-programs-")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(os.RemoveAll, dir)
-	binary, err := buildController(ctx, dir)
-	Expect(err).NotTo(HaveOccurred())
-	data, err := json.Marshal(prepared{Tools: tools, Controller: binary})
+	Expect(buildPrograms(ctx, dir, controllerProgram, agentsProgram, commandProgram)).To(Succeed())
+	data, err := json.Marshal(prepared{Tools: tools, Programs: dir})
 	Expect(err).NotTo(HaveOccurred())
 	return data
 }
 
-// buildController builds cmd/controller into dir.
-func buildController(ctx context.Context, dir string) (string, error) {
-	binary := filepath.Join(dir, "controller")
-	args := []string{"build", "-o", binary}
+// buildPrograms builds the programs into dir.
+func buildPrograms(ctx context.Context, dir string, names ...string) error {
+	args := []string{"build", "-o", dir + string(filepath.Separator)}
 	if os.Getenv(RaceVariable) == "1" {
 		args = append(args, "-race")
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "github.com/mainspring-rt/mainspring/cmd/controller")...)
+	for _, name := range names {
+		args = append(args, "github.com/mainspring-rt/mainspring/cmd/"+name)
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), "GOTOOLCHAIN=auto")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the controller: %w\n%s", err, out)
+		return fmt.Errorf("building %s: %w\n%s", strings.Join(names, " and "), err, out)
 	}
-	return binary, nil
+	return nil
 }

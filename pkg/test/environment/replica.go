@@ -23,13 +23,17 @@ func (env *Environment) ExpectRestart() {
 }
 
 // ExpectReplica starts one more controller with the flags of the first, on ports and with a log of
-// its own. It ends with the spec.
-func (env *Environment) ExpectReplica() *Controller {
+// its own. In suites with webhooks it serves them too. It ends with the spec.
+func (env *Environment) ExpectReplica() *Program {
 	GinkgoHelper()
-	replica, err := newController(env, env.Controller.binary, env.Controller.kubeconfig, env.dir)
+	replica, err := newProgram(env, env.Controller.binary, env.Controller.kubeconfig, env.dir)
 	Expect(err).NotTo(HaveOccurred())
 	replica.logPath = filepath.Join(env.dir, fmt.Sprintf("controller-%d.log", replica.health))
-	Expect(replica.Start(env, env.Controller.Flags()...)).To(Succeed())
+	flags := env.Controller.Flags()
+	if env.realtime() {
+		flags = merge(flags, env.webhookPort())
+	}
+	Expect(replica.Start(env, flags...)).To(Succeed())
 	DeferCleanup(func() {
 		replica.Kill9()
 		Expect(replica.troubleSince(0)).To(BeEmpty())
@@ -38,13 +42,13 @@ func (env *Environment) ExpectReplica() *Controller {
 }
 
 // MetricOf is Metric of one controller among several.
-func (env *Environment) MetricOf(g Gomega, c *Controller, name string, labels map[string]string) float64 {
+func (env *Environment) MetricOf(g Gomega, c *Program, name string, labels map[string]string) float64 {
 	families, err := env.scraper.scrape(env, c.metrics)
 	g.Expect(err).NotTo(HaveOccurred())
 	return sum(families[name], labels)
 }
 
 // Leads tells whether the controller is the leader among its replicas, as its metrics say.
-func (env *Environment) Leads(g Gomega, c *Controller) bool {
+func (env *Environment) Leads(g Gomega, c *Program) bool {
 	return env.MetricOf(g, c, "leader_election_master_status", nil) == 1
 }

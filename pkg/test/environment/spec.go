@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
 
-	"github.com/mainspring-rt/mainspring/pkg/test"
 	"github.com/mainspring-rt/mainspring/pkg/test/history"
 )
 
@@ -36,8 +35,11 @@ func (env *Environment) BeforeEach() {
 	GinkgoHelper()
 	env.recorder = nil
 	env.ExpectController(env.defaults...)
-	env.logStart = env.Controller.logSize()
-	env.ExpectApplied(test.NodeClass())
+	env.logStart, env.agentsStart = env.Controller.logSize(), env.Agents.logSize()
+	env.expectStanding()
+	if env.realtime() {
+		env.ExpectAgents()
+	}
 	var err error
 	env.recorder, err = history.Start(env, env.Client)
 	Expect(err).NotTo(HaveOccurred())
@@ -80,13 +82,25 @@ func (env *Environment) ExpectController(flags ...string) {
 // replaces one of the same name.
 func (env *Environment) ExpectControllerWith(flags ...string) {
 	GinkgoHelper()
-	merged := slices.Clone(env.defaults)
-	for _, flag := range flags {
+	env.ExpectController(merge(env.defaults, flags...)...)
+}
+
+// merge appends flags, in place of those of the same names.
+func merge(flags []string, more ...string) []string {
+	merged := slices.Clone(flags)
+	for _, flag := range more {
 		name, _, _ := strings.Cut(flag, "=")
-		merged = slices.DeleteFunc(merged, func(f string) bool { return strings.HasPrefix(f, name+"=") })
-		merged = append(merged, flag)
+		merged = append(without(merged, name), flag)
 	}
-	env.ExpectController(merged...)
+	return merged
+}
+
+// without leaves out the flags of these names.
+func without(flags []string, names ...string) []string {
+	return slices.DeleteFunc(slices.Clone(flags), func(flag string) bool {
+		name, _, _ := strings.Cut(flag, "=")
+		return slices.Contains(names, name)
+	})
 }
 
 // History returns everything that was written since the spec began, complete up to this call.
@@ -122,5 +136,6 @@ func (env *Environment) report() {
 	AddReportEntry("cluster", env.describe(), ReportEntryVisibilityFailureOrVerbose)
 	AddReportEntry("controller log", env.Controller.logSince(env.logStart), ReportEntryVisibilityNever)
 	AddReportEntry("controller log, its end", env.Controller.tail(15), ReportEntryVisibilityFailureOrVerbose)
+	AddReportEntry("agents' log", env.Agents.logSince(env.agentsStart), ReportEntryVisibilityNever)
 	AddReportEntry("logs", fmt.Sprintf("%s (from byte %d)", env.Controller.logPath, env.logStart), ReportEntryVisibilityFailureOrVerbose)
 }

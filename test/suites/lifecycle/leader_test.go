@@ -10,7 +10,7 @@ import (
 
 var _ = Describe("Replicas of the controller", func() {
 	DescribeTable("work one at a time: the others stand by, and one takes over",
-		func(end func(*environment.Controller)) {
+		func(end func(*environment.Program)) {
 			env.ExpectControllerWith(environment.ElectionFlags()...)
 			Eventually(func(g Gomega) { g.Expect(env.Leads(g, env.Controller)).To(BeTrue()) }).Should(Succeed())
 			standby := env.ExpectReplica()
@@ -28,7 +28,7 @@ var _ = Describe("Replicas of the controller", func() {
 			env.EventuallyNodes(2)
 			Expect(standby.Stop()).To(Succeed())
 		},
-		Entry("when the leader is killed", func(c *environment.Controller) { c.Kill9() }),
-		Entry("when the leader is told to stop", func(c *environment.Controller) { Expect(c.Stop()).To(Succeed()) }),
+		Entry("when the leader is killed", func(c *environment.Program) { c.Kill9() }),
+		Entry("when the leader is told to stop", func(c *environment.Program) { Expect(c.Stop()).To(Succeed()) }),
 	)
 })

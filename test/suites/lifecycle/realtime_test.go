@@ -7,31 +7,28 @@ import (
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/test"
+	"github.com/mainspring-rt/mainspring/pkg/test/environment"
 )
 
 var _ = Describe("Shares of real-time cores", func() {
 	It("open the machine whose cores hold them, counted core by core", func() {
-		cores := []int{1, 2, 3} // of edge-atom-4x, whose core 0 is for housekeeping
+		const perNode = 3 // edge-atom-4x has four cores, of which core 0 is for housekeeping
+		env.ExpectAgents()
 		env.ExpectApplied(
-			test.CoreDeviceClass(),
+			environment.DeviceClass(),
 			test.CoreShare("six-tenths", 600_000),
 			test.NodePool("edge", test.HardwareClass("edge"), test.Requires(corev1.LabelInstanceTypeStable, "edge-atom-4x-amd64-linux")),
-			// Two shares of 0.6 do not fit on a core of 0.95, though the sum over three cores would hold four.
-			test.Deployment("control", int32(len(cores)+1), "100m", test.Claims("six-tenths")),
+			// Two shares of 0.6 do not fit on a core of 0.9, though the sum over three cores would hold four.
+			test.Deployment("control", perNode+1, "100m", test.Claims("six-tenths")),
 		)
-		nodes := env.EventuallyMachines(2)
-		for _, node := range nodes {
+		pods := env.EventuallyPodsBound("control", perNode+1)
+		for _, node := range env.EventuallyNodes(2) {
 			Expect(node.Labels).To(HaveKeyWithValue(mckubev1alpha1.LabelHardwareClass, "edge"))
-			env.ExpectApplied(test.CoreSlice(node, cores...)) // the test is the node's DRA driver
 		}
-		pods := env.EventuallyPodsBound("control", len(cores)+1)
-		env.EventuallyNodes(2)
-		perNode := map[string]int{}
+		shares := map[string]int{}
 		for _, p := range pods {
-			perNode[p.Spec.NodeName]++
+			shares[p.Spec.NodeName]++
 		}
-		for node, n := range perNode {
-			Expect(n).To(BeNumerically("<=", len(cores)), "shares on %s", node)
-		}
+		Expect(shares).To(HaveEach(BeNumerically("<=", perNode)), "shares on each node")
 	})
 })

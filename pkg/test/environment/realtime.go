@@ -1,0 +1,143 @@
+package environment
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
+	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/charts"
+	"github.com/mainspring-rt/mainspring/pkg/process"
+	"github.com/mainspring-rt/mainspring/pkg/test/chart"
+	"github.com/mainspring-rt/mainspring/pkg/test/promises"
+)
+
+const (
+	healthFlag  = "--health-probe-port"
+	metricsFlag = "--metrics-port"
+	webhookFlag = "--webhook-port"
+)
+
+// StartRealtime is Start for scenarios about real-time admission. Both charts are installed by helm;
+// the controller and the agents of the simulated nodes run with the ServiceAccounts and the arguments
+// that the chart gives them, but for the catalogue of machines and for delays, which are shorter; and
+// the API server reaches the webhooks.
+func StartRealtime(data []byte, catalogue string) *Environment {
+	GinkgoHelper()
+	env, ready := startPlane(data)
+	manifests := env.installCharts(map[string]any{})
+	env.useRealtimeController(ready.program(controllerProgram), catalogue, manifests)
+	env.useAgents(ready.program(agentsProgram), catalogue, manifests)
+	env.standing = append(env.standing, DeviceClass())
+	env.expectWebhooks()
+	return env
+}
+
+// RealtimeFlags are what scenarios change of the chart's arguments: shorter delays, and no leader
+// election, whose lease would outlive a kill.
+func RealtimeFlags() []string {
+	return append(DefaultFlags(), "--rt-preemption-delay=2s")
+}
+
+// RealtimeElectionFlags let replicas of the controller agree on a leader.
+func RealtimeElectionFlags() []string { return []string{"--disable-leader-election=false"} }
+
+func (env *Environment) useRealtimeController(binary, catalogue string, manifests chart.Manifests) {
+	GinkgoHelper()
+	invocation, err := chart.ControllerInvocation(manifests)
+	Expect(err).NotTo(HaveOccurred())
+	env.Controller = env.chartProgram(binary, invocation)
+	env.service, err = newService(env)
+	Expect(err).NotTo(HaveOccurred())
+	args := without(invocation.Args, healthFlag, metricsFlag)
+	env.defaults = merge(merge(args, RealtimeFlags()...), "--catalogue-file="+catalogue, "--webhook-dns-names="+webhookHost, env.webhookPort())
+	reader := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: metricsReader, Namespace: chartNamespace}}
+	Expect(env.Client.Create(env, reader)).To(Succeed())
+	env.scraper = newScraper(env.TokenOf(chartNamespace, metricsReader))
+}
+
+// webhookPort is the flag that lets one more replica serve webhooks, on a port of its own.
+func (env *Environment) webhookPort() string {
+	GinkgoHelper()
+	ports, err := process.FreePorts(env, 1)
+	Expect(err).NotTo(HaveOccurred())
+	env.service.add(ports[0])
+	return fmt.Sprintf("%s=%d", webhookFlag, ports[0])
+}
+
+func (env *Environment) useAgents(binary, catalogue string, manifests chart.Manifests) {
+	GinkgoHelper()
+	invocation, err := chart.HollowInvocation(manifests)
+	Expect(err).NotTo(HaveOccurred())
+	env.Agents = env.chartProgram(binary, invocation)
+	env.agentFlags = merge(without(invocation.Args, healthFlag, metricsFlag), "--catalogue-file="+catalogue)
+}
+
+// chartProgram runs the binary as whom the chart runs it, and in the environment that it gives.
+func (env *Environment) chartProgram(binary string, invocation chart.Invocation) *Program {
+	GinkgoHelper()
+	kubeconfig, err := env.Plane.KubeconfigFor(env, invocation.Namespace, invocation.ServiceAccount)
+	Expect(err).NotTo(HaveOccurred())
+	program, err := newProgram(env, binary, kubeconfig, env.dir)
+	Expect(err).NotTo(HaveOccurred())
+	program.environ = append(program.environ, invocation.Env...)
+	return program
+}
+
+// expectWebhooks leads the API server to the webhooks.
+func (env *Environment) expectWebhooks() {
+	GinkgoHelper()
+	all, err := charts.Webhooks(env.service.url())
+	Expect(err).NotTo(HaveOccurred())
+	for _, c := range all.Mutating {
+		current := &admissionv1.MutatingWebhookConfiguration{}
+		Expect(env.Client.Get(env, client.ObjectKeyFromObject(c), current)).To(Succeed(), "the chart installs %s", c.Name)
+		current.Webhooks = c.Webhooks
+		Expect(env.Client.Update(env, current)).To(Succeed())
+	}
+	for _, c := range all.Validating {
+		current := &admissionv1.ValidatingWebhookConfiguration{}
+		Expect(env.Client.Get(env, client.ObjectKeyFromObject(c), current)).To(Succeed(), "the chart installs %s", c.Name)
+		current.Webhooks = c.Webhooks
+		Expect(env.Client.Update(env, current)).To(Succeed())
+	}
+}
+
+// ExpectPromisesKept expects that, on every version of every object since the spec began, real-time
+// admission kept what it promises, and that the API server refused neither program a right.
+func (env *Environment) ExpectPromisesKept() {
+	GinkgoHelper()
+	if env.recorder == nil {
+		return
+	}
+	h, _ := env.HistoryWithGaps()
+	Expect(promises.Broken(h)).To(BeEmpty())
+	for _, log := range []string{env.Controller.logSince(env.logStart), env.Agents.logSince(env.agentsStart)} {
+		for line := range strings.Lines(log) {
+			Expect(strings.ToLower(line)).NotTo(ContainSubstring("forbidden"))
+		}
+	}
+	Expect(env.Agents.Crash()).To(Succeed())
+	Expect(env.Agents.troubleSince(env.agentsStart)).To(BeEmpty())
+}
+
+// ExpectDenied expects an admission webhook to refuse the object with a message that contains every text.
+func (env *Environment) ExpectDenied(o client.Object, texts ...string) {
+	GinkgoHelper()
+	var err error
+	Eventually(func() error {
+		err = env.Client.Create(env, o.DeepCopyObject().(client.Object))
+		return err
+	}).Should(MatchError(func(err error) bool {
+		return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+	}, "a refusal"))
+	for _, text := range texts {
+		Expect(err.Error()).To(ContainSubstring(text))
+	}
+}
