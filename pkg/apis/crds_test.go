@@ -12,16 +12,23 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
-// faults is a client of a real API server with our CRDs.
-var faults dynamic.ResourceInterface
+// Clients of a real API server with our CRDs.
+var (
+	config  *rest.Config
+	faults  dynamic.ResourceInterface
+	mckubes dynamic.ResourceInterface
+	rtnodes dynamic.ResourceInterface
+)
 
 func TestMain(m *testing.M) {
 	code, err := run(m)
@@ -57,23 +64,30 @@ func run(m *testing.M) (int, error) {
 			return 1, err
 		}
 	}
-	client, err := dynamic.NewForConfig(plane.RESTConfig())
+	config = plane.RESTConfig()
+	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return 1, err
 	}
 	faults = client.Resource(v1alpha1.SchemeGroupVersion.WithResource("simulatedfaults"))
+	rtnodes = client.Resource(v1alpha1.SchemeGroupVersion.WithResource("rtnodes"))
+	mckubes = client.Resource(mcv1.SchemeGroupVersion.WithResource("mckubes")).Namespace("default")
 	return m.Run(), nil
 }
 
 func apply(t *testing.T, spec string) error {
 	t.Helper()
+	_, err := create(t, faults, "apiVersion: mckube.io/v1alpha1\nkind: SimulatedFault\nmetadata: {generateName: test-}\nspec: "+spec)
+	return err
+}
+
+func create(t *testing.T, kind dynamic.ResourceInterface, text string) (*unstructured.Unstructured, error) {
+	t.Helper()
 	object := map[string]any{}
-	text := "apiVersion: mckube.io/v1alpha1\nkind: SimulatedFault\nmetadata: {generateName: test-}\nspec: " + spec
 	if err := yaml.UnmarshalStrict([]byte(text), &object); err != nil {
 		t.Fatal(err)
 	}
-	_, err := faults.Create(t.Context(), &unstructured.Unstructured{Object: object}, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
-	return err
+	return kind.Create(t.Context(), &unstructured.Unstructured{Object: object}, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 }
 
 func TestSimulatedFaultAccepts(t *testing.T) {

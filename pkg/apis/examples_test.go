@@ -1,0 +1,82 @@
+package apis_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+)
+
+// seeds are SHA-256 sums of the manifests in MC-Kube's own documentation. They must stay applicable as
+// they were written, down to their comments.
+var seeds = map[string]string{
+	"seed-example-config.yaml":   "34bc3e814f738226ecc16eb040501d6fb2a2125eee745be40d0946dff7cc786f",
+	"seed-my-rt-app-config.yaml": "ff60602524e1c28ac15138f909e1859fce2c07c4d49c0084509b44915685eebe",
+	"seed-my-rt-app.yaml":        "c56d57ce77cc97eaf6e740ef317eb3c3f20cd33a0edba5856963e7eb2e49278a",
+}
+
+func TestSeedsAreUnchanged(t *testing.T) {
+	for file, want := range seeds {
+		data, err := os.ReadFile(filepath.Join("../../examples/mckube", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%x", sha256.Sum256(data)); got != want {
+			t.Errorf("%s has been changed", file)
+		}
+	}
+}
+
+// kinds in the examples.
+var kinds = map[string]schema.GroupVersionResource{
+	"McKube":     {Group: "mcoperator.sdv.com", Version: "v1", Resource: "mckubes"},
+	"Pod":        {Version: "v1", Resource: "pods"},
+	"Deployment": {Group: "apps", Version: "v1", Resource: "deployments"},
+}
+
+func TestMcKubeExamplesAreAccepted(t *testing.T) {
+	files, err := filepath.Glob("../../examples/mckube/*.yaml")
+	if err != nil || len(files) < 9 {
+		t.Fatalf("%d examples, %v", len(files), err)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Pods need it, and there is no controller here to make it.
+	account := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default"}}}
+	if _, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}).Namespace("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	governing := 0
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, document := range bytes.Split(data, []byte("\n---\n")) {
+			object := &unstructured.Unstructured{}
+			if err := yaml.UnmarshalStrict(document, &object.Object); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			options := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
+			if _, err := client.Resource(kinds[object.GetKind()]).Namespace(object.GetNamespace()).Create(t.Context(), object, options); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+			if object.GetKind() == "McKube" {
+				governing++
+			}
+		}
+	}
+	if governing < 8 {
+		t.Errorf("%d McKubes among the examples", governing)
+	}
+}
