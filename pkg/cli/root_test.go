@@ -39,6 +39,9 @@ func TestUsageErrorsAreOneLineAndExitTwo(t *testing.T) {
 		{[]string{"replay", "--pods", "x", "--settle", "-1s"}, "--settle is -1s"},
 		{[]string{"local", "down"}, "mainspring local down wants one argument, the cluster's directory, but got 0"},
 		{[]string{"local", "list", "all"}, `mainspring local list takes no argument, but got "all"`},
+		{[]string{"explain", "pod"}, "mainspring explain pod wants one argument, the pod's name, but got 0"},
+		{[]string{"explain", "pod", "p", "-o", "yaml"}, `--output is "yaml"; want text or json`},
+		{[]string{"explain", "pod", "p", "--rt-budget-granularity", "10ns"}, "--rt-budget-granularity is 10ns; want whole microseconds"},
 		{[]string{"local", "sideways"}, `"sideways" is not a command of mainspring local`},
 	} {
 		code, _, err := run(c.args...)
@@ -66,6 +69,7 @@ func TestFailuresAreOneLineAndExitOne(t *testing.T) {
 		{[]string{"demo", "--report", bad}, fmt.Sprintf("--report %q: mkdir %s: not a directory; want a directory that can be written", bad, bad)},
 		{[]string{"local", "down", t.TempDir()}, "no local cluster runs there"},
 		{[]string{"demo", "--report", t.TempDir(), "--controller", "/nowhere"}, `--controller "/nowhere": stat /nowhere: no such file or directory; want an executable file`},
+		{[]string{"explain", "pod", "p", "--kubeconfig", "/nowhere"}, "reading kubeconfig: stat /nowhere: no such file or directory"},
 	} {
 		code, _, err := run(c.args...)
 		if code != 1 || !strings.Contains(err, c.want) || strings.Count(err, "\n") != 1 {
@@ -93,7 +97,7 @@ func TestHelpAndVersion(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{}, {"help"}, {"--help"}} {
 		code, out, _ := run(args...)
-		for _, want := range []string{"demo", "replay", "local", "version", "Nothing outside this machine is touched"} {
+		for _, want := range []string{"demo", "replay", "local", "explain", "version", "Nothing outside this machine is touched"} {
 			if code != 0 || !strings.Contains(out, want) {
 				t.Errorf("%v: exit %d, %q is missing in\n%s", args, code, want, out)
 			}

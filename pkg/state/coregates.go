@@ -16,6 +16,7 @@ func checkCore(s *Snapshot, pod *PodView, g Governed) Gate {
 	if pod.NodeName != "" {
 		best, gates := s.BestCoreOn(pod.NodeName, g.Server)
 		if len(gates) > 0 {
+			gates[0].Message += "; re-create the pod so that it finds another node"
 			return gates[0]
 		}
 		return passed(GateCore, "core %d of node %s takes it (%s)", best.Core, best.Node, best.Verdict.Test)
@@ -198,28 +199,32 @@ func (s *Snapshot) podNamesOf(p *Preemption) string {
 }
 
 // checkTogether: containers that each find a core must find them on one node.
-func checkTogether(s *Snapshot, pod *PodView) (gate Gate, applies bool) {
+func checkTogether(s *Snapshot, pod *PodView, _ Governed) Gate {
 	var group []ServerView
 	for _, g := range pod.Governed {
-		if g.Err != nil || g.Claim.Allocated() {
-			return Gate{}, false
+		if g.Err != nil || g.Claim.Allocated() || pod.NodeName != "" {
+			return Gate{}
 		}
 		group = append(group, pod.server(g))
 	}
-	if len(group) < 2 || pod.NodeName != "" {
-		return Gate{}, false
-	}
-	for _, v := range group {
-		if _, gates := s.BestCore(v.Server, func(n *NodeView) bool { ok, _ := s.Accepts(n, pod); return ok }); len(gates) > 0 {
-			return Gate{}, false // its own gate says so
-		}
+	if len(group) < 2 || !s.eachFits(pod, group) {
+		return Gate{}
 	}
 	move := relocation{snapshot: s, taken: map[string]map[int][]rt.Server{}}
 	slices.SortFunc(group, func(a, b ServerView) int { return choosesBefore(a, b, s.granularity) })
 	if node, ok := move.place(group); ok {
-		return passed(GateTogether, "node %s has cores for all %d containers", node, len(group)), true
+		return passed(GateTogether, "node %s has cores for all %d containers", node, len(group))
 	}
-	return closed(GateTogether, ReasonNoNodeFitsAll, "each of the %d containers finds a core, but no node has cores for all of them", len(group)), true
+	return closed(GateTogether, ReasonNoNodeFitsAll, "each of the %d containers finds a core, but no node has cores for all of them", len(group))
+}
+
+// eachFits: otherwise the gate of the container that finds no core says so.
+func (s *Snapshot) eachFits(pod *PodView, group []ServerView) bool {
+	accept := func(n *NodeView) bool { ok, _ := s.Accepts(n, pod); return ok }
+	return !slices.ContainsFunc(group, func(v ServerView) bool {
+		_, gates := s.BestCore(v.Server, accept)
+		return len(gates) > 0
+	})
 }
 
 func checkAgent(s *Snapshot, pod *PodView, _ Governed) Gate {

@@ -97,7 +97,7 @@ func testOf(policy rt.Policy, server rt.Server) string {
 }
 
 func noCoresGate(node string) Gate {
-	return Gate{Name: GateCore, Reason: ReasonNodeHasNoCores, Message: fmt.Sprintf("node %s has no real-time cores; re-create the pod so that it goes to one that has", node)}
+	return Gate{Name: GateCore, Reason: ReasonNodeHasNoCores, Message: fmt.Sprintf("node %s has no real-time cores", node)}
 }
 
 func nodeFullGate(n *NodeView, server rt.Server, numbers []Number) Gate {

@@ -35,6 +35,7 @@ const (
 	ReasonConflict             = "Conflict"
 	ReasonInvalidSettings      = "InvalidSettings"
 	ReasonNoClaim              = "NoClaim"
+	ReasonNoClaimYet           = "NoClaimYet"
 	ReasonNoTemplate           = "NoTemplate"
 	ReasonClaimNotMade         = "ClaimNotMade"
 	ReasonHeldBack             = "HeldBack"
@@ -64,7 +65,7 @@ type check func(s *Snapshot, pod *PodView, g Governed) Gate
 // containerChecks are in the order in which a container passes them.
 var containerChecks = []check{
 	checkContainer, checkSettings, checkClaim, checkTemplate, checkScheduling, checkCore, checkPreemption,
-	checkAllocated, checkNode, checkAgent, checkPlaced, checkConfigured, checkMoved,
+	checkTogether, checkAllocated, checkNode, checkAgent, checkPlaced, checkConfigured, checkMoved,
 }
 
 // Gates lists the gates of a pod in order, container by container, each up to the first that it has not
@@ -87,14 +88,13 @@ func Gates(s *Snapshot, pod *PodView) []Gate {
 			}
 		}
 	}
-	if gate, applies := checkTogether(s, pod); applies {
-		out = append(out, gate)
-	}
 	return out
 }
 
-// advice tells that a gate that is not passed says how another may be.
-func (g Gate) advice() bool { return g.Name == GateCore && g.Reason == ReasonNoCoreFits }
+// advice tells that the gate after one that is not passed says what can be done about it.
+func (g Gate) advice() bool {
+	return g.Name == GateCore && g.Reason == ReasonNoCoreFits || g.Name == GateClaim && g.Reason == ReasonNoClaimYet
+}
 
 // Blocking is the first gate that the pod has not passed; false when it has passed all.
 func Blocking(gates []Gate) (Gate, bool) {
@@ -176,7 +176,7 @@ func checkClaim(_ *Snapshot, pod *PodView, g Governed) Gate {
 	case g.Claim != nil:
 		return passed(GateClaim, "the pod came before its McKube and was given claim %s afterwards", g.Claim.Name)
 	case pod.NodeName != "":
-		return closed(GateClaim, ReasonNoClaim, "the pod came before its McKube and has no claim on a core yet; the controller makes one if a core of node %s passes the test, else re-create the pod", pod.NodeName)
+		return closed(GateClaim, ReasonNoClaimYet, "the pod came before its McKube and has no claim on a core of node %s; the controller makes one when a core passes the test", pod.NodeName)
 	default:
 		return closed(GateClaim, ReasonNoClaim, "the pod was created without a claim on a core (its McKube came later, or the webhook was down); re-create the pod")
 	}
@@ -218,6 +218,9 @@ func checkScheduling(s *Snapshot, pod *PodView, _ Governed) Gate {
 func checkAllocated(_ *Snapshot, pod *PodView, g Governed) Gate {
 	if g.Claim.Allocated() {
 		return Gate{} // the core gate says it
+	}
+	if pod.NodeName != "" {
+		return closed(GateAllocated, ReasonNotAllocated, "meanwhile it runs on node %s as an ordinary container", pod.NodeName)
 	}
 	if pod.Unschedulable != "" {
 		return closed(GateAllocated, ReasonNotAllocated, "the scheduler says: %s", pod.Unschedulable)

@@ -15,6 +15,7 @@ import (
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
+	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 )
 
 // event is a change of one object; gone says that it was deleted.
@@ -76,7 +77,7 @@ func (h *history) step() {
 		h.stepNode(node)
 	case "slice":
 		if n, ok := existing[*corev1.Node](h, "node", node); ok {
-			h.put(kind, name, coresOf(n, fullCores(1+small.Draw(h.t, "cores"))...))
+			h.put(kind, name, statetest.Slice(n, statetest.Cores(1+small.Draw(h.t, "cores"))...))
 		}
 	case "rtnode":
 		h.stepRTNode(node, namespace+pod)
@@ -90,7 +91,7 @@ func (h *history) step() {
 }
 
 func (h *history) stepNode(node string) {
-	n := readyNode(node, h.uid("node"))
+	n := statetest.Node(node, h.uid("node"))
 	if old, ok := existing[*corev1.Node](h, "node", node); ok {
 		n.UID = old.UID
 	}
@@ -103,9 +104,9 @@ func (h *history) stepRTNode(node, pod string) {
 	if !ok {
 		return
 	}
-	r := rtNode(n)
+	r := statetest.RTNode(n)
 	if p, ok := existing[*corev1.Pod](h, "pod", pod); ok {
-		r.Spec.Servers = []v1alpha1.RTServer{rtServer(p, "app", int32(small.Draw(h.t, "core")))}
+		r.Spec.Servers = []v1alpha1.RTServer{statetest.RTServer(p, "app", int32(small.Draw(h.t, "core")))}
 	}
 	alive := rapid.SampledFrom([]metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse}).Draw(h.t, "alive")
 	r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAgentAlive, Status: alive}}
@@ -113,12 +114,12 @@ func (h *history) stepRTNode(node, pod string) {
 }
 
 func (h *history) stepPod(namespace, pod, node string) {
-	p := withClaim(rtPod(namespace, pod, h.uid("pod"), "app", "side"), "app", pod+"-claim")
+	p := statetest.WithClaim(statetest.Pod(namespace, pod, h.uid("pod"), "app", "side"), "app", pod+"-claim")
 	if old, ok := existing[*corev1.Pod](h, "pod", namespace+pod); ok {
 		p.UID, p.Spec.NodeName = old.UID, old.Spec.NodeName
 	}
 	if p.Spec.NodeName == "" && rapid.Bool().Draw(h.t, "bind") {
-		p = onNode(p, node)
+		p = statetest.On(p, node)
 	}
 	p.Labels["tier"] = rapid.SampledFrom([]string{"x", "y"}).Draw(h.t, "tier")
 	if rapid.IntRange(0, 5).Draw(h.t, "finished") == 0 {
@@ -131,13 +132,13 @@ func (h *history) stepPod(namespace, pod, node string) {
 }
 
 func (h *history) stepMcKube(namespace, pod string) {
-	m := mckube(namespace, "m-"+pod, pod, "Middle", 10, 20+10*int64(small.Draw(h.t, "budget")))
+	m := statetest.McKube(namespace, "m-"+pod, pod, "Middle", 10, 20+10*int64(small.Draw(h.t, "budget")))
 	m.Spec.Container = rapid.SampledFrom([]string{"app", "side", "none", ""}).Draw(h.t, "container")
 	if rapid.Bool().Draw(h.t, "selects") {
 		m.Spec.Podname = ""
 		m.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": rapid.SampledFrom([]string{"x", "y"}).Draw(h.t, "tier")}}
 	}
-	m.CreationTimestamp = metav1.NewTime(birth.AddDate(0, 0, small.Draw(h.t, "age")))
+	m.CreationTimestamp = metav1.NewTime(statetest.Birth.AddDate(0, 0, small.Draw(h.t, "age")))
 	m.UID = h.uid("mck")
 	if old, ok := existing[*mcv1.McKube](h, "mckube", namespace+pod); ok && rapid.Bool().Draw(h.t, "edited") {
 		m.UID = old.UID
@@ -156,10 +157,10 @@ func (h *history) stepClaim(pod, node string) {
 	if rapid.Bool().Draw(h.t, "waiting") {
 		node = ""
 	}
-	c := claimFor(p, p.Name+"-claim", "app", node, small.Draw(h.t, "core"), rt.PPM(100_000*(1+small.Draw(h.t, "share"))))
+	c := statetest.Claim(p, p.Name+"-claim", "app", node, small.Draw(h.t, "core"), rt.PPM(100_000*(1+small.Draw(h.t, "share"))))
 	if more := small.Draw(h.t, "more"); more > 0 {
 		c.Name, c.UID, pod = p.Name+"-more", c.UID+"-more", pod+"-more"
-		c.CreationTimestamp = metav1.NewTime(birth.AddDate(0, 0, more))
+		c.CreationTimestamp = metav1.NewTime(statetest.Birth.AddDate(0, 0, more))
 	}
 	h.put("claim", pod, c)
 }
@@ -217,7 +218,7 @@ func TestTheSnapshotFollowsFromTheObjectsAlone(t *testing.T) {
 		for _, o := range h.objects {
 			objects = append(objects, o)
 		}
-		got, want := store.Snapshot().Dump(), build(objects...).Dump()
+		got, want := store.Snapshot().Dump(), statetest.Build(objects...).Dump()
 		if !slices.Equal(got, want) {
 			t.Fatalf("heard:\n%s\nbuilt:\n%s", difference(got, want), difference(want, got))
 		}

@@ -15,6 +15,7 @@ import (
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
+	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 )
 
 var criticalities = []mcv1.Criticality{"Low", "Middle", "High"}
@@ -23,9 +24,9 @@ var criticalities = []mcv1.Criticality{"Low", "Middle", "High"}
 func drawCluster(t *rapid.T) []runtime.Object {
 	var out []runtime.Object
 	for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
-		n := readyNode(fmt.Sprintf("node-%d", i), types.UID(fmt.Sprintf("node-%d", i)))
+		n := statetest.Node(fmt.Sprintf("node-%d", i), types.UID(fmt.Sprintf("node-%d", i)))
 		n.Spec.Unschedulable = rapid.IntRange(0, 9).Draw(t, "cordoned") == 0
-		cores := fullCores(rapid.IntRange(1, 4).Draw(t, "cores"))
+		cores := statetest.Cores(rapid.IntRange(1, 4).Draw(t, "cores"))
 		for c := range cores {
 			if rapid.Bool().Draw(t, "reserves") {
 				cores[c].Capacity, cores[c].EscalationReserve = 700_000, 200_000
@@ -34,14 +35,14 @@ func drawCluster(t *rapid.T) []runtime.Object {
 				cores[c].Granularity = 400
 			}
 		}
-		out = append(out, n, coresOf(n, cores...))
+		out = append(out, n, statetest.Slice(n, cores...))
 		for c := range cores {
 			for s := range rapid.IntRange(0, 3).Draw(t, "servers") {
 				name := fmt.Sprintf("p-%d-%d-%d", i, c, s)
-				p := onNode(withClaim(rtPod("default", name, types.UID(name), "app"), "app", name), n.Name)
+				p := statetest.On(statetest.WithClaim(statetest.Pod("default", name, types.UID(name), "app"), "app", name), n.Name)
 				low := rapid.Int64Range(5, 30).Draw(t, "low")
-				m := mckube("default", name, name, rapid.SampledFrom(criticalities).Draw(t, "criticality"), low, low)
-				out = append(out, p, m, claimFor(p, name, "app", n.Name, c, rt.PPM(low*10_000+1_000)))
+				m := statetest.McKube("default", name, name, rapid.SampledFrom(criticalities).Draw(t, "criticality"), low, low)
+				out = append(out, p, m, statetest.Claim(p, name, "app", n.Name, c, rt.PPM(low*10_000+1_000)))
 			}
 		}
 	}
@@ -74,7 +75,7 @@ func open(s *state.Snapshot) (out []state.Candidate, loads []rt.Load) {
 func TestBestCoreIsTheBestOfAll(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		s := build(drawCluster(t)...)
+		s := statetest.Build(drawCluster(t)...)
 		wanted := drawServer(t)
 		refs, loads := open(s)
 		var fit []int
@@ -112,7 +113,7 @@ func rank(s rt.Server, core int) int {
 func TestVictimsAreAsFewAsThereMustBe(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		s := build(drawCluster(t)...)
+		s := statetest.Build(drawCluster(t)...)
 		wanted := drawServer(t)
 		if _, gates := s.BestCore(wanted); len(gates) == 0 {
 			return
@@ -142,16 +143,16 @@ func TestVictimsAreAsFewAsThereMustBe(t *testing.T) {
 // The seed's example: Middle 40 %, Low 35 %, then High 25 % on one core of 90 %.
 func TestTheLowServerGivesWayToTheHighOne(t *testing.T) {
 	t.Parallel()
-	n := readyNode("n", "n-1")
-	objects := []runtime.Object{n, coresOf(n, fullCores(1)...)}
+	n := statetest.Node("n", "n-1")
+	objects := []runtime.Object{n, statetest.Slice(n, statetest.Cores(1)...)}
 	for name, c := range map[string]struct {
 		criticality mcv1.Criticality
 		ms          int64
 	}{"middle": {"Middle", 40}, "low": {"Low", 35}} {
-		p := onNode(withClaim(rtPod("default", name, types.UID(name), "app"), "app", name), "n")
-		objects = append(objects, p, mckube("default", name, name, c.criticality, c.ms, c.ms), claimFor(p, name, "app", "n", 0, rt.PPM(c.ms*10_000+1000)))
+		p := statetest.On(statetest.WithClaim(statetest.Pod("default", name, types.UID(name), "app"), "app", name), "n")
+		objects = append(objects, p, statetest.McKube("default", name, name, c.criticality, c.ms, c.ms), statetest.Claim(p, name, "app", "n", 0, rt.PPM(c.ms*10_000+1000)))
 	}
-	s := build(objects...)
+	s := statetest.Build(objects...)
 	plan, ok := s.Victims(server("high", rt.High, 25, 25))
 	if !ok || len(plan.Victims) != 1 || plan.Victims[0].Pod != "low" || plan.Pods()[0] != "low" {
 		t.Errorf("plan is %+v", plan)
@@ -166,29 +167,29 @@ func TestTheLowServerGivesWayToTheHighOne(t *testing.T) {
 
 func TestBreaks(t *testing.T) {
 	t.Parallel()
-	objects := crowd(2)
+	objects := statetest.Crowd(2)
 	// Three more of 60 % leave one core of the other node for 60 %.
 	for i := range 3 {
 		name := fmt.Sprintf("big-%d", i)
-		p := onNode(withClaim(rtPod("default", name, types.UID(name), "app"), "app", name), "node-00")
-		objects = append(objects, p, mckube("default", name, name, criticalities[i], 60, 60), claimFor(p, name, "app", "node-00", 1+i, 601_000))
+		p := statetest.On(statetest.WithClaim(statetest.Pod("default", name, types.UID(name), "app"), "app", name), "node-00")
+		objects = append(objects, p, statetest.McKube("default", name, name, criticalities[i], 60, 60), statetest.Claim(p, name, "app", "node-00", 1+i, 601_000))
 		if i < 2 {
-			q := onNode(withClaim(rtPod("default", "x-"+name, types.UID("x-"+name), "app"), "app", "x-"+name), "node-01")
-			objects = append(objects, q, mckube("default", "x-"+name, "x-"+name, "High", 60, 60), claimFor(q, "x-"+name, "app", "node-01", 1+i, 601_000))
+			q := statetest.On(statetest.WithClaim(statetest.Pod("default", "x-"+name, types.UID("x-"+name), "app"), "app", "x-"+name), "node-01")
+			objects = append(objects, q, statetest.McKube("default", "x-"+name, "x-"+name, "High", 60, 60), statetest.Claim(q, "x-"+name, "app", "node-01", 1+i, 601_000))
 		}
 	}
 	var names []string
-	for _, v := range build(objects...).Breaks("node-00") {
+	for _, v := range statetest.Build(objects...).Breaks("node-00") {
 		names = append(names, v.Pod)
 	}
 	// The High one takes the core of 90 %; nothing of what is left takes 60 % or 50 %.
 	if want := []string{"big-0", "big-1", "pod-00"}; !slices.Equal(names, want) {
 		t.Errorf("%v break, want %v", names, want)
 	}
-	if got := build(crowd(2)...).Breaks("node-00"); len(got) != 0 {
+	if got := statetest.Build(statetest.Crowd(2)...).Breaks("node-00"); len(got) != 0 {
 		t.Errorf("%+v break though there is room", got)
 	}
-	if got := build().Breaks("nowhere"); got != nil {
+	if got := statetest.Build().Breaks("nowhere"); got != nil {
 		t.Errorf("%+v break on a node that is not there", got)
 	}
 }
@@ -196,27 +197,27 @@ func TestBreaks(t *testing.T) {
 // The containers of a pod go to one node or none.
 func TestContainersOfAPodBreakTogether(t *testing.T) {
 	t.Parallel()
-	a, b, c := readyNode("a", "a-1"), readyNode("b", "b-1"), readyNode("c", "c-1")
-	p := onNode(withClaim(withClaim(rtPod("default", "p", "p-1", "one", "two"), "one", "p-one"), "two", "p-two"), "a")
-	first, second := mckube("default", "one", "p", "High", 60, 60), mckube("default", "two", "p", "High", 60, 60)
+	a, b, c := statetest.Node("a", "a-1"), statetest.Node("b", "b-1"), statetest.Node("c", "c-1")
+	p := statetest.On(statetest.WithClaim(statetest.WithClaim(statetest.Pod("default", "p", "p-1", "one", "two"), "one", "p-one"), "two", "p-two"), "a")
+	first, second := statetest.McKube("default", "one", "p", "High", 60, 60), statetest.McKube("default", "two", "p", "High", 60, 60)
 	first.Spec.Container, second.Spec.Container = "one", "two"
 	objects := []runtime.Object{
-		a, b, c, coresOf(a, fullCores(2)...), coresOf(b, fullCores(1)...), coresOf(c, fullCores(1)...), p, first, second,
-		claimFor(p, "p-one", "one", "a", 0, 601_000), claimFor(p, "p-two", "two", "a", 1, 601_000),
+		a, b, c, statetest.Slice(a, statetest.Cores(2)...), statetest.Slice(b, statetest.Cores(1)...), statetest.Slice(c, statetest.Cores(1)...), p, first, second,
+		statetest.Claim(p, "p-one", "one", "a", 0, 601_000), statetest.Claim(p, "p-two", "two", "a", 1, 601_000),
 	}
-	if got := build(objects...).Breaks("a"); len(got) != 2 {
+	if got := statetest.Build(objects...).Breaks("a"); len(got) != 2 {
 		t.Errorf("%+v break, want both", got)
 	}
-	d := readyNode("d", "d-1")
-	if got := build(append(objects, d, coresOf(d, fullCores(2)...))...).Breaks("a"); len(got) != 0 {
+	d := statetest.Node("d", "d-1")
+	if got := statetest.Build(append(objects, d, statetest.Slice(d, statetest.Cores(2)...))...).Breaks("a"); len(got) != 0 {
 		t.Errorf("%+v break, want none", got)
 	}
 }
 
 func TestAccepts(t *testing.T) {
 	t.Parallel()
-	plain := func() *corev1.Node { return readyNode("n", "n-1") }
-	pod := func() *corev1.Pod { return rtPod("default", "p", "p-1", "app") }
+	plain := func() *corev1.Node { return statetest.Node("n", "n-1") }
+	pod := func() *corev1.Pod { return statetest.Pod("default", "p", "p-1", "app") }
 	selecting := pod()
 	selecting.Spec.NodeSelector = map[string]string{"zone": "x"}
 	tainted, cordoned, gone, sick := plain(), plain(), plain(), plain()
@@ -224,9 +225,9 @@ func TestAccepts(t *testing.T) {
 	tolerating := pod()
 	tolerating.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	cordoned.Spec.Unschedulable = true
-	gone.DeletionTimestamp = &metav1.Time{Time: birth}
+	gone.DeletionTimestamp = &metav1.Time{Time: statetest.Birth}
 	sick.Status.Conditions = nil
-	elsewhere, filled := mckube("default", "m", "p", "Low", 1, 1), mckube("default", "m", "p", "Low", 1, 1)
+	elsewhere, filled := statetest.McKube("default", "m", "p", "Low", 1, 1), statetest.McKube("default", "m", "p", "Low", 1, 1)
 	elsewhere.Spec.Node, filled.Spec.Node = "other", "other"
 	filled.Annotations = map[string]string{mcv1.AnnotationFilledNode: "other"}
 	for name, c := range map[string]struct {
@@ -245,11 +246,11 @@ func TestAccepts(t *testing.T) {
 		"McKube's node":  {plain(), pod(), elsewhere, "McKube m names node other"},
 		"filled-in node": {plain(), pod(), filled, ""},
 	} {
-		objects := []runtime.Object{c.node, coresOf(c.node, fullCores(1)...), c.pod}
+		objects := []runtime.Object{c.node, statetest.Slice(c.node, statetest.Cores(1)...), c.pod}
 		if c.mckube != nil {
 			objects = append(objects, c.mckube)
 		}
-		s := build(objects...)
+		s := statetest.Build(objects...)
 		p, _ := s.PodNamed("default", "p")
 		if ok, reason := s.Accepts(view(&testing.T{}, s, "n"), p); ok != (c.want == "") || reason != c.want {
 			t.Errorf("%s: %v, %q; want %q", name, ok, reason, c.want)
@@ -260,11 +261,11 @@ func TestAccepts(t *testing.T) {
 // A core for a container that runs already must pass in both packings.
 func TestBestCoreOnANodePassesInBothPackings(t *testing.T) {
 	t.Parallel()
-	n := readyNode("n", "n-1")
-	claimed := onNode(withClaim(rtPod("default", "claimed", "claimed", "app"), "app", "claimed"), "n")
-	moved := rtServer(claimed, "app", 1)
-	s := build(n, coresOf(n, fullCores(3)...), claimed, mckube("default", "claimed", "claimed", "High", 60, 60),
-		claimFor(claimed, "claimed", "app", "n", 0, 601_000), rtNode(n, moved))
+	n := statetest.Node("n", "n-1")
+	claimed := statetest.On(statetest.WithClaim(statetest.Pod("default", "claimed", "claimed", "app"), "app", "claimed"), "n")
+	moved := statetest.RTServer(claimed, "app", 1)
+	s := statetest.Build(n, statetest.Slice(n, statetest.Cores(3)...), claimed, statetest.McKube("default", "claimed", "claimed", "High", 60, 60),
+		statetest.Claim(claimed, "claimed", "app", "n", 0, 601_000), statetest.RTNode(n, moved))
 	got, gates := s.BestCoreOn("n", server("x", rt.Low, 50, 50))
 	if len(gates) > 0 || got.Core != 2 {
 		t.Errorf("core %d, %+v; want 2: 0 is claimed and 1 is used", got.Core, gates)

@@ -17,6 +17,7 @@ import (
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
+	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 )
 
 func server(id string, criticality rt.Criticality, lowMs, highMs int64) rt.Server {
@@ -34,10 +35,10 @@ func view(t *testing.T, s *state.Snapshot, node string) *state.NodeView {
 
 func TestANodeShowsBothPackings(t *testing.T) {
 	t.Parallel()
-	n := readyNode("n", "n-1")
-	p := onNode(withClaim(rtPod("default", "p", "p-1", "app"), "app", "p-claim"), "n")
-	s := build(n, coresOf(n, fullCores(3)...), p, mckube("default", "m", "p", "High", 20, 30),
-		claimFor(p, "p-claim", "app", "n", 1, 301_000), rtNode(n, rtServer(p, "app", 2)))
+	n := statetest.Node("n", "n-1")
+	p := statetest.On(statetest.WithClaim(statetest.Pod("default", "p", "p-1", "app"), "app", "p-claim"), "n")
+	s := statetest.Build(n, statetest.Slice(n, statetest.Cores(3)...), p, statetest.McKube("default", "m", "p", "High", 20, 30),
+		statetest.Claim(p, "p-claim", "app", "n", 1, 301_000), statetest.RTNode(n, statetest.RTServer(p, "app", 2)))
 	got := view(t, s, "n")
 	v, ok := got.Server("p-1/app")
 	if !ok || v.Witness != 1 || v.Physical != 2 || !v.Running || v.McKube.Name != "m" || v.Claim.Name != "p-claim" {
@@ -58,12 +59,12 @@ func TestANodeShowsBothPackings(t *testing.T) {
 // The whole budget is booked once, on the core that was given; not on every core that was preferred.
 func TestABudgetIsBookedOnceAndOnTheCoreThatWasGiven(t *testing.T) {
 	t.Parallel()
-	n := readyNode("n", "n-1")
-	p := onNode(withClaim(rtPod("default", "p", "p-1", "app"), "app", "p-claim"), "n")
-	m := mckube("default", "m", "p", "High", 20, 30)
+	n := statetest.Node("n", "n-1")
+	p := statetest.On(statetest.WithClaim(statetest.Pod("default", "p", "p-1", "app"), "app", "p-claim"), "n")
+	m := statetest.McKube("default", "m", "p", "High", 20, 30)
 	cores := "2-3"
 	m.Spec.RTSettings.Core = &cores
-	got := view(t, build(n, coresOf(n, fullCores(4)...), p, m, claimFor(p, "p-claim", "app", "n", 0, 301_000)), "n")
+	got := view(t, statetest.Build(n, statetest.Slice(n, statetest.Cores(4)...), p, m, statetest.Claim(p, "p-claim", "app", "n", 0, 301_000)), "n")
 	total := rt.PPM(0)
 	for _, c := range got.Cores {
 		total += c.Claimed
@@ -77,10 +78,10 @@ func TestABudgetIsBookedOnceAndOnTheCoreThatWasGiven(t *testing.T) {
 // Where it is smaller, the settings count.
 func TestTheLargerOfClaimAndSettingsIsCharged(t *testing.T) {
 	t.Parallel()
-	n := readyNode("n", "n-1")
-	p := onNode(withClaim(rtPod("default", "p", "p-1", "app"), "app", "p-claim"), "n")
+	n := statetest.Node("n", "n-1")
+	p := statetest.On(statetest.WithClaim(statetest.Pod("default", "p", "p-1", "app"), "app", "p-claim"), "n")
 	for claimed, want := range map[rt.PPM]rt.PPM{500_000: 500_000, 100_000: 301_000} {
-		got := view(t, build(n, coresOf(n, fullCores(1)...), p, mckube("default", "m", "p", "High", 20, 30), claimFor(p, "p-claim", "app", "n", 0, claimed)), "n")
+		got := view(t, statetest.Build(n, statetest.Slice(n, statetest.Cores(1)...), p, statetest.McKube("default", "m", "p", "High", 20, 30), statetest.Claim(p, "p-claim", "app", "n", 0, claimed)), "n")
 		if got.Cores[0].Claimed != want {
 			t.Errorf("claim of %d: %d is claimed, want %d", claimed, got.Cores[0].Claimed, want)
 		}
@@ -93,13 +94,13 @@ func TestTheLargerOfClaimAndSettingsIsCharged(t *testing.T) {
 // A budget that grew is paid by a second claim on the same core.
 func TestClaimsOfOneContainerAddUp(t *testing.T) {
 	t.Parallel()
-	n := readyNode("n", "n-1")
-	p := onNode(withClaim(rtPod("default", "p", "p-1", "app"), "app", "p-claim"), "n")
-	first, second, elsewhere := claimFor(p, "p-claim", "app", "n", 1, 200_000), claimFor(p, "p-more", "app", "n", 1, 150_000), claimFor(p, "p-stray", "app", "n", 0, 70_000)
+	n := statetest.Node("n", "n-1")
+	p := statetest.On(statetest.WithClaim(statetest.Pod("default", "p", "p-1", "app"), "app", "p-claim"), "n")
+	first, second, elsewhere := statetest.Claim(p, "p-claim", "app", "n", 1, 200_000), statetest.Claim(p, "p-more", "app", "n", 1, 150_000), statetest.Claim(p, "p-stray", "app", "n", 0, 70_000)
 	second.UID, elsewhere.UID = "claim-2", "claim-3"
-	second.CreationTimestamp = metav1.NewTime(birth.Add(time.Second))
-	elsewhere.CreationTimestamp = metav1.NewTime(birth.Add(time.Minute))
-	got := view(t, build(n, coresOf(n, fullCores(2)...), p, mckube("default", "m", "p", "High", 20, 30), second, first, elsewhere), "n")
+	second.CreationTimestamp = metav1.NewTime(statetest.Birth.Add(time.Second))
+	elsewhere.CreationTimestamp = metav1.NewTime(statetest.Birth.Add(time.Minute))
+	got := view(t, statetest.Build(n, statetest.Slice(n, statetest.Cores(2)...), p, statetest.McKube("default", "m", "p", "High", 20, 30), second, first, elsewhere), "n")
 	v, _ := got.Server("p-1/app")
 	if v.Claimed != 350_000 || v.Witness != 1 || v.Claim.Name != "p-claim" {
 		t.Errorf("server is %+v", v)
@@ -111,10 +112,10 @@ func TestClaimsOfOneContainerAddUp(t *testing.T) {
 
 func TestAClaimOfAGonePodKeepsItsBandwidth(t *testing.T) {
 	t.Parallel()
-	n := readyNode("n", "n-1")
-	gone := rtPod("default", "p", "p-1", "app")
-	again := onNode(rtPod("default", "p", "p-2", "app"), "n")
-	got := view(t, build(n, coresOf(n, fullCores(1)...), again, mckube("default", "m", "p", "High", 20, 30), claimFor(gone, "p-claim", "app", "n", 0, 400_000)), "n")
+	n := statetest.Node("n", "n-1")
+	gone := statetest.Pod("default", "p", "p-1", "app")
+	again := statetest.On(statetest.Pod("default", "p", "p-2", "app"), "n")
+	got := view(t, statetest.Build(n, statetest.Slice(n, statetest.Cores(1)...), again, statetest.McKube("default", "m", "p", "High", 20, 30), statetest.Claim(gone, "p-claim", "app", "n", 0, 400_000)), "n")
 	if v, ok := got.Server("p-2/app"); !ok || v.Witness != rt.NoCore || v.Claim != nil {
 		t.Errorf("the new pod of the name is %+v", v)
 	}
@@ -124,17 +125,17 @@ func TestAClaimOfAGonePodKeepsItsBandwidth(t *testing.T) {
 	if got.Cores[0].Claimed != 400_000 {
 		t.Errorf("claimed is %d", got.Cores[0].Claimed)
 	}
-	if _, ok := build().Victims(server("x", rt.High, 80, 80)); ok {
+	if _, ok := statetest.Build().Victims(server("x", rt.High, 80, 80)); ok {
 		t.Error("an empty cluster has victims")
 	}
 }
 
 func TestAFinishedPodIsNoServer(t *testing.T) {
 	t.Parallel()
-	n := readyNode("n", "n-1")
-	p := onNode(rtPod("default", "p", "p-1", "app"), "n")
+	n := statetest.Node("n", "n-1")
+	p := statetest.On(statetest.Pod("default", "p", "p-1", "app"), "n")
 	p.Status.Phase = corev1.PodSucceeded
-	got := view(t, build(n, coresOf(n, fullCores(1)...), p, mckube("default", "m", "p", "High", 20, 30)), "n")
+	got := view(t, statetest.Build(n, statetest.Slice(n, statetest.Cores(1)...), p, statetest.McKube("default", "m", "p", "High", 20, 30)), "n")
 	if len(got.Servers) != 0 {
 		t.Errorf("servers are %+v", got.Servers)
 	}
@@ -143,13 +144,13 @@ func TestAFinishedPodIsNoServer(t *testing.T) {
 // A node that was re-created under its name has neither the slices nor the RTNode of its predecessor.
 func TestANodeThatWasRecreatedStartsAnew(t *testing.T) {
 	t.Parallel()
-	before, now := readyNode("n", "n-1"), readyNode("n", "n-2")
-	got := view(t, build(now, coresOf(before, fullCores(2)...), rtNode(before)), "n")
+	before, now := statetest.Node("n", "n-1"), statetest.Node("n", "n-2")
+	got := view(t, statetest.Build(now, statetest.Slice(before, statetest.Cores(2)...), statetest.RTNode(before)), "n")
 	if got.RTNode != nil || !got.Stale || got.Offered || len(got.Cores) != 0 || got.UID != "n-2" {
 		t.Errorf("node is %+v", got)
 	}
 	// A late deletion of the predecessor changes nothing.
-	store, err := state.Build(state.Options{}, now, coresOf(now, fullCores(2)...))
+	store, err := state.Build(state.Options{}, now, statetest.Slice(now, statetest.Cores(2)...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,11 +165,11 @@ func TestANodeThatWasRecreatedStartsAnew(t *testing.T) {
 // When the agent's slices vanish, what runs stays on the cores that the RTNode reported; nothing new comes.
 func TestWithoutSlicesTheReportedCoresStay(t *testing.T) {
 	t.Parallel()
-	n := readyNode("n", "n-1")
-	p := onNode(rtPod("default", "p", "p-1", "app"), "n")
-	r := rtNode(n, rtServer(p, "app", 0))
+	n := statetest.Node("n", "n-1")
+	p := statetest.On(statetest.Pod("default", "p", "p-1", "app"), "n")
+	r := statetest.RTNode(n, statetest.RTServer(p, "app", 0))
 	r.Status.Cores = []v1alpha1.RTCoreStatus{{ID: 0, Sibling: -1, CapacityPpm: 900_000}}
-	s := build(n, p, r, mckube("default", "m", "p", "High", 20, 30))
+	s := statetest.Build(n, p, r, statetest.McKube("default", "m", "p", "High", 20, 30))
 	got := view(t, s, "n")
 	if got.Offered || len(got.Cores) != 1 || got.Cores[0].Placed != 301_000 {
 		t.Errorf("node is %+v", got)
@@ -180,11 +181,11 @@ func TestWithoutSlicesTheReportedCoresStay(t *testing.T) {
 
 func TestTheOlderOfTwoMcKubesGoverns(t *testing.T) {
 	t.Parallel()
-	p := rtPod("default", "p", "p-1", "app", "side")
-	older, younger, other := mckube("default", "z", "p", "High", 20, 30), mckube("default", "a", "p", "Low", 1, 1), mckube("default", "b", "p", "Low", 2, 2)
+	p := statetest.Pod("default", "p", "p-1", "app", "side")
+	older, younger, other := statetest.McKube("default", "z", "p", "High", 20, 30), statetest.McKube("default", "a", "p", "Low", 1, 1), statetest.McKube("default", "b", "p", "Low", 2, 2)
 	older.Spec.Container, younger.Spec.Container, other.Spec.Container = "app", "app", "side"
-	younger.CreationTimestamp = metav1.NewTime(birth.Add(time.Second))
-	s := build(p, older, younger, other)
+	younger.CreationTimestamp = metav1.NewTime(statetest.Birth.Add(time.Second))
+	s := statetest.Build(p, older, younger, other)
 	got, _ := s.PodNamed("default", "p")
 	if len(got.Governed) != 2 || got.Governed[0].McKube != older || len(got.Governed[0].Rivals) != 1 || got.Governed[0].Rivals[0] != younger || got.Governed[1].McKube != other {
 		t.Errorf("governed is %+v", got.Governed)
@@ -201,9 +202,9 @@ func TestTheOlderOfTwoMcKubesGoverns(t *testing.T) {
 
 func TestNothingIsAnsweredTooEarly(t *testing.T) {
 	t.Parallel()
-	clk := clocktesting.NewFakeClock(birth)
+	clk := clocktesting.NewFakeClock(statetest.Birth)
 	store := state.New(state.Options{Clock: clk})
-	n, p := readyNode("n", "n-1"), rtPod("default", "p", "p-1", "app")
+	n, p := statetest.Node("n", "n-1"), statetest.Pod("default", "p", "p-1", "app")
 	update := func(objects ...runtime.Object) {
 		t.Helper()
 		for _, o := range objects {
@@ -218,9 +219,9 @@ func TestNothingIsAnsweredTooEarly(t *testing.T) {
 			t.Fatalf("synced is %v, want %q", err, want)
 		}
 	}
-	update(claimFor(p, "p-claim", "app", "n", 0, 300_000))
+	update(statetest.Claim(p, "p-claim", "app", "n", 0, 300_000))
 	expect("first lists")
-	if got := len(store.Snapshot().Dump()); got != len(build().Dump()) {
+	if got := len(store.Snapshot().Dump()); got != len(statetest.Build().Dump()) {
 		t.Errorf("the snapshot has something to say before the lists are complete")
 	}
 	store.Complete()
@@ -231,7 +232,7 @@ func TestNothingIsAnsweredTooEarly(t *testing.T) {
 	expect("")
 
 	late := state.New(state.Options{Clock: clk})
-	if err := late.Update(claimFor(p, "p-claim", "app", "n", 0, 300_000)); err != nil {
+	if err := late.Update(statetest.Claim(p, "p-claim", "app", "n", 0, 300_000)); err != nil {
 		t.Fatal(err)
 	}
 	late.Complete()
@@ -243,9 +244,9 @@ func TestNothingIsAnsweredTooEarly(t *testing.T) {
 
 func TestReservationsAreExclusiveAndExpire(t *testing.T) {
 	t.Parallel()
-	clk := clocktesting.NewFakeClock(birth)
-	n := readyNode("n", "n-1")
-	store, err := state.Build(state.Options{Clock: clk}, n, coresOf(n, fullCores(1)...))
+	clk := clocktesting.NewFakeClock(statetest.Birth)
+	n := statetest.Node("n", "n-1")
+	store, err := state.Build(state.Options{Clock: clk}, n, statetest.Slice(n, statetest.Cores(1)...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,16 +289,16 @@ func TestReservationsAreExclusiveAndExpire(t *testing.T) {
 // A reservation whose server has its claim there already is not counted twice.
 func TestAReservationIsRedeemedByTheClaim(t *testing.T) {
 	t.Parallel()
-	n := readyNode("n", "n-1")
-	p := withClaim(rtPod("default", "p", "p-1", "app"), "app", "p-claim")
-	store, err := state.Build(state.Options{}, n, coresOf(n, fullCores(2)...), p, mckube("default", "m", "p", "High", 20, 30))
+	n := statetest.Node("n", "n-1")
+	p := statetest.WithClaim(statetest.Pod("default", "p", "p-1", "app"), "app", "p-claim")
+	store, err := state.Build(state.Options{}, n, statetest.Slice(n, statetest.Cores(2)...), p, statetest.McKube("default", "m", "p", "High", 20, 30))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Reserve(state.Reservation{Key: "k", Node: "n", Core: 1, Server: server("p-1/app", rt.High, 20, 30), Until: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Update(claimFor(p, "p-claim", "app", "n", 1, 301_000)); err != nil {
+	if err := store.Update(statetest.Claim(p, "p-claim", "app", "n", 1, 301_000)); err != nil {
 		t.Fatal(err)
 	}
 	if c := view(t, store.Snapshot(), "n").Cores[1]; c.Free != 599_000 || c.Reserved != 0 {
@@ -309,7 +310,7 @@ func TestAReservationIsRedeemedByTheClaim(t *testing.T) {
 // promised than there is.
 func TestConcurrentReservationsNeverPromiseTooMuch(t *testing.T) {
 	t.Parallel()
-	store, err := state.Build(state.Options{}, crowd(4)...)
+	store, err := state.Build(state.Options{}, statetest.Crowd(4)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,14 +352,14 @@ func TestListenersHearWhatChanged(t *testing.T) {
 	store := state.New(state.Options{})
 	var heard []state.Change
 	store.Listen(func(c state.Change) { heard = append(heard, c) })
-	n := readyNode("n", "n-1")
-	for _, o := range []runtime.Object{n, coresOf(n, fullCores(1)...), onNode(rtPod("default", "p", "p-1", "app"), "n")} {
+	n := statetest.Node("n", "n-1")
+	for _, o := range []runtime.Object{n, statetest.Slice(n, statetest.Cores(1)...), statetest.On(statetest.Pod("default", "p", "p-1", "app"), "n")} {
 		if err := store.Update(o); err != nil {
 			t.Fatal(err)
 		}
 	}
 	store.Complete()
-	if err := store.Update(mckube("default", "m", "p", "High", 20, 30)); err != nil {
+	if err := store.Update(statetest.McKube("default", "m", "p", "High", 20, 30)); err != nil {
 		t.Fatal(err)
 	}
 	if len(heard) != 2 {

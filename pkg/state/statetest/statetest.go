@@ -1,4 +1,5 @@
-package state_test
+// Package statetest builds the API objects that the state is made from, for tests and benchmarks.
+package statetest
 
 import (
 	"fmt"
@@ -18,22 +19,23 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// birth is when objects of the tests were made.
-var birth = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+// Birth is when objects of the tests were made.
+var Birth = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func meta(namespace, name string, uid types.UID) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid, CreationTimestamp: metav1.NewTime(birth)}
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid, CreationTimestamp: metav1.NewTime(Birth)}
 }
 
-func readyNode(name string, uid types.UID) *corev1.Node {
+// Node is ready and takes pods.
+func Node(name string, uid types.UID) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: meta("", name, uid)}
 	n.Labels = map[string]string{corev1.LabelHostname: name}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	return n
 }
 
-// coresOf is the slice by which a node offers its cores.
-func coresOf(n *corev1.Node, cores ...rt.Core) *resourcev1.ResourceSlice {
+// Slice is the slice by which a node offers its cores.
+func Slice(n *corev1.Node, cores ...rt.Core) *resourcev1.ResourceSlice {
 	s := &resourcev1.ResourceSlice{ObjectMeta: meta("", n.Name+"-cores", "slice-"+n.UID)}
 	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}
 	s.Spec = resourcev1.ResourceSliceSpec{Driver: v1alpha1.DriverCPU, NodeName: &n.Name, Pool: resourcev1.ResourcePool{Name: n.Name, Generation: 1, ResourceSliceCount: 1}}
@@ -43,8 +45,8 @@ func coresOf(n *corev1.Node, cores ...rt.Core) *resourcev1.ResourceSlice {
 	return s
 }
 
-// fullCores are so many cores of 90 %.
-func fullCores(n int) []rt.Core {
+// Cores are so many cores of 90 %.
+func Cores(n int) []rt.Core {
 	out := make([]rt.Core, n)
 	for i := range out {
 		out[i] = rt.Core{ID: i, Sibling: rt.NoSibling, Capacity: rt.MaxCapacity, Granularity: 100}
@@ -52,7 +54,8 @@ func fullCores(n int) []rt.Core {
 	return out
 }
 
-func rtPod(namespace, name string, uid types.UID, containers ...string) *corev1.Pod {
+// Pod is a pending pod with the label of real-time work.
+func Pod(namespace, name string, uid types.UID, containers ...string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: meta(namespace, name, uid)}
 	p.Labels = map[string]string{mcv1.LabelRT: "x"}
 	p.Status.Phase = corev1.PodPending
@@ -62,13 +65,14 @@ func rtPod(namespace, name string, uid types.UID, containers ...string) *corev1.
 	return p
 }
 
-func onNode(p *corev1.Pod, node string) *corev1.Pod {
+// On has the pod run on a node.
+func On(p *corev1.Pod, node string) *corev1.Pod {
 	p.Spec.NodeName, p.Status.Phase = node, corev1.PodRunning
 	return p
 }
 
-// withClaim has the webhook's claim on the pod.
-func withClaim(p *corev1.Pod, container, object string) *corev1.Pod {
+// WithClaim has the webhook's claim on the pod.
+func WithClaim(p *corev1.Pod, container, object string) *corev1.Pod {
 	name := rtdra.ClaimName(container)
 	template := "template"
 	p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, corev1.PodResourceClaim{Name: name, ResourceClaimTemplateName: &template})
@@ -81,8 +85,8 @@ func withClaim(p *corev1.Pod, container, object string) *corev1.Pod {
 	return p
 }
 
-// mckube gives the container of a pod low of high of 100 ms.
-func mckube(namespace, name, pod string, criticality mcv1.Criticality, lowMs, highMs int64) *mcv1.McKube {
+// McKube gives the container of a pod low of high of 100 ms.
+func McKube(namespace, name, pod string, criticality mcv1.Criticality, lowMs, highMs int64) *mcv1.McKube {
 	return &mcv1.McKube{
 		ObjectMeta: meta(namespace, name, types.UID("mck-"+namespace+"-"+name)),
 		Spec: mcv1.McKubeSpec{
@@ -92,8 +96,8 @@ func mckube(namespace, name, pod string, criticality mcv1.Criticality, lowMs, hi
 	}
 }
 
-// claimFor is the container's claim, given a core when node is not empty.
-func claimFor(p *corev1.Pod, name, container, node string, core int, ppm rt.PPM) *resourcev1.ResourceClaim {
+// Claim is the container's claim, given a core when node is not empty.
+func Claim(p *corev1.Pod, name, container, node string, core int, ppm rt.PPM) *resourcev1.ResourceClaim {
 	c := &resourcev1.ResourceClaim{ObjectMeta: meta(p.Namespace, name, types.UID("claim-"+string(p.UID)+"-"+container))}
 	c.Annotations = map[string]string{resourcev1.PodResourceClaimAnnotation: rtdra.ClaimName(container)}
 	c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID}}
@@ -109,21 +113,24 @@ func claimFor(p *corev1.Pod, name, container, node string, core int, ppm rt.PPM)
 	return c
 }
 
-func rtNode(n *corev1.Node, servers ...v1alpha1.RTServer) *v1alpha1.RTNode {
+// RTNode is that of the Node, with servers that should run.
+func RTNode(n *corev1.Node, servers ...v1alpha1.RTServer) *v1alpha1.RTNode {
 	r := &v1alpha1.RTNode{ObjectMeta: meta("", n.Name, "rtn-"+n.UID)}
 	r.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}
 	r.Spec.Servers = servers
 	return r
 }
 
-func rtServer(p *corev1.Pod, container string, core int32) v1alpha1.RTServer {
+// RTServer is the entry of a Low container of 10 % on a core.
+func RTServer(p *corev1.Pod, container string, core int32) v1alpha1.RTServer {
 	return v1alpha1.RTServer{
 		PodUID: p.UID, Namespace: p.Namespace, Pod: p.Name, Container: container, Criticality: "Low",
 		PeriodUs: 100_000, DeadlineUs: 100_000, BudgetLowUs: 10_000, BudgetHighUs: 10_000, Cores: []int32{core},
 	}
 }
 
-func build(objects ...runtime.Object) *state.Snapshot {
+// Build is the snapshot of a complete store.
+func Build(objects ...runtime.Object) *state.Snapshot {
 	s, err := state.Build(state.Options{}, objects...)
 	if err != nil {
 		panic(err)
@@ -131,14 +138,14 @@ func build(objects ...runtime.Object) *state.Snapshot {
 	return s.Snapshot()
 }
 
-// crowd is a cluster of so many nodes of 4 cores, with a Low container of 50 % on the first core of each.
-func crowd(nodes int) []runtime.Object {
+// Crowd is a cluster of so many nodes of 4 cores, with a Low container of 50 % on the first core of each.
+func Crowd(nodes int) []runtime.Object {
 	var out []runtime.Object
 	for i := range nodes {
-		n := readyNode(fmt.Sprintf("node-%02d", i), types.UID(fmt.Sprintf("node-%02d", i)))
+		n := Node(fmt.Sprintf("node-%02d", i), types.UID(fmt.Sprintf("node-%02d", i)))
 		name := fmt.Sprintf("pod-%02d", i)
-		p := onNode(withClaim(rtPod("default", name, types.UID(name), "app"), "app", name+"-claim"), n.Name)
-		out = append(out, n, coresOf(n, fullCores(4)...), p, mckube("default", name, name, "Low", 50, 50), claimFor(p, name+"-claim", "app", n.Name, 0, 501_000))
+		p := On(WithClaim(Pod("default", name, types.UID(name), "app"), "app", name+"-claim"), n.Name)
+		out = append(out, n, Slice(n, Cores(4)...), p, McKube("default", name, name, "Low", 50, 50), Claim(p, name+"-claim", "app", n.Name, 0, 501_000))
 	}
 	return out
 }

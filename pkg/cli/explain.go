@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/cli/explain"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// Forms in which an explanation is written.
+const (
+	outputText = "text"
+	outputJSON = "json"
+)
+
+// explainSettings are the flags of explain.
+type explainSettings struct {
+	kubeconfig, context, namespace, output string
+	granularity                            time.Duration
+}
+
+func explainCommand(s Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "explain",
+		Short: "Say why a real-time pod waits, or runs where it runs",
+		Args:  noArguments,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(explainPod(s))
+	return cmd
+}
+
+func explainPod(s Streams) *cobra.Command {
+	settings := explainSettings{}
+	cmd := &cobra.Command{
+		Use:   "pod NAME",
+		Short: "List the gates on a pod's way to its core, with the numbers that decided",
+		Long: `Reads the cluster of your kubeconfig, changes nothing, and lists the gates on the pod's way to its core up to the
+first that it has not passed: its McKube, the settings, the claim, what every node and class of cores answers, the agent,
+the core it runs on, what the agent read back.`,
+		Args: oneArgument("the pod's name"),
+		RunE: func(cmd *cobra.Command, args []string) error { return runExplainPod(cmd, s, settings, args[0]) },
+	}
+	cmd.Flags().StringVar(&settings.kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: KUBECONFIG, or the one in your home")
+	cmd.Flags().StringVar(&settings.context, "context", "", "`context` of the kubeconfig; empty: the current one")
+	cmd.Flags().StringVarP(&settings.namespace, "namespace", "n", "", "`namespace` of the pod; empty: the context's")
+	cmd.Flags().StringVarP(&settings.output, "output", "o", outputText, "text or json")
+	cmd.Flags().DurationVar(&settings.granularity, "rt-budget-granularity", state.DefaultGranularity*time.Microsecond, "the controller's flag of that name")
+	return cmd
+}
+
+func (e explainSettings) check() error {
+	if e.output != outputText && e.output != outputJSON {
+		return usageError{fmt.Errorf("--output is %q; want %s or %s", e.output, outputText, outputJSON)}
+	}
+	if e.granularity < time.Microsecond || e.granularity%time.Microsecond != 0 {
+		return usageError{fmt.Errorf("--rt-budget-granularity is %s; want whole microseconds, at least 1us", e.granularity)}
+	}
+	return nil
+}
+
+func runExplainPod(cmd *cobra.Command, s Streams, settings explainSettings, name string) error {
+	if err := settings.check(); err != nil {
+		return err
+	}
+	reader, namespace, err := settings.connect()
+	if err != nil {
+		return err
+	}
+	snapshot, err := explain.Read(cmd.Context(), reader, state.Options{Granularity: settings.granularity.Microseconds()})
+	if err != nil {
+		return err
+	}
+	explanation, err := explain.Pod(snapshot, namespace, name)
+	if err != nil {
+		return err
+	}
+	if settings.output == outputJSON {
+		return explanation.JSON(s.Out)
+	}
+	return explanation.Text(s.Out)
+}
+
+// connect reads the kubeconfig as kubectl does.
+func (e explainSettings) connect() (reader client.Client, namespace string, err error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = e.kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: e.context})
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, "", fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	if namespace = e.namespace; namespace == "" {
+		if namespace, _, err = loader.Namespace(); err != nil {
+			return nil, "", fmt.Errorf("reading kubeconfig: %w", err)
+		}
+	}
+	scheme, err := explain.Scheme()
+	if err != nil {
+		return nil, "", err
+	}
+	if reader, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return nil, "", fmt.Errorf("making client: %w", err)
+	}
+	return reader, namespace, nil
+}
