@@ -15,7 +15,7 @@ GINKGO_FLAGS ?=
 
 .PHONY: demo
 demo: build ## Run the main job on a local control plane and simulated nodes (KEEP=1 leaves it up)
-	./bin/mainspring demo --controller ./bin/controller --report out/demo $(if $(filter-out 0 no false,$(KEEP)),--keep)
+	./bin/mainspring demo --controller ./bin/controller --hollow ./bin/hollow --report out/demo $(if $(filter-out 0 no false,$(KEEP)),--keep)
 
 .PHONY: build
 build: ## Build the controller, the hollow agents and the command line into bin/

@@ -18,8 +18,8 @@ import (
 
 // demoSettings are the flags of the demo.
 type demoSettings struct {
-	keep, plain        bool
-	report, controller string
+	keep, plain                bool
+	report, controller, hollow string
 }
 
 func demoCommand(s Streams) *cobra.Command {
@@ -37,6 +37,7 @@ is seen in the API. Everything is gone afterwards, unless --keep is given.`,
 	cmd.Flags().BoolVar(&settings.plain, "plain", false, "print lines instead of the live view, even on a terminal")
 	cmd.Flags().StringVar(&settings.report, "report", "out/demo", "`directory` for the HTML report")
 	cmd.Flags().StringVar(&settings.controller, "controller", "", "controller `binary` to run; empty: built from the checkout")
+	cmd.Flags().StringVar(&settings.hollow, "hollow", "", "`binary` of the simulated nodes' agents to run; empty: built from the checkout")
 	return cmd
 }
 
@@ -54,7 +55,7 @@ func runDemo(cmd *cobra.Command, s Streams, settings demoSettings) (err error) {
 		return err
 	}
 	c, err := startCluster(ctx, s, local.Settings{
-		Controller: settings.controller, ControllerArgs: []string{demoRepairToleration}, NodeMonitorGracePeriod: demoGracePeriod,
+		Controller: settings.controller, Hollow: settings.hollow, ControllerArgs: []string{demoRepairToleration}, NodeMonitorGracePeriod: demoGracePeriod,
 	}, settings.keep)
 	if err != nil {
 		return err
@@ -115,5 +116,5 @@ func finishDemo(s Streams, settings demoSettings, teller *demo.Teller) error {
 // environmentRows are what a report tells of the software.
 func environmentRows() [][]report.Cell {
 	return [][]report.Cell{report.Cells("mainspring", versionWords()), report.Cells("cluster", "local control plane: etcd, kube-apiserver, "+
-		"kube-controller-manager, kube-scheduler, kwok (simulated kubelets) and the controller, each a process of its own")}
+		"kube-controller-manager, kube-scheduler, kwok (simulated kubelets), the controller and the hollow node agents, each a process of its own")}
 }

@@ -48,6 +48,7 @@ func localUp(s Streams) *cobra.Command {
 func addLocalFlags(cmd *cobra.Command, o *local.Settings) {
 	cmd.Flags().StringVar(&o.Dir, "dir", "", "`directory` for everything the cluster writes; empty: a new temporary one")
 	cmd.Flags().StringVar(&o.Controller, "controller", "", "controller `binary` to run; empty: built from the checkout")
+	cmd.Flags().StringVar(&o.Hollow, "hollow", "", "`binary` of the simulated nodes' agents to run; empty: built from the checkout")
 	cmd.Flags().StringArrayVar(&o.ControllerArgs, "controller-arg", nil, "`argument` to add to the controller's; may be repeated")
 	cmd.Flags().DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", 0, "how long a kubelet may be silent until its node is not ready; 0: Kubernetes' default")
 }
@@ -102,7 +103,7 @@ func localServe(s Streams) *cobra.Command {
 
 func stackOptions(s local.Settings, progress io.Writer) stack.Options {
 	return stack.Options{
-		Dir: s.Dir, Controller: s.Controller, ControllerArgs: s.ControllerArgs,
+		Dir: s.Dir, Controller: s.Controller, Hollow: s.Hollow, ControllerArgs: s.ControllerArgs,
 		NodeMonitorGracePeriod: s.NodeMonitorGracePeriod, Progress: progress,
 	}
 }

@@ -17,11 +17,11 @@ import (
 
 // replaySettings are the flags of the replay.
 type replaySettings struct {
-	request            replay.Request
-	from               float64
-	settle             time.Duration
-	report, controller string
-	plain              bool
+	request                    replay.Request
+	from                       float64
+	settle                     time.Duration
+	report, controller, hollow string
+	plain                      bool
 }
 
 // maxFrom is about the longest time.Duration, in seconds.
@@ -62,6 +62,7 @@ func (r *replaySettings) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&r.settle, "settle", 2*time.Minute, "how long after the last pod is created pods may still wait before the run ends")
 	f.StringVar(&r.report, "report", "out/replay", "`directory` for index.html and replay.json")
 	f.StringVar(&r.controller, "controller", "", "controller `binary` to run; empty: built from the checkout")
+	f.StringVar(&r.hollow, "hollow", "", "`binary` of the simulated nodes' agents to run; empty: built from the checkout")
 	f.BoolVar(&r.plain, "plain", false, "print lines instead of the live view, even on a terminal")
 }
 
@@ -93,7 +94,7 @@ func runReplay(cmd *cobra.Command, s Streams, settings replaySettings) (err erro
 		return err
 	}
 	fmt.Fprintf(s.Err, "%d pods selected, %d fit no allowed machine\n", prepared.Input.Selected, len(prepared.Fit.Misfits))
-	c, err := startCluster(ctx, s, local.Settings{Controller: settings.controller}, false)
+	c, err := startCluster(ctx, s, local.Settings{Controller: settings.controller, Hollow: settings.hollow}, false)
 	if err != nil {
 		return err
 	}

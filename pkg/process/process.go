@@ -80,6 +80,9 @@ func (p *Process) run(started chan<- error) {
 	close(p.exited)
 }
 
+// Name is what the program is called in messages.
+func (p *Process) Name() string { return p.command.Name }
+
 // PID is the process ID of the child.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 

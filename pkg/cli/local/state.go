@@ -20,6 +20,7 @@ type State struct {
 	Dir           string `json:"dir"`
 	Kubeconfig    string `json:"kubeconfig"`
 	ControllerLog string `json:"controllerLog"`
+	HollowLog     string `json:"hollowLog"`
 }
 
 const stateFile = "mainspring-local.json"
@@ -96,11 +97,11 @@ func (s State) Tell(out io.Writer, kubectl string) {
   export KUBECONFIG=%s
   %s get nodepools,nodeclaims,nodes
 
-The controller's log is %s
+The controller's log is %s, that of the nodes' agents %s
 To end it and remove its files:
 
   mainspring local down %s
-`, s.PID, s.Kubeconfig, kubectl, s.ControllerLog, s.Dir)
+`, s.PID, s.Kubeconfig, kubectl, s.ControllerLog, s.HollowLog, s.Dir)
 }
 
 // terminate asks the process to end.

@@ -38,7 +38,7 @@ func Serve(ctx context.Context, o stack.Options) error {
 	if err != nil {
 		return err
 	}
-	state := State{PID: os.Getpid(), Dir: s.Dir(), Kubeconfig: s.Kubeconfig(), ControllerLog: s.ControllerLog()}
+	state := State{PID: os.Getpid(), Dir: s.Dir(), Kubeconfig: s.Kubeconfig(), ControllerLog: s.ControllerLog(), HollowLog: s.HollowLog()}
 	if err := state.write(); err != nil {
 		return errors.Join(err, s.Stop())
 	}
@@ -50,6 +50,7 @@ func Serve(ctx context.Context, o stack.Options) error {
 type Settings struct {
 	Dir        string // empty = a new directory below the system's temporary one
 	Controller string // a controller binary; empty = built from the checkout
+	Hollow     string // a binary of the simulated nodes' agents; empty = built from the checkout
 	// ControllerArgs are added to the controller's arguments.
 	ControllerArgs         []string
 	NodeMonitorGracePeriod time.Duration // 0 = the default
@@ -59,6 +60,9 @@ func (s Settings) arguments() []string {
 	args := []string{"local", serveCommand, "--dir=" + s.Dir}
 	if s.Controller != "" {
 		args = append(args, "--controller="+s.Controller)
+	}
+	if s.Hollow != "" {
+		args = append(args, "--hollow="+s.Hollow)
 	}
 	if s.NodeMonitorGracePeriod > 0 {
 		args = append(args, "--node-monitor-grace-period="+s.NodeMonitorGracePeriod.String())

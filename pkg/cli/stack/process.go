@@ -12,9 +12,7 @@ import (
 )
 
 const (
-	// controllerName is what the controller is called in messages.
-	controllerName = "the controller"
-	// readyTimeout bounds how long the controller may take until it is ready.
+	// readyTimeout bounds how long a program may take until it is ready.
 	readyTimeout = 2 * time.Minute
 	// readyEvery is the pause between two questions whether it is.
 	readyEvery = 100 * time.Millisecond
@@ -36,7 +34,7 @@ func waitReady(ctx context.Context, clk clock.WithTicker, p *process.Process, ur
 		case <-p.Exited():
 			return p.Died()
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the controller to be ready: %w; the end of its log:\n%s", context.Cause(ctx), p.Tail())
+			return fmt.Errorf("waiting for %s to be ready: %w; the end of its log:\n%s", p.Name(), context.Cause(ctx), p.Tail())
 		case <-ticker.C():
 		}
 	}

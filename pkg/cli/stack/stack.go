@@ -1,5 +1,6 @@
 // Package stack runs Mainspring on a local control plane: etcd, API server, scheduler, controller manager, simulated
-// kubelets, and the controller as a process of its own, just as a cluster would run it.
+// kubelets, and the controller and the agents of simulated nodes as processes of their own, just as a cluster would run
+// them.
 package stack
 
 import (
@@ -8,12 +9,12 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/mainspring-rt/mainspring/charts"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
 	"github.com/mainspring-rt/mainspring/pkg/process"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
@@ -27,7 +28,9 @@ type Options struct {
 	Progress io.Writer
 	// Controller is the path of a controller binary; empty means to build cmd/controller of the checkout.
 	Controller string
-	// ControllerArgs are added to the controller's arguments.
+	// Hollow is the path of a binary of the hollow agents; empty means to build cmd/hollow of the checkout.
+	Hollow string
+	// ControllerArgs are added to the controller's arguments. A catalogue of machines there is the agents' too.
 	ControllerArgs []string
 	// NodeMonitorGracePeriod is how long a kubelet may be silent; default 40s.
 	NodeMonitorGracePeriod time.Duration
@@ -42,7 +45,7 @@ const featureGates = "NodeRepair=true,NodeOverlay=true,StaticCapacity=true,Reser
 type Stack struct {
 	plane      *localplane.Plane
 	controller *process.Process
-	logs       string
+	hollow     *process.Process
 }
 
 // Start builds what is missing, starts everything, and returns when the controller is ready. When it fails nothing is
@@ -54,7 +57,11 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	binary, err := o.controllerBinary(ctx)
+	controller, err := o.binary(ctx, controllerProgram, o.Controller)
+	if err != nil {
+		return nil, err
+	}
+	hollow, err := o.binary(ctx, hollowProgram, o.Hollow)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +70,7 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 		return nil, err
 	}
 	s := &Stack{plane: plane}
-	if err := s.startController(ctx, o, binary); err != nil {
+	if err := s.startPrograms(ctx, o, controller, hollow); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
@@ -93,30 +100,57 @@ func (o Options) startPlane(ctx context.Context) (*localplane.Plane, error) {
 	return plane, nil
 }
 
-func (s *Stack) startController(ctx context.Context, o Options, binary string) error {
-	crds, err := charts.CRDs()
+// startPrograms installs what they need, starts both and waits until both are ready.
+func (s *Stack) startPrograms(ctx context.Context, o Options, controller, hollow string) error {
+	ports, err := process.FreePorts(ctx, 4)
 	if err != nil {
 		return err
 	}
-	if err := s.plane.ApplyCRDs(ctx, crds...); err != nil {
-		return fmt.Errorf("installing CRDs: %w", err)
-	}
-	s.logs = filepath.Join(s.plane.Dir(), "logs", "controller.log")
-	ports, err := process.FreePorts(ctx, 2)
-	if err != nil {
+	webhooks := ports[3]
+	if err := s.install(ctx, webhooks); err != nil {
 		return err
 	}
-	args := append([]string{
+	if s.hollow, err = s.launch(o, hollowProgram, hollow, append([]string{
+		"--kubeconfig=" + s.plane.Kubeconfig(), fmt.Sprintf("--health-probe-port=%d", ports[0]),
+	}, catalogueArgs(o.ControllerArgs)...)); err != nil {
+		return err
+	}
+	if s.controller, err = s.launch(o, controllerProgram, controller, append([]string{
 		"--kubeconfig=" + s.plane.Kubeconfig(), "--feature-gates=" + featureGates, "--disable-leader-election",
-		fmt.Sprintf("--health-probe-port=%d", ports[0]), fmt.Sprintf("--metrics-port=%d", ports[1]),
-	}, o.ControllerArgs...)
-	fmt.Fprintf(o.Progress, "starting the controller\n")
-	command := process.Command{Name: controllerName, Path: binary, Args: args, Log: s.logs}
-	if s.controller, err = process.Start(command); err != nil {
+		fmt.Sprintf("--health-probe-port=%d", ports[1]), fmt.Sprintf("--metrics-port=%d", ports[2]),
+		fmt.Sprintf("--webhook-port=%d", webhooks), "--webhook-host=127.0.0.1", "--webhook-namespace=" + systemNamespace,
+	}, o.ControllerArgs...)); err != nil {
 		return err
 	}
-	return waitReady(ctx, o.Clock, s.controller, fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0]))
+	if err := waitReady(ctx, o.Clock, s.hollow, readyURL(ports[0])); err != nil {
+		return err
+	}
+	return waitReady(ctx, o.Clock, s.controller, readyURL(ports[1]))
 }
+
+func readyURL(port int) string { return fmt.Sprintf("http://127.0.0.1:%d/readyz", port) }
+
+// catalogueArgs are those of the controller's arguments that name the catalogue of machines.
+func catalogueArgs(args []string) []string {
+	var found []string
+	for i, a := range args {
+		switch name, _, joined := strings.Cut(strings.TrimLeft(a, "-"), "="); {
+		case name != "catalogue-file":
+		case joined:
+			found = append(found, a)
+		case i+1 < len(args):
+			found = append(found, a, args[i+1])
+		}
+	}
+	return found
+}
+
+func (s *Stack) launch(o Options, p program, binary string, args []string) (*process.Process, error) {
+	fmt.Fprintf(o.Progress, "starting %s\n", p.title)
+	return process.Start(process.Command{Name: p.title, Path: binary, Args: args, Log: s.log(p)})
+}
+
+func (s *Stack) log(p program) string { return filepath.Join(s.plane.Dir(), "logs", p.name+".log") }
 
 // RESTConfig is the administrator's access to the API server.
 func (s *Stack) RESTConfig() *rest.Config { return s.plane.RESTConfig() }
@@ -128,7 +162,10 @@ func (s *Stack) Kubeconfig() string { return s.plane.Kubeconfig() }
 func (s *Stack) Dir() string { return s.plane.Dir() }
 
 // ControllerLog is the path of the controller's log.
-func (s *Stack) ControllerLog() string { return s.logs }
+func (s *Stack) ControllerLog() string { return s.log(controllerProgram) }
+
+// HollowLog is the path of the hollow agents' log.
+func (s *Stack) HollowLog() string { return s.log(hollowProgram) }
 
 // Watch waits until the context ends, and returns nil then; when a part of the stack ends before that, it returns why,
 // with the last lines of its log.
@@ -138,6 +175,8 @@ func (s *Stack) Watch(ctx context.Context) error {
 		return nil
 	case <-s.controller.Exited():
 		return s.controller.Died()
+	case <-s.hollow.Exited():
+		return s.hollow.Died()
 	case <-s.plane.Done():
 		return s.plane.Err()
 	}
@@ -146,8 +185,10 @@ func (s *Stack) Watch(ctx context.Context) error {
 // Stop ends everything, the controller first.
 func (s *Stack) Stop() error {
 	var errs []error
-	if s.controller != nil {
-		errs = append(errs, s.controller.Stop(stopTimeout))
+	for _, p := range []*process.Process{s.controller, s.hollow} {
+		if p != nil {
+			errs = append(errs, p.Stop(stopTimeout))
+		}
 	}
 	if s.plane != nil {
 		errs = append(errs, s.plane.Stop())

@@ -24,7 +24,7 @@ func script(t *testing.T, lines string) string {
 
 func start(t *testing.T, lines string) *process.Process {
 	t.Helper()
-	p, err := process.Start(process.Command{Name: controllerName, Path: script(t, lines), Log: filepath.Join(t.TempDir(), "log")})
+	p, err := process.Start(process.Command{Name: controllerProgram.title, Path: script(t, lines), Log: filepath.Join(t.TempDir(), "log")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,8 +53,21 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 
 func TestControllerThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	_, err := Options{Controller: "/nowhere/controller"}.controllerBinary(context.Background())
+	_, err := Options{}.binary(context.Background(), controllerProgram, "/nowhere/controller")
 	if err == nil || !strings.Contains(err.Error(), `--controller "/nowhere/controller"`) || !strings.Contains(err.Error(), "want an executable file") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestTheAgentsGetTheControllersCatalogue(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		"":                        {"--log-level=debug", "--catalogue-file-x=y"},
+		"--catalogue-file=a.yaml": {"--log-level=debug", "--catalogue-file=a.yaml"},
+		"-catalogue-file a.yaml":  {"-catalogue-file", "a.yaml", "--log-level=debug"},
+	} {
+		if got := strings.Join(catalogueArgs(args), " "); got != want {
+			t.Errorf("%q of %q, want %q", got, args, want)
+		}
 	}
 }
