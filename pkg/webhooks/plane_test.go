@@ -1,0 +1,475 @@
+package webhooks_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mainspring-rt/mainspring/charts"
+	"github.com/mainspring-rt/mainspring/pkg/apis"
+	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/localplane"
+	"github.com/mainspring-rt/mainspring/pkg/process"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+	"github.com/mainspring-rt/mainspring/pkg/state/informer"
+	"github.com/mainspring-rt/mainspring/pkg/toolchain"
+	"github.com/mainspring-rt/mainspring/pkg/webhooks"
+	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
+)
+
+const (
+	systemNamespace = "mainspring-system"
+	secretName      = "mainspring-webhook"
+	// eventually bounds every wait; a busy machine takes seconds.
+	eventually = time.Minute
+)
+
+// stage is a real API server with our CRDs and webhooks, and the process that answers them.
+type stage struct {
+	client   client.Client
+	config   *rest.Config
+	warnings *warnings
+	clock    *clocktesting.FakeClock
+	port     int
+	stop     func()
+	ready    healthz.Checker
+}
+
+// warnings are those that the API server sent with its answers.
+type warnings struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.texts = append(w.texts, text)
+}
+
+func (w *warnings) all() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Join(w.texts, "\n")
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	ctrl.SetLogger(logr.Discard())
+	options := localplane.Options{}
+	var err error
+	if options.Bin, err = toolchain.Ensure(t.Context(), os.Stderr, options.Tools()...); err != nil {
+		t.Fatal(err)
+	}
+	plane, err := localplane.Start(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { plane.Stop() }) //nolint:errcheck // the test is over
+	ports, err := process.FreePorts(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{warnings: &warnings{}, clock: clocktesting.NewFakeClock(time.Now()), port: ports[0]}
+	s.config = rest.CopyConfig(plane.RESTConfig())
+	s.config.WarningHandler = s.warnings
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mcv1.AddToScheme, mckubev1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.client, err = client.New(s.config, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	s.install(t, plane)
+	return s
+}
+
+// install applies the CRDs and what the local stack applies of the chart.
+func (s *stage) install(t *testing.T, plane *localplane.Plane) {
+	t.Helper()
+	crds, err := apis.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, crd := range crds {
+		data, err := yaml.Marshal(crd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := plane.ApplyCRDs(t.Context(), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configurations, err := charts.Webhooks(fmt.Sprintf("https://localhost:%d", s.port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "default"}},
+	}
+	for _, c := range configurations.Mutating {
+		objects = append(objects, c)
+	}
+	for _, c := range configurations.Validating {
+		objects = append(objects, c)
+	}
+	for _, o := range objects {
+		if err := client.IgnoreAlreadyExists(s.client.Create(t.Context(), o)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// start runs the webhooks until stop, and waits until they are ready.
+func (s *stage) start(t *testing.T) {
+	t.Helper()
+	mgr, err := ctrl.NewManager(s.config, ctrl.Options{
+		Scheme: s.client.Scheme(), Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := state.New(state.Options{Granularity: granularity})
+	if err := informer.New(store).Register(t.Context(), mgr); err != nil {
+		t.Fatal(err)
+	}
+	handlers := webhooks.Handlers{Cluster: webhooks.FromStore(store, s.clock), Granularity: granularity}
+	s.ready, err = webhooks.Add(mgr, handlers, s.clock, webhooks.Options{
+		Host: "localhost", Port: s.port, Namespace: systemNamespace, Secret: secretName,
+		Authority:      certs.Authority{DNSNames: []string{"localhost"}, Validity: time.Hour},
+		Rotate:         true,
+		Configurations: "mainspring",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ready(&http.Request{}); err == nil {
+		t.Error("it is ready before it has a certificate")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	s.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("running the webhooks: %v", err)
+		}
+	})
+	t.Cleanup(s.stop)
+	s.soon(t, func() error { return s.ready(&http.Request{}) })
+	s.soon(t, func() error {
+		return s.client.Create(t.Context(), labelled(pod("probe"), "sdv.com", ""), client.DryRunAll)
+	})
+}
+
+// soon waits until check holds.
+func (s *stage) soon(t *testing.T, check func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), eventually)
+	defer cancel()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("still after %s: %v", eventually, err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// try creates a pod of the name, for nothing but the answer.
+func (s *stage) try(t *testing.T, p *corev1.Pod, name string) (*corev1.Pod, error) {
+	t.Helper()
+	p.Name = name
+	err := s.client.Create(t.Context(), p, client.DryRunAll)
+	return p, err
+}
+
+func (s *stage) mustCreate(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, o := range objects {
+		if err := s.client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestWebhooksOnAnAPIServer is one story, since a control plane is costly; each step stands on those
+// before it.
+func TestWebhooksOnAnAPIServer(t *testing.T) {
+	s := newStage(t)
+	t.Run("before they ever ran", s.blocksOnlyRealTimePods)
+	s.start(t)
+	t.Run("a labelled pod is given its core", s.mutatesLabelled)
+	t.Run("a governed pod needs no label", s.mutatesGoverned)
+	t.Run("a dry run changes nothing", s.dryRunChangesNothing)
+	t.Run("refusals and warnings reach the user", s.refusesAndWarns)
+	t.Run("certificates are replaced", s.replacesCertificates)
+	t.Run("entries go with their McKubes", s.removesEntries)
+	s.stop()
+	t.Run("while they are down", s.blocksOnlyRealTimePods)
+	t.Run("work that runs goes on while they are down", s.leavesRunningWorkAlone)
+	s.start(t)
+	t.Run("after a restart", s.mutatesLabelledAgain)
+}
+
+func (s *stage) mutatesLabelled(t *testing.T) {
+	s.mustCreate(t, mckube("m", podname("cam"), onCores("2-3")))
+	s.soon(t, func() error {
+		got, err := s.try(t, labelled(pod("app"), "sdv.com", "x"), "cam")
+		if err == nil && len(got.Spec.ResourceClaims) != 1 {
+			err = fmt.Errorf("claims %v", got.Spec.ResourceClaims)
+		}
+		return err
+	})
+	got := labelled(pod("app"), "sdv.com", "x")
+	got.Name = "cam"
+	s.mustCreate(t, got)
+	if got.Annotations[mcv1.AnnotationCore] != "2-3" || got.Annotations[mcv1.AnnotationPending] != "true" ||
+		!strings.HasPrefix(*got.Spec.ResourceClaims[0].ResourceClaimTemplateName, "m-rt-") || got.Spec.Containers[0].Resources.Claims[0].Name != "rt-app" {
+		t.Errorf("%+v", got)
+	}
+	plain := pod("app")
+	plain.Name = "plain"
+	s.mustCreate(t, plain)
+	if len(plain.Annotations) > 0 || len(plain.Labels) > 0 {
+		t.Errorf("an ordinary pod is changed: %+v", plain.ObjectMeta)
+	}
+}
+
+func (s *stage) mutatesLabelledAgain(t *testing.T) {
+	s.soon(t, func() error {
+		got, err := s.try(t, labelled(pod("app"), "sdv.com", "x", "app", "web"), "web-x")
+		if err == nil && len(got.Spec.ResourceClaims) != 1 {
+			err = fmt.Errorf("claims %v", got.Spec.ResourceClaims)
+		}
+		return err
+	})
+}
+
+func (s *stage) mutatesGoverned(t *testing.T) {
+	s.mustCreate(t, mckube("by-name", podname("nameless")), mckube("by-label", selecting("app", "web")))
+	for name, labels := range map[string][]string{"nameless": nil, "web-1": {"app", "web"}} {
+		s.soon(t, func() error {
+			got, err := s.try(t, labelled(pod("app"), labels...), name)
+			if err == nil && (len(got.Spec.ResourceClaims) != 1 || got.Labels[mcv1.LabelRT] == "") {
+				err = fmt.Errorf("%s is not mutated: %+v", name, got.ObjectMeta)
+			}
+			return err
+		})
+	}
+	generated := pod("app")
+	generated.GenerateName = "nameless-"
+	if got, err := s.try(t, generated, ""); err != nil || len(got.Spec.ResourceClaims) != 0 {
+		t.Errorf("a pod whose name is made up: %v, %+v", err, got.Spec.ResourceClaims)
+	}
+}
+
+// dryRunChangesNothing compares all that a webhook could have written.
+func (s *stage) dryRunChangesNothing(t *testing.T) {
+	versions := func() string {
+		var all []string
+		for _, list := range []client.ObjectList{
+			&corev1.PodList{}, &mcv1.McKubeList{}, &corev1.EventList{}, &corev1.SecretList{}, &resourcev1.ResourceClaimList{}, &resourcev1.ResourceClaimTemplateList{},
+		} {
+			if err := s.client.List(t.Context(), list); err != nil {
+				t.Fatal(err)
+			}
+			data, err := yaml.Marshal(list)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.SplitSeq(string(data), "\n") {
+				if strings.HasPrefix(line, "    resourceVersion:") || strings.HasPrefix(line, "    name:") {
+					all = append(all, strings.TrimSpace(line))
+				}
+			}
+		}
+		return strings.Join(all, "\n")
+	}
+	before := versions()
+	if _, err := s.try(t, labelled(pod("app"), "sdv.com", "x", "app", "web"), "dry"); err != nil {
+		t.Error(err)
+	}
+	if err := s.client.Create(t.Context(), mckube("dry", podname("dry")), client.DryRunAll); err != nil {
+		t.Error(err)
+	}
+	if after := versions(); after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+}
+
+func (s *stage) refusesAndWarns(t *testing.T) {
+	for want, m := range map[string]*mcv1.McKube{
+		"McKube m governs the same pods already":                  mckube("second", podname("cam")),
+		"must list each core once":                                mckube("third", podname("x"), onCores("1,1")),
+		"spec.rtSettings.runtime_low: Invalid value: 50: must be": mckube("fourth", podname("x"), budget(1_000, 50, 60)),
+	} {
+		err := s.client.Create(t.Context(), m)
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one that says %q", err, want)
+		}
+	}
+	s.mustCreate(t, mckube("low", podname("low"), critical("Low")))
+	if !strings.Contains(s.warnings.all(), "criticality Low is never escalated") {
+		t.Errorf("warnings: %s", s.warnings.all())
+	}
+	_, err := s.try(t, annotated(labelled(pod("app"), "sdv.com", "x", "app", "web"), mcv1.AnnotationPeriod, "77"), "web-2")
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), `metadata.annotations[mckube.io/rt-period] is "77"; McKube by-label says "10000"`) {
+		t.Errorf("contradiction: %v", err)
+	}
+	if _, err := s.try(t, labelled(pod("app", "log"), "app", "web"), "web-3"); err == nil || !strings.Contains(err.Error(), "it must name one of app, log") {
+		t.Errorf("which container: %v", err)
+	}
+	// Settings of a pod that runs are held against its McKube too, whatever else may change.
+	cam := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam"}}
+	patch := func(text string) error {
+		return s.client.Patch(t.Context(), cam, client.RawPatch("application/merge-patch+json", []byte(text)))
+	}
+	if err := patch(`{"metadata":{"annotations":{"mckube.io/rt-runtime-hi":"9000"}}}`); err == nil || !strings.Contains(err.Error(), "mckube.io/rt-runtime-hi") {
+		t.Errorf("a changed setting: %v", err)
+	}
+	if err := patch(`{"metadata":{"annotations":{"mckube.io/rt-current":"hi"}}}`); err != nil {
+		t.Errorf("a changed state: %v", err)
+	}
+}
+
+func (s *stage) secret(t *testing.T) *corev1.Secret {
+	t.Helper()
+	secret := &corev1.Secret{}
+	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: systemNamespace, Name: secretName}, secret); err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+// replacesCertificates lets most of an hour pass for our clock; the API server's shows the same hour.
+func (s *stage) replacesCertificates(t *testing.T) {
+	first := s.secret(t)
+	s.clock.Step(45 * time.Minute)
+	s.mustCreate(t, mckube("wakes-it", podname("nobody"))) // the clock of the queue is not ours
+	s.soon(t, func() error {
+		if bytes.Equal(s.secret(t).Data[certs.KeyCert], first.Data[certs.KeyCert]) {
+			return fmt.Errorf("the certificate is the old one")
+		}
+		return nil
+	})
+	if !bytes.Equal(s.secret(t).Data[certs.KeyCA], first.Data[certs.KeyCA]) {
+		t.Error("the authority is replaced with every certificate")
+	}
+	s.soon(t, func() error { _, err := s.try(t, labelled(pod("app"), "sdv.com", ""), "renewed"); return err })
+
+	broken := s.secret(t)
+	broken.Data = nil
+	if err := s.client.Update(t.Context(), broken); err != nil {
+		t.Fatal(err)
+	}
+	s.soon(t, func() error {
+		if len(s.secret(t).Data[certs.KeyCert]) == 0 {
+			return fmt.Errorf("the Secret is still empty")
+		}
+		_, err := s.try(t, labelled(pod("app"), "sdv.com", ""), "repaired")
+		return err
+	})
+}
+
+func (s *stage) removesEntries(t *testing.T) {
+	gone := mckube("by-name", podname("nameless"))
+	if err := s.client.Delete(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	s.soon(t, func() error {
+		got, err := s.try(t, pod("app"), "nameless")
+		if err == nil && len(got.Annotations) > 0 {
+			err = fmt.Errorf("still mutated: %v", got.Annotations)
+		}
+		return err
+	})
+}
+
+// blocksOnlyRealTimePods: nothing answers. Pods that are not ours are created at once, and so are those
+// of the namespaces that must start first; a real-time pod is refused, and told what is missing.
+func (s *stage) blocksOnlyRealTimePods(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), eventually)
+	defer cancel()
+	for i := range 20 {
+		p := pod("app")
+		p.Name = fmt.Sprintf("ordinary-%d", i)
+		if err := s.client.Create(ctx, p, client.DryRunAll); err != nil {
+			t.Fatalf("an ordinary pod: %v", err)
+		}
+	}
+	system := labelled(pod("app"), "sdv.com", "x")
+	system.Namespace = "kube-system"
+	if _, err := s.try(t, system, "system"); err != nil {
+		t.Errorf("a pod of kube-system: %v", err)
+	}
+	for what, p := range map[string]*corev1.Pod{"labelled": labelled(pod("app"), "sdv.com", "x")} {
+		_, err := s.try(t, p, "refused")
+		if err == nil || !strings.Contains(err.Error(), `failed calling webhook "pods.mutate.mckube.io"`) {
+			t.Errorf("a %s pod: %v", what, err)
+		}
+	}
+	if err := s.client.Create(ctx, mckube("refused", podname("refused"))); err == nil || !strings.Contains(err.Error(), "mckubes.validate.mckube.io") {
+		t.Errorf("a McKube: %v", err)
+	}
+}
+
+// leavesRunningWorkAlone: labels, finalizers and states of pods and McKubes change, and McKubes go.
+func (s *stage) leavesRunningWorkAlone(t *testing.T) {
+	governed := labelled(pod("app"), "app", "web")
+	if _, err := s.try(t, governed, "web-4"); err == nil || !strings.Contains(err.Error(), ".governed.mckube.io") {
+		t.Errorf("a governed pod without label: %v", err)
+	}
+	patch := []byte(`{"metadata":{"labels":{"x":"y"},"annotations":{"mckube.io/rt-configured":"true"},"finalizers":["example.com/x"]}}`)
+	for _, o := range []client.Object{
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam"}},
+		&mcv1.McKube{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m"}},
+	} {
+		if err := s.client.Patch(t.Context(), o, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+			t.Errorf("changing %T: %v", o, err)
+		}
+		if err := s.client.Delete(t.Context(), o, client.GracePeriodSeconds(0)); err != nil {
+			t.Errorf("deleting %T: %v", o, err)
+		}
+		if err := s.client.Patch(t.Context(), o, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+			t.Errorf("letting %T go: %v", o, err)
+		}
+	}
+	if list := (&mcv1.McKubeList{}); s.client.List(t.Context(), list) != nil || slices.ContainsFunc(list.Items, func(m mcv1.McKube) bool { return m.Name == "m" }) {
+		t.Error("the McKube is still there")
+	}
+}
