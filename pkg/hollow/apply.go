@@ -51,6 +51,7 @@ func (m *Machine) serverFor(spec v1alpha1.RTServer, now time.Time) *server {
 		s.budget, s.level = 0, 0
 	}
 	s.spec, s.refusal = spec, m.fault(spec, here)
+	s.raised = min(s.raised, spec.BudgetHighUs)
 	return s
 }
 
@@ -81,6 +82,9 @@ func (m *Machine) letGo(s *server, budget int64, now time.Time) {
 	}
 	ppm := bandwidth(s.spec, s.budget, m.granularity) - bandwidth(s.spec, s.budget-budget, m.granularity)
 	m.holds = append(m.holds, hold{core: s.core, ppm: ppm, until: s.deadline(now)})
+	if s.inWindow() {
+		m.freeAt[s.core] = maxTime(m.freeAt[s.core], s.deadline(now))
+	}
 }
 
 // decide refuses servers of a core until the others fit: those in force stay, then the most critical come

@@ -132,7 +132,6 @@ func (m *Machine) Advance(now time.Time) {
 		happen(m.now)
 	}
 	m.now = maxTime(m.now, now)
-	m.settle(m.now)
 }
 
 // Next is when something is due; ok is false when nothing is.
@@ -188,6 +187,7 @@ func (m *Machine) wake(now time.Time) {
 			s.script.skip(now)
 		}
 	}
+	m.settle(now)
 }
 
 // nodeStep does the next step of the node's script.

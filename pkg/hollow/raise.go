@@ -65,17 +65,20 @@ func (m *Machine) raise(s *server, now time.Time) {
 	m.force(s, max(to, s.budget))
 }
 
-// windowFree is the window rule of test T1k: at most MaxRaised servers of a core are above their low budget
+// inWindow says that the server takes one of the places for raises that its core's escalation reserve pays.
+func (s *server) inWindow() bool { return s.spec.Limited && s.level > s.spec.BudgetLowUs }
+
+// windowFree is the window rule of test T1k: at most MaxRaised Limited servers of a core are above their low budget
 // at once, and a place is taken only in a period that was released when the last holder's deadline was
 // over.
 func (m *Machine) windowFree(s *server, now time.Time) bool {
 	most := m.plans[s.core].MaxRaised
-	if most == 0 || s.raised > 0 {
+	if most == 0 || !s.spec.Limited || s.inWindow() {
 		return true
 	}
 	raised := int32(0)
 	for _, other := range m.servers {
-		if other != s && other.core == s.core && other.level > other.spec.BudgetLowUs {
+		if other.core == s.core && other.inWindow() {
 			raised++
 		}
 	}
@@ -101,6 +104,9 @@ func (m *Machine) recovery(s *server) (at time.Time, ok bool) {
 
 // recover gives the raise back.
 func (m *Machine) recover(s *server, now time.Time) {
+	if s.inWindow() {
+		m.freeAt[s.core] = maxTime(m.freeAt[s.core], now)
+	}
 	s.raised, s.recovered = 0, now
 	s.recent = nil
 	if target := m.target(s); target < s.budget {
@@ -109,6 +115,5 @@ func (m *Machine) recover(s *server, now time.Time) {
 	} else {
 		m.force(s, s.budget)
 	}
-	m.freeAt[s.core] = maxTime(m.freeAt[s.core], now)
 	m.settle(now)
 }
