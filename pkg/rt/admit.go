@@ -20,7 +20,7 @@ func Admit(core Core, placed []Server, s Server) Verdict {
 
 // admitByBandwidth is what Holds says of the others and the server, without a copy.
 func admitByBandwidth(core Core, others []Server, s Server) Verdict {
-	v := Verdict{Test: TestT1, Need: s.Charge(core.Granularity), Used: used(core, others), Limit: core.Capacity}
+	v := Verdict{Test: TestT1, Need: s.Charge(core.Granularity), Used: used(core, others), Limit: max(0, core.Capacity)}
 	if s.Limited || slices.ContainsFunc(others, limited) {
 		v.Test = TestT1k
 	}

@@ -32,7 +32,7 @@ func virtualDeadline(core Core, servers []Server) (PPM, Verdict) {
 			ll, lh = sum(ll, low), sum(lh, s.at(s.Floor(core.Granularity), core.Granularity))
 		}
 	}
-	theta := core.Capacity
+	theta := max(0, core.Capacity)
 	v := judge(TestEDFVD, max(sum(ll, hl), sum(lh, hh)), theta)
 	if !v.Admitted {
 		return 0, v

@@ -58,8 +58,9 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("%s: %s%s: needs %d ppm, %d of %d ppm used", v.Test, v.Reason, about, v.Need, v.Used, v.Limit)
 }
 
-// judge decides by bandwidth alone.
+// judge decides by bandwidth alone. A core that owes bandwidth has none.
 func judge(test string, used, limit PPM) Verdict {
+	limit = max(0, limit)
 	v := Verdict{Test: test, Used: used, Limit: limit, Admitted: used <= limit, Reason: ReasonFits}
 	if !v.Admitted {
 		v.Reason = ReasonCoreFull

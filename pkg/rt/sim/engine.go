@@ -148,23 +148,27 @@ func (e *engine) wake(s *server) {
 		s.granted, s.late, s.locked = min(s.granted, s.used), 0, 0
 		return
 	}
-	own, laxity := max(0, s.granted-s.used), s.due-e.now
+	g, window, laxity := e.Core.Granularity, s.Window(), s.due-e.now
+	own := max(0, s.granted-s.used)
 	whole, left := s.nominal(), own
 	reserved := e.Wake == WakeReserved && s.locked > 0
 	if reserved {
 		whole, left = s.High, own+s.locked
 	}
-	g, window := e.Core.Granularity, s.Window()
 	overflow := left > 0 && (left+g)*window > (whole+g)*laxity
 	if overflow && window == s.Period {
 		e.start(s)
 		return
 	}
-	if overflow && own > 0 {
-		s.granted = s.used + min(own, max(0, (s.nominal()+g)*laxity/window-g))
+	if overflow {
+		own = min(own, max(0, (s.nominal()+g)*laxity/window-g))
+		s.granted = min(s.granted, s.used+own)
+	}
+	if own == 0 {
+		s.late = 0 // that the budget has ended was noticed when the server fell asleep
 	}
 	if overflow || (!reserved && e.Wake != WakeUnscaled) {
-		s.locked = min(s.locked, max(0, s.High-s.Low)*laxity/window)
+		s.locked = min(s.locked, max(0, (s.High+g)*laxity/window-g-own))
 	}
 	if s.exhausted() {
 		e.react(s)
