@@ -82,6 +82,13 @@ var flagValues = []struct {
 	{"settings.disableControllerWarmup", false, "--disable-controller-warmup=false"},
 	{"settings.disableClusterStateObservability", true, "--disable-cluster-state-observability=true"},
 	{"settings.enableProfiling", true, "--enable-profiling=true"},
+	{"settings.realtime.budgetGranularity", "250us", "--rt-budget-granularity=250us"},
+	{"settings.realtime.preemptionDelay", "7s", "--rt-preemption-delay=7s"},
+	{"settings.realtime.agentTimeout", "20s", "--rt-agent-timeout=20s"},
+	{"webhook.enabled", false, "--webhook-port=0"},
+	{"webhook.port", 9444, "--webhook-port=9444"},
+	{"webhook.certificateValidity", "720h", "--webhook-cert-validity=720h"},
+	{"webhook.certManager.enabled", true, "--webhook-cert-rotation=false"},
 	{"settings.featureGates", map[string]any{}, "--feature-gates=" + defaultGates},
 	{"metrics.port", 9090, "--metrics-port=9090"},
 	{"metrics.certificateSecret", "tls", "--metrics-cert-dir=/etc/mainspring/metrics"},
@@ -100,6 +107,11 @@ var notValues = map[string]string{
 	"memory-limit":            "comes from resources.limits.memory through the environment",
 	"cpu-requests":            "comes from resources.requests.cpu through the environment",
 	"disable-leader-election": "see TestOneReplicaNeedsNoLeader",
+	"webhook-host":            "a pod listens on every address",
+	"webhook-namespace":       "is the release's, see TestWebhooksAreTheReleasesOwn",
+	"webhook-cert-secret":     "is named after the release, see TestWebhooksAreTheReleasesOwn",
+	"webhook-dns-names":       "is the name of the Service, see TestWebhooksAreTheReleasesOwn",
+	"webhook-configurations":  "are named after the release, see TestWebhooksAreTheReleasesOwn",
 }
 
 func arguments(t *testing.T, v map[string]any) []string {

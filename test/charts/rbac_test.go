@@ -57,16 +57,25 @@ func roles(t *testing.T, manifests chart.Manifests) []role {
 
 // forbidden would each allow more than the controller is for.
 var forbidden = []string{
-	"*", "cluster-admin", "secrets", "configmaps", "serviceaccounts", "serviceaccounts/token",
+	"*", "cluster-admin", "configmaps", "serviceaccounts", "serviceaccounts/token",
 	"pods/exec", "pods/attach", "pods/portforward", "pods/ephemeralcontainers", "nodes/proxy", "services/proxy",
 	"roles", "clusterroles", "rolebindings", "clusterrolebindings", "certificatesigningrequests",
-	"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "customresourcedefinitions",
+	"customresourcedefinitions",
 	"escalate", "bind", "impersonate", "approve", "sign", "deletecollection",
 }
+
+// onlyNamed may be touched, if at all, by the names of the release's own.
+var onlyNamed = []string{"secrets", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
 
 func TestRolesAllowNothingBroad(t *testing.T) {
 	for _, r := range roles(t, everything(t, nil)) {
 		for _, rule := range r.rules {
+			for _, resource := range rule.Resources {
+				ours := func(name string) bool { return strings.HasPrefix(name, "mainspring") }
+				if slices.Contains(onlyNamed, resource) && (len(rule.ResourceNames) == 0 || !slices.ContainsFunc(rule.ResourceNames, ours)) {
+					t.Errorf("role %s allows %v on every object of %s", r.name, rule.Verbs, resource)
+				}
+			}
 			for _, word := range slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs, rule.ResourceNames) {
 				if slices.Contains(forbidden, word) || strings.Contains(word, "*") {
 					t.Errorf("role %s has %q in %v", r.name, word, rule)
@@ -90,7 +99,8 @@ func TestRolesAreBoundToTheControllerOnly(t *testing.T) {
 		for _, subject := range binding.Subjects {
 			who := subject.Kind + " " + subject.Namespace + "/" + subject.Name
 			reader := m.GetName() == "mainspring-metrics-reader" && who == "ServiceAccount default/prometheus"
-			if !reader && who != "ServiceAccount "+namespace+"/mainspring" {
+			agents := m.GetName() == "mainspring-hollow" && who == "ServiceAccount "+namespace+"/mainspring-hollow"
+			if !reader && !agents && who != "ServiceAccount "+namespace+"/mainspring" {
 				t.Errorf("%s gives %s to %s", m.GetName(), binding.RoleRef.Name, who)
 			}
 		}
@@ -125,8 +135,10 @@ func TestRightsFollowTheSettings(t *testing.T) {
 	}{
 		"overlays":            {nil, "nodeoverlays", true},
 		"no overlays":         {values(false, "settings", "featureGates", "nodeOverlay"), "nodeoverlays", false},
-		"claims":              {nil, "resourceclaims", true},
-		"no claims":           {values(true, "settings", "ignoreDRARequests"), "resourceclaims", false},
+		"claims":              {nil, "deviceclasses", true},
+		"no claims":           {values(true, "settings", "ignoreDRARequests"), "deviceclasses", false},
+		"webhooks":            {nil, "secrets", true},
+		"no webhooks":         {values(false, "webhook", "enabled"), "secrets", false},
 		"no buffers":          {nil, "capacitybuffers", false},
 		"buffers":             {values(true, "settings", "featureGates", "capacityBuffer"), "podtemplates", true},
 		"no scheduler config": {nil, "services", false},

@@ -40,6 +40,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"unknown provider":       {values("aws", "cloudProvider", "name"), "at '/cloudProvider/name': value must be 'simulated'"},
 		"port":                   {values(70000, "metrics", "port"), "at '/metrics/port': maximum: got 70,000, want 65,535"},
 		"one port for two":       {values(8081, "metrics", "port"), "metrics.port and healthProbe.port are both 8081; they must differ"},
+		"one port for webhooks":  {values(8080, "webhook", "port"), "webhook.port is 8080, which is metrics.port or healthProbe.port; it must differ"},
 		"digest":                 {values("latest", "image", "digest"), "at '/image/digest': 'latest' does not match pattern"},
 		"object name":            {object{"fullnameOverride": "My Spring"}, "at '/fullnameOverride': 'My Spring' does not match pattern"},
 		"reader":                 {values(list{object{"name": "prometheus"}}, "metrics", "readers"), "at '/metrics/readers/0': missing property 'namespace'"},

@@ -38,12 +38,30 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- end -}}
 
-{{- define "mainspring.image" -}}
-{{- if .Values.image.digest -}}
-{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{/* The reference of an image; takes the root and the image's values. */}}
+{{- define "mainspring.imageOf" -}}
+{{- $root := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $image.repository $image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- printf "%s:%s" $image.repository (default $root.Chart.AppVersion $image.tag) -}}
 {{- end -}}
+{{- end -}}
+
+{{/* The name of the webhooks' Service, Secret and roles. */}}
+{{- define "mainspring.webhookName" -}}
+{{- printf "%s-webhook" (include "mainspring.fullname" . | trunc 55 | trimSuffix "-") -}}
+{{- end -}}
+
+{{/* What API servers call the webhooks. */}}
+{{- define "mainspring.webhookDNSName" -}}
+{{- printf "%s.%s.svc" (include "mainspring.webhookName" .) .Release.Namespace -}}
+{{- end -}}
+
+{{/* Whether the agents of simulated nodes run. */}}
+{{- define "mainspring.hasHollow" -}}
+{{- if and .Values.hollow.enabled (eq .Values.cloudProvider.name "simulated") -}}true{{- end -}}
 {{- end -}}
 
 {{- define "mainspring.leaderElectionNamespace" -}}
@@ -69,6 +87,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if eq (int .Values.metrics.port) (int .Values.healthProbe.port) }}
 {{- fail (printf "metrics.port and healthProbe.port are both %d; they must differ" (int .Values.metrics.port)) }}
 {{- end -}}
+{{- if and .Values.webhook.enabled (has (int .Values.webhook.port) (list (int .Values.metrics.port) (int .Values.healthProbe.port))) }}
+{{- fail (printf "webhook.port is %d, which is metrics.port or healthProbe.port; it must differ" (int .Values.webhook.port)) }}
+{{- end -}}
 {{- $settings := .Values.settings -}}
 {{- $args := list
   (printf "--cloud-provider=%s" .Values.cloudProvider.name)
@@ -90,10 +111,23 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
   (printf "--feature-gates=%s" (include "mainspring.featureGates" .))
   (printf "--metrics-port=%d" (int .Values.metrics.port))
   (printf "--health-probe-port=%d" (int .Values.healthProbe.port))
+  (printf "--rt-budget-granularity=%s" $settings.realtime.budgetGranularity)
+  (printf "--rt-preemption-delay=%s" $settings.realtime.preemptionDelay)
+  (printf "--rt-agent-timeout=%s" $settings.realtime.agentTimeout)
+  (printf "--webhook-port=%d" (ternary (int .Values.webhook.port) 0 .Values.webhook.enabled))
   (printf "--disable-leader-election=%t" (not .Values.leaderElection.enabled))
   (printf "--leader-election-name=%s" .Values.leaderElection.name)
   (printf "--leader-election-namespace=%s" (include "mainspring.leaderElectionNamespace" .))
 -}}
+{{- if .Values.webhook.enabled -}}
+{{- $args = concat $args (list
+  (printf "--webhook-namespace=%s" .Release.Namespace)
+  (printf "--webhook-cert-secret=%s" (include "mainspring.webhookName" .))
+  (printf "--webhook-cert-rotation=%t" (not .Values.webhook.certManager.enabled))
+  (printf "--webhook-cert-validity=%s" .Values.webhook.certificateValidity)
+  (printf "--webhook-dns-names=%s" (include "mainspring.webhookDNSName" .))
+  (printf "--webhook-configurations=%s" (include "mainspring.fullname" .))) -}}
+{{- end -}}
 {{- if $settings.schedulerConfig -}}
 {{- $args = append $args (printf "--scheduler-config=%s" $settings.schedulerConfig) -}}
 {{- end -}}
