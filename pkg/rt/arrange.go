@@ -178,7 +178,7 @@ func (a *arrangement) makeRoom(loads []Load, s Server, v Verdict) {
 // apply moves servers; those moved to NoCore are homeless again.
 func (a *arrangement) apply(moves Placement, reason string) {
 	for id, core := range moves {
-		if _, had := a.at[id]; had {
+		if _, had := a.at[id]; had && a.reasons[id] != ChangeLost {
 			a.reasons[id] = reason
 		}
 		if core == NoCore {

@@ -1,6 +1,7 @@
 package rt
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 )
@@ -29,8 +30,10 @@ func (a *arrangement) displace(loads []Load, s Server, cores []int) (Placement, 
 // resettle finds other cores for the victims of core i, the largest first.
 func resettle(loads []Load, i int, victims []Server) (Placement, bool) {
 	others := slices.Delete(slices.Clone(loads), i, i+1)
-	ordered := byCriticality(victims, 0)
-	slices.Reverse(ordered)
+	ordered := slices.Clone(victims)
+	slices.SortFunc(ordered, func(a, b Server) int {
+		return cmp.Or(cmp.Compare(b.Charge(0), a.Charge(0)), cmp.Compare(a.ID, b.ID))
+	})
 	moves := Placement{}
 	for _, v := range ordered {
 		core, _, ok := BestCore(others, v)
