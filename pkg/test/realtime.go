@@ -8,7 +8,6 @@ import (
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
-	"github.com/mainspring-rt/mainspring/pkg/hollow"
 )
 
 // RTPod is a pod that bears the label of real-time workloads. Its McKube says what it gets.
@@ -43,19 +42,9 @@ func WithContainer(name string) func(*PodTemplate) {
 	}
 }
 
-// Script is played to the pods' containers, from the start of each.
-func Script(script string) func(*PodTemplate) { return annotated(hollow.AnnotationScript, script) }
-
 // RTNodePool is a NodePool of machines of the edge class, which have cores for real-time work, of
 // one instance type.
 func RTNodePool(name, instanceType string, changes ...func(*karpenterv1.NodePool)) *karpenterv1.NodePool {
 	edge := []func(*karpenterv1.NodePool){HardwareClass("edge"), Requires(corev1.LabelInstanceTypeStable, instanceType)}
 	return NodePool(name, append(edge, changes...)...)
-}
-
-// NodeScript is played to the pool's nodes, from the start of each.
-func NodeScript(script string) func(*karpenterv1.NodePool) {
-	return func(p *karpenterv1.NodePool) {
-		p.Spec.Template.Annotations = lo.Assign(p.Spec.Template.Annotations, map[string]string{hollow.AnnotationScript: script})
-	}
 }

@@ -83,11 +83,12 @@ func metricsValues(more map[string]any) map[string]any {
 // fixedPorts are values for what a process on a shared machine cannot have: fixed ports.
 func fixedPorts(ctx context.Context) map[string]any {
 	GinkgoHelper()
-	ports, err := process.FreePorts(ctx, 2)
+	ports, err := process.FreePorts(ctx, 3)
 	Expect(err).NotTo(HaveOccurred())
 	return map[string]any{
 		"metrics":     metricsValues(map[string]any{"port": ports[0]}),
 		"healthProbe": map[string]any{"port": ports[1]},
+		"webhook":     map[string]any{"port": ports[2]},
 	}
 }
 

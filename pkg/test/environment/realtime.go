@@ -34,7 +34,6 @@ func StartRealtime(data []byte, catalogue string) *Environment {
 	manifests := env.installCharts(map[string]any{})
 	env.useRealtimeController(ready.program(controllerProgram), catalogue, manifests)
 	env.useAgents(ready.program(agentsProgram), catalogue, manifests)
-	env.standing = append(env.standing, DeviceClass())
 	env.expectWebhooks()
 	return env
 }
