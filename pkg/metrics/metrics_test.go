@@ -49,7 +49,7 @@ func TestSeriesOfNodesEndWithThem(t *testing.T) {
 		t.Error("registering twice was accepted")
 	}
 	container := metrics.Container{Namespace: "default", Pod: "web", Container: "app", Overruns: 3, Misses: 2, Drift: 1}
-	metrics.Nodes.Set("a", metrics.Node{GranularityUs: 100, Containers: []metrics.Container{container},
+	metrics.Nodes.Set("a", metrics.Node{Alive: true, GranularityUs: 100, Containers: []metrics.Container{container},
 		Cores: []metrics.Core{{ID: 2, Capacity: 900_000, Charged: 400_000, InForce: 300_000}}})
 	metrics.Nodes.Set("b", metrics.Node{Containers: []metrics.Container{container}})
 	expect(t, registry, "mainspring_core_bandwidth_ratio",
@@ -59,13 +59,14 @@ func TestSeriesOfNodesEndWithThem(t *testing.T) {
 	expect(t, registry, "mainspring_budget_granularity_seconds",
 		`mainspring_budget_granularity_seconds{node="a"} 0.0001`,
 		`mainspring_budget_granularity_seconds{node="b"} 0`)
+	expect(t, registry, "mainspring_agent_alive", `mainspring_agent_alive{node="a"} 1`, `mainspring_agent_alive{node="b"} 0`)
 	// The pod that two nodes name is served once.
 	expect(t, registry, "mainspring_overruns_total", `mainspring_overruns_total{container="app",namespace="default",pod="web"} 3`)
 	expect(t, registry, "mainspring_deadline_misses_total", `mainspring_deadline_misses_total{container="app",namespace="default",pod="web"} 2`)
 	expect(t, registry, "mainspring_drift_total", `mainspring_drift_total{container="app",namespace="default",pod="web"} 1`)
 	metrics.Nodes.Delete("a")
 	metrics.Nodes.Delete("b")
-	for _, name := range []string{"mainspring_core", "mainspring_budget", "mainspring_overruns", "mainspring_deadline", "mainspring_drift"} {
+	for _, name := range []string{"mainspring_core", "mainspring_budget", "mainspring_agent", "mainspring_overruns", "mainspring_deadline", "mainspring_drift"} {
 		expect(t, registry, name)
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 // Node is what a node's agent and the controller know of its real-time work.
 type Node struct {
+	// Alive: the agent has shown within its time that it lives.
+	Alive bool
 	// GranularityUs is how far a task runs past its budget, in microseconds.
 	GranularityUs int64
 	// Cores that hold servers.
@@ -46,6 +48,8 @@ var (
 		[]string{"node", "core", "kind"}, nil)
 	granularity = prometheus.NewDesc(namespace+"_budget_granularity_seconds",
 		"How far a task runs past its budget on the node, as its agent measured it.", []string{"node"}, nil)
+	alive = prometheus.NewDesc(namespace+"_agent_alive",
+		"1 while the node's agent shows that it lives, 0 once it has been silent for too long.", []string{"node"}, nil)
 	overruns = perContainer("overruns_total", "Periods in which a container used up its budget with work pending.")
 	misses   = perContainer("deadline_misses_total", "Jobs of a container that ended after their deadline.")
 	drift    = perContainer("drift_total", "Changes that something else made to what the agent had applied to a container.")
@@ -71,7 +75,7 @@ func (s *NodeSet) Delete(name string) {
 
 // Describe implements prometheus.Collector.
 func (s *NodeSet) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{bandwidth, granularity, overruns, misses, drift} {
+	for _, d := range []*prometheus.Desc{bandwidth, granularity, alive, overruns, misses, drift} {
 		to <- d
 	}
 }
@@ -84,6 +88,7 @@ func (s *NodeSet) Collect(to chan<- prometheus.Metric) {
 	seen := map[[3]string]bool{}
 	for name, n := range s.nodes {
 		to <- gauge(granularity, float64(n.GranularityUs)/1e6, name)
+		to <- gauge(alive, one(n.Alive), name)
 		for _, c := range n.Cores {
 			id := strconv.Itoa(c.ID)
 			to <- gauge(bandwidth, float64(c.Capacity)/1e6, name, id, "capacity")
@@ -99,6 +104,13 @@ func (s *NodeSet) Collect(to chan<- prometheus.Metric) {
 			}
 		}
 	}
+}
+
+func one(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 func gauge(d *prometheus.Desc, value float64, labels ...string) prometheus.Metric {

@@ -23,6 +23,8 @@ import (
 	"sigs.k8s.io/karpenter/pkg/state/prediction"
 
 	"github.com/mainspring-rt/mainspring/pkg/controllers"
+	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/webhooks"
 )
 
 // registered assembles the controllers, connected to nothing, and returns the label names of every
@@ -46,6 +48,11 @@ func registered(t *testing.T) map[string][]string {
 	}
 	if _, err := controllers.New(ctx, op, fake.NewCloudProvider()); err != nil {
 		t.Fatal(err)
+	}
+	for _, register := range []func(prometheus.Registerer) error{metrics.Register, webhooks.RegisterMetrics} {
+		if err := register(crmetrics.Registry); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return descriptions(t)
 }
