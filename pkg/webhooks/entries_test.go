@@ -121,7 +121,9 @@ func TestOnlyGovernedPodsAreSent(t *testing.T) {
 
 func TestEntriesAreBounded(t *testing.T) {
 	at := func(i int) func(*mcv1.McKube) {
-		return func(m *mcv1.McKube) { m.CreationTimestamp = metav1.Time{Time: start.Add(time.Duration(i) * time.Second)} }
+		return func(m *mcv1.McKube) {
+			m.CreationTimestamp = metav1.Time{Time: start.Add(time.Duration(i) * time.Second)}
+		}
 	}
 	var mckubes []*mcv1.McKube
 	for i := range 250 {

@@ -58,7 +58,11 @@ func (h Handlers) mutatePod(_ context.Context, req admission.Request) admission.
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	mutated, err := MutatePod(pod, Surroundings{McKubes: h.Cluster.McKubesFor(pod), Yields: h.yields, Granularity: h.Granularity})
+	in := Surroundings{McKubes: h.Cluster.McKubesFor(pod), Granularity: h.Granularity}
+	if c, any := h.Cluster.Preempting(); any {
+		in.Preempting = &c
+	}
+	mutated, err := MutatePod(pod, in)
 	if err != nil {
 		return invalid(req, err)
 	}
@@ -69,12 +73,6 @@ func (h Handlers) mutatePod(_ context.Context, req admission.Request) admission.
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the pod: %w", err))
 	}
 	return admission.PatchResponseFromRaw(req.Object.Raw, data)
-}
-
-// yields tells whether the pod of the bindings would take the room that is being made for another.
-func (h Handlers) yields(list []binding) bool {
-	above, any := h.Cluster.Preempting()
-	return any && criticality(list) < above
 }
 
 func (h Handlers) validatePod(_ context.Context, req admission.Request) admission.Response {

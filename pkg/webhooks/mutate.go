@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 )
 
@@ -17,8 +18,8 @@ const labelValue = "true"
 type Surroundings struct {
 	// McKubes that govern it, oldest first.
 	McKubes []*mcv1.McKube
-	// Yields tells that room is being made for a pod of higher criticality than the given bindings have.
-	Yields func(list []binding) bool
+	// Preempting is the highest criticality of pods for which room is being made now; nil for none.
+	Preempting *rt.Criticality
 	// Granularity is charged to every budget, in microseconds.
 	Granularity int64
 }
@@ -56,7 +57,7 @@ func MutatePod(pod *corev1.Pod, in Surroundings) (*corev1.Pod, error) {
 			return nil, err
 		}
 	}
-	if in.Yields != nil && in.Yields(list) {
+	if in.Preempting != nil && criticality(list) < *in.Preempting {
 		addGate(out)
 	}
 	return out, nil

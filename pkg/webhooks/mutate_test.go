@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 	"github.com/mainspring-rt/mainspring/pkg/webhooks"
 )
@@ -214,11 +215,13 @@ func TestMutatingTwiceIsMutatingOnce(t *testing.T) {
 			if rapid.Bool().Draw(t, "governed") {
 				low := rapid.Int64Range(granularity, 9_000).Draw(t, "low")
 				mckubes = append(mckubes, mckube(string(rune('a'+i)), of(c.Name), budget(10_000, low, rapid.Int64Range(low, 9_500).Draw(t, "hi")),
-					onNode(rapid.SampledFrom([]string{"", "n"}).Draw(t, "node"))))
+					onNode(rapid.SampledFrom([]string{"", "n"}).Draw(t, "node")), critical("Middle")))
 			}
 		}
-		yields := rapid.Bool().Draw(t, "yields")
-		in := webhooks.Surroundings{McKubes: mckubes, Granularity: granularity, Yields: webhooks.Yielding(yields)}
+		in := webhooks.Surroundings{McKubes: mckubes, Granularity: granularity}
+		if rapid.Bool().Draw(t, "preempting") {
+			in.Preempting = ptr.To(rapid.SampledFrom([]rt.Criticality{rt.Low, rt.Middle, rt.High}).Draw(t, "for"))
+		}
 		once, err := webhooks.MutatePod(p, in)
 		if err != nil {
 			t.Fatal(err)
@@ -227,7 +230,7 @@ func TestMutatingTwiceIsMutatingOnce(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(once, twice) {
 			t.Fatalf("%v\n%+v\n%+v", err, once, twice)
 		}
-		if gated := len(once.Spec.SchedulingGates) == 1; gated != (yields && len(mckubes) > 0) {
+		if gated := len(once.Spec.SchedulingGates) == 1; gated != (in.Preempting != nil && *in.Preempting == rt.High && len(mckubes) > 0) {
 			t.Fatalf("gates %v", once.Spec.SchedulingGates)
 		}
 		if warnings, err := webhooks.ValidatePod(once, mckubes); err != nil || len(warnings) > 0 {
