@@ -1,14 +1,18 @@
 package charts_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +23,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
 	"github.com/mainspring-rt/mainspring/pkg/test"
 	"github.com/mainspring-rt/mainspring/pkg/test/chart"
+	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
 )
 
 const faultDefinition = "simulatedfaults.mckube.io"
@@ -40,7 +45,9 @@ func TestChartsInstallUpgradeAndUninstall(t *testing.T) {
 	p.expectShortName(t, "simf")
 	p.expectEstablished(t)
 
+	filled := p.fillWebhooks(t)
 	notes = p.install(t, release(mainChart, values("debug", "settings", "logLevel")))
+	p.expectWebhooksFilled(t, filled)
 	if strings.Contains(notes, "missing") || !strings.Contains(notes, "rollout status deployment/mainspring") {
 		t.Errorf("the notes are:\n%s", notes)
 	}
@@ -61,6 +68,58 @@ func TestChartsInstallUpgradeAndUninstall(t *testing.T) {
 		t.Errorf("a user's NodePool went with the release: %v", err)
 	}
 	p.install(t, release(crdsChart, nil))
+}
+
+// fillWebhooks does what the controller does with the Secret and the configurations.
+func (p plane) fillWebhooks(t *testing.T) map[string][]byte {
+	t.Helper()
+	data, _, err := certs.Authority{DNSNames: []string{"localhost"}, Validity: time.Hour}.Renew(nil, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, mutating, governed := p.webhooks(t)
+	secret.Data = data
+	mutating.Webhooks[0].ClientConfig.CABundle = certs.Bundle(data)
+	entry := *mutating.Webhooks[0].DeepCopy()
+	entry.Name = "entry.governed.mckube.io"
+	governed.Webhooks = append(governed.Webhooks, entry)
+	for _, o := range []client.Object{secret, mutating, governed} {
+		if err := p.client.Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return data
+}
+
+// expectWebhooksFilled asserts that an upgrade takes none of that away: until the controller has put it back,
+// every real-time pod would be refused.
+func (p plane) expectWebhooksFilled(t *testing.T, data map[string][]byte) {
+	t.Helper()
+	secret, mutating, governed := p.webhooks(t)
+	if !bytes.Equal(secret.Data[certs.KeyCert], data[certs.KeyCert]) {
+		t.Error("the upgrade took the certificate away")
+	}
+	if !bytes.Equal(mutating.Webhooks[0].ClientConfig.CABundle, certs.Bundle(data)) {
+		t.Error("the upgrade took the bundle away")
+	}
+	if len(governed.Webhooks) != 1 {
+		t.Error("the upgrade took the entries of governed pods away")
+	}
+}
+
+func (p plane) webhooks(t *testing.T) (*corev1.Secret, *admissionv1.MutatingWebhookConfiguration, *admissionv1.MutatingWebhookConfiguration) {
+	t.Helper()
+	secret, mutating, governed := &corev1.Secret{}, &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.MutatingWebhookConfiguration{}
+	for key, o := range map[client.ObjectKey]client.Object{
+		{Namespace: namespace, Name: "mainspring-webhook"}: secret,
+		{Name: "mainspring"}:          mutating,
+		{Name: "mainspring-governed"}: governed,
+	} {
+		if err := p.client.Get(t.Context(), key, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return secret, mutating, governed
 }
 
 // expectHandOver has a definition in the cluster already, as a user of Karpenter has, and asserts that
@@ -154,6 +213,7 @@ func (p plane) expectUninstalled(t *testing.T) {
 	}
 	own := client.MatchingLabels{"app.kubernetes.io/instance": "mainspring"}
 	for _, objects := range []client.ObjectList{
+		&admissionv1.MutatingWebhookConfigurationList{}, &admissionv1.ValidatingWebhookConfigurationList{},
 		&rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{},
 	} {
 		if err := p.client.List(t.Context(), objects, own); err != nil {
