@@ -42,6 +42,10 @@ e2e: tools ## End-to-end suites on a real control plane (SUITE=lifecycle runs on
 bench-lifecycle: tools build ## Scheduling throughput against upstream, and 1,000 pods end to end
 	go run ./test/bench/lifecycle --controller ./bin/controller --out out/bench/lifecycle.json
 
+.PHONY: bench-admission
+bench-admission: tools ## Placement decisions, cache memory, rebuild and webhook at 1,000 nodes x 64 cores with 20,000 containers
+	go run ./test/bench/admission --out out/bench/admission.json
+
 ##@ Develop
 
 .PHONY: tools
