@@ -25,12 +25,12 @@ func (b *bytesOf) number() uint16 {
 }
 
 func (b *bytesOf) time() int64 {
-	switch n := b.number(); {
-	case n == math.MaxUint16:
+	switch n := b.number(); n {
+	case math.MaxUint16:
 		return math.MaxInt64
-	case n == math.MaxUint16-1:
+	case math.MaxUint16 - 1:
 		return math.MinInt64
-	case n == math.MaxUint16-2:
+	case math.MaxUint16 - 2:
 		return -1
 	default:
 		return int64(n)

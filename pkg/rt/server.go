@@ -130,7 +130,8 @@ func (s Server) Validate() error {
 	case s.High < s.Low:
 		return fmt.Errorf("runtime_hi: %dus is below runtime_low, %dus", s.High, s.Low)
 	case s.High > s.Period*MaxBudgetPercent/100:
-		return fmt.Errorf("runtime_hi: %dus is above %dus, %d %% of the period", s.High, s.Period*MaxBudgetPercent/100, MaxBudgetPercent)
+		return fmt.Errorf("runtime_hi: %dus is above %dus, %d %% of the period",
+			s.High, s.Period*MaxBudgetPercent/100, MaxBudgetPercent)
 	case s.Deadline != 0 && (s.Deadline < s.High || s.Deadline > s.Period):
 		return fmt.Errorf("deadline: %dus is outside runtime_hi, %dus, to period, %dus", s.Deadline, s.High, s.Period)
 	}

@@ -38,7 +38,8 @@ type Verdict struct {
 	// Admitted: every budget that the test promises is kept under any pattern of overruns.
 	Admitted bool
 	// Need is the bandwidth of the server asked about (of none, when a whole set was asked about), Used
-	// that of the others, Limit that of the core. For T1k they count charges, not raises.
+	// that of the others, Limit that of the core. Admit and Holds count charges against Core.Capacity, also
+	// for T1k; only T1k itself adds raises and the escalation reserve.
 	Need, Used, Limit PPM
 	// Reason is one of the constants above.
 	Reason string

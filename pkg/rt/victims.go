@@ -31,7 +31,8 @@ type removal struct {
 // fitsWithout tells whether s fits when some of the others are gone.
 func fitsWithout(load Load, others []Server, s Server) removal {
 	v := Admit(load.Core, others, s)
-	if load.Policy == EDF && v.Reason == ReasonCoreFull && valid(others) && overReserve(load.Core, append(slices.Clip(others), s)) < 0 {
+	byBandwidth := load.Policy == EDF && v.Reason == ReasonCoreFull && valid(others)
+	if byBandwidth && overReserve(load.Core, append(slices.Clip(others), s)) < 0 {
 		missing := sum(v.Used, v.Need) - max(0, v.Limit)
 		return removal{func(gone []Server) bool { return charges(gone, load.Granularity) >= missing }, true}
 	}
@@ -161,7 +162,7 @@ func prune(gone []Server, fits func([]Server) bool) []Server {
 func exchange(gone, bySize []Server, fits func([]Server) bool, granularity int64) bool {
 	for i, old := range gone {
 		for _, c := range slices.Backward(bySize) {
-			if c.Criticality != old.Criticality || c.Charge(granularity) >= old.Charge(granularity) || slices.ContainsFunc(gone, func(g Server) bool { return g.ID == c.ID }) {
+			if c.Criticality != old.Criticality || c.Charge(granularity) >= old.Charge(granularity) || contains(gone, c.ID) {
 				continue
 			}
 			gone[i] = c
@@ -172,6 +173,10 @@ func exchange(gone, bySize []Server, fits func([]Server) bool, granularity int64
 		}
 	}
 	return false
+}
+
+func contains(servers []Server, id string) bool {
+	return slices.ContainsFunc(servers, func(s Server) bool { return s.ID == id })
 }
 
 // costs compares two sets of the same size: criticalities from the highest down, bandwidth, IDs.

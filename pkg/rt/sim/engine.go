@@ -149,6 +149,9 @@ func (e *engine) wake(s *server) {
 		return
 	}
 	g, window, laxity := e.Core.Granularity, s.Window(), s.due-e.now
+	if e.Wake == WakeLate {
+		g = 0
+	}
 	own := max(0, s.granted-s.used)
 	whole, left := s.nominal(), own
 	reserved := e.Wake == WakeReserved && s.locked > 0

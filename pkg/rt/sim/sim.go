@@ -40,11 +40,13 @@ const (
 type Wake uint8
 
 const (
-	// WakeScaled means: the kernel's rule with the budget of the period, and a raise later in the period shrinks in
-	// proportion to what was left of the period.
+	// WakeScaled means: the kernel's rule with the budget of the period and the granularity, and a raise later in
+	// the period shrinks in proportion to what was left of it.
 	WakeScaled Wake = iota
 	// WakeReserved means: the kernel's rule with the high budget, as if it were reserved from the start.
 	WakeReserved
+	// WakeLate means: as WakeScaled, but the rule does not know that the budget's end is noticed late.
+	WakeLate
 	// WakeUnscaled means: the kernel's rule with the budget of the period, and full raises.
 	WakeUnscaled
 )

@@ -108,9 +108,9 @@ func (u unsound) find(core rt.Core, seeds uint64) (sets int, found *sim.Config, 
 
 // Every unsound rule is caught with a concrete counter-example; the rule that mends it keeps the same set.
 func TestUnsoundRulesAreCaught(t *testing.T) {
-	core := rt.Core{Sibling: rt.NoSibling, Capacity: 900_000}
 	for _, u := range unsounds {
 		t.Run(u.name, func(t *testing.T) {
+			core := rt.Core{Sibling: rt.NoSibling, Capacity: rt.MaxCapacity}
 			sets, c, seed, result := u.find(core, 100_000)
 			if c == nil {
 				t.Fatalf("no counter-example in %d sets", sets)
@@ -119,11 +119,48 @@ func TestUnsoundRulesAreCaught(t *testing.T) {
 			if u.fixed == nil {
 				return
 			}
+			mended := u.config(rand.New(rand.NewPCG(seed, 1)), core, c.Servers)
+			c = &mended
 			u.fixed(c)
-			c.Next = sim.Workload(rand.New(rand.NewPCG(seed, 1)), c.Servers, horizon/2, u.patterns...)
 			if again := sim.Run(*c); len(again.Breaks) > 0 {
 				t.Errorf("the mended rule breaks too: %+v", again.Breaks[0])
 			}
 		})
+	}
+}
+
+// The kernel's wake-up rule does not know how late it notices the end of a budget. A server that wakes up shortly
+// before its deadline with just the budget that the rule allows takes the granularity on top, in less than a
+// period. Random sets hardly ever show it; this one does, and what is missing is less than the granularity.
+func TestWakeUpRuleKnowsNoGranularity(t *testing.T) {
+	core := rt.Core{Sibling: rt.NoSibling, Capacity: rt.MaxCapacity, Granularity: 100}
+	servers := []rt.Server{
+		{ID: "sleeper", Period: 10_000, Low: 1_000, High: 1_000},
+		{ID: "busy", Period: 1_000, Low: 690, High: 690},
+	}
+	if v := rt.T1(core, servers); !v.Admitted || v.Free() != 0 {
+		t.Fatalf("%v", v)
+	}
+	jobs := [][]sim.Job{{{At: 0, Work: 900}, {At: 9_000, Work: 10_000}}, {{At: 0, Work: 100_000}}}
+	run := func(wake sim.Wake) sim.Result {
+		next := []int{0, 0}
+		return sim.Run(sim.Config{
+			Core: core, Servers: servers, Wake: wake, Horizon: 20_000, Late: func() int64 { return core.Granularity },
+			Next: func(server int) sim.Job {
+				i := next[server]
+				next[server]++
+				if i < len(jobs[server]) {
+					return jobs[server][i]
+				}
+				return sim.Job{At: 1 << 40}
+			},
+		})
+	}
+	if sound := run(sim.WakeScaled); len(sound.Breaks) > 0 {
+		t.Errorf("the rule with granularity breaks: %+v", sound.Breaks)
+	}
+	kernels := run(sim.WakeLate)
+	if len(kernels.Breaks) == 0 || kernels.Breaks[0].Promised-kernels.Breaks[0].Got >= core.Granularity {
+		t.Errorf("the kernel's rule: %+v", kernels.Breaks)
 	}
 }
