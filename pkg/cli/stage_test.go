@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -19,7 +18,7 @@ import (
 // aStage is a stage on an API with nothing in it; the cluster ends as watch tells.
 func aStage(t *testing.T, out *bytes.Buffer, watch func(context.Context) error) stage {
 	t.Helper()
-	kinds := map[schema.GroupVersionResource]string{observe.NodeClaims: "NodeClaimList"}
+	kinds := observe.Resources()
 	untyped := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
 	recorder, err := observe.NewFor(fake.NewClientset(), untyped, observe.Options{})
 	if err != nil {

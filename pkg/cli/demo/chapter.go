@@ -58,6 +58,8 @@ type Memory struct {
 	Nodes  int             // nodes of the chapter's pool
 	Price  float64         // $/h of the chapter's pool
 	Claims map[string]bool // NodeClaims of the chapter's pool
+	// Where is the node of every real-time pod, by the pod's name, in chapters that must not move them.
+	Where map[string]string
 	// Budget is how many nodes of BudgetPool may be disrupted at once; 0 = the chapter is not about a budget.
 	Budget     int
 	BudgetPool string

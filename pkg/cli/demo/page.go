@@ -70,12 +70,14 @@ func (r Record) Page(environment ...[]report.Cell) (report.Page, error) {
 	return report.Page{
 		Title: "Demo", Made: r.Made,
 		Lead: "The life of nodes on a real Kubernetes control plane with simulated machines: opened for pending pods, consolidated, rolled, " +
-			"interrupted, repaired and expired. Every figure is read from the API while it happens.",
+			"interrupted, repaired and expired; and of real-time containers on their cores. Every figure is read from the API while it happens.",
 		Verdict: report.Verdict{Good: reached == len(r.Results), Words: fmt.Sprintf("%d of %d chapters reached their goal", reached, len(r.Results))},
 		Tiles:   r.tiles(),
 		Sections: []report.Section{
 			{Title: "Over time", Text: []string{"Dotted lines are the beginnings of the chapters; time is minutes and seconds of the demo."}, Plots: plots},
 			{Title: "Chapters", Tables: []report.Table{r.chapterTable(), r.budgetTable()}},
+			{Title: "Real-time cores", Tables: r.coreTables(), Text: []string{"At the end of each chapter that ended with some. Red is High, orange Middle, green Low: the budgets in force, from the status of RTNodes. The promise " +
+				"includes the time by which a budget may be overrun; what is left of the core beyond its capacity is never promised."}},
 			{Title: "Every decision, and why", Tables: []report.Table{r.decisionTable()}},
 			{Title: "Machines", Tables: []report.Table{r.machineTable()}},
 			{Title: "Environment", Tables: []report.Table{report.Environment(environment...)}},

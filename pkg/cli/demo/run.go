@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,6 +43,7 @@ type Result struct {
 	Peak       map[string]int // most nodes disrupted at once, by pool
 	Budget     int            // of BudgetPool; 0 = the chapter is not about one
 	BudgetPool string
+	Cores      []observe.Node // those with real-time work, at the end of the chapter
 }
 
 // Teller tells a story on a cluster.
@@ -127,6 +129,7 @@ func (t *Teller) tell(ctx context.Context, number int) error {
 	t.change(number, func(r *Result) {
 		r.Status, r.Found, r.Took = view.Done, found, t.Clock.Since(r.Begun)
 		r.After, r.Peak, r.Budget, r.BudgetPool = figuresOf(after), after.PeakDisrupted, memory.Budget, memory.BudgetPool
+		r.Cores = withRealtimeWork(after)
 		if err != nil {
 			r.Status = view.Failed
 		}
@@ -138,6 +141,12 @@ func (t *Teller) change(number int, how func(*Result)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	how(&t.results[number])
+}
+
+func withRealtimeWork(s observe.State) []observe.Node {
+	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n observe.Node) bool {
+		return !slices.ContainsFunc(n.Cores, func(c observe.Core) bool { return len(c.Servers) > 0 })
+	})
 }
 
 // Results are the chapters so far.

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
+	"github.com/mainspring-rt/mainspring/pkg/cli/observe"
 	"github.com/mainspring-rt/mainspring/pkg/cli/report"
 	"github.com/mainspring-rt/mainspring/pkg/cli/view"
 )
@@ -56,6 +58,41 @@ func (r Record) budgetTable() report.Table {
 		}
 	}
 	return t
+}
+
+// coreTables show the real-time cores at the end of each chapter that ended with some.
+func (r Record) coreTables() []report.Table {
+	var tables []report.Table
+	for i, result := range r.Results {
+		if len(result.Cores) == 0 {
+			continue
+		}
+		t := report.Table{
+			Caption: fmt.Sprintf("At the end of chapter %d, %s", i+1, result.Chapter.Title),
+			Head:    report.Columns("node", "core", "what is promised of the core", "containers: criticality, budget of period, level"),
+		}
+		for _, n := range result.Cores {
+			for _, c := range n.Cores {
+				t.Rows = append(t.Rows, coreRow(n, c))
+			}
+		}
+		tables = append(tables, t)
+	}
+	return tables
+}
+
+// colours of criticalities are numbers of the page's series colours.
+var colours = map[string]int{"High": 5, "Middle": 2, "Low": 3}
+
+func coreRow(n observe.Node, c observe.Core) []report.Cell {
+	bar := report.Cell{Text: fmt.Sprintf("%.0f %% of the core, at most %.0f %%", 100*c.Promised, 100*c.Capacity)}
+	var words []string
+	for _, s := range c.Servers {
+		word := fmt.Sprintf("%s: %s, %s of %s, %s", s.Pod, s.Criticality, s.Budget, s.Period, s.Level)
+		bar.Bar = append(bar.Bar, report.Segment{Share: s.Share(), Colour: colours[s.Criticality], Title: word})
+		words = append(words, word)
+	}
+	return []report.Cell{{Text: n.Claim}, {Text: fmt.Sprint(c.ID)}, bar, {Text: strings.Join(words, "; ")}}
 }
 
 func (r Record) decisionTable() report.Table {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
@@ -21,7 +20,7 @@ import (
 // teller tells a story on an API with nothing in it.
 func teller(t *testing.T, limit time.Duration, story ...demo.Chapter) *demo.Teller {
 	t.Helper()
-	kinds := map[schema.GroupVersionResource]string{observe.NodeClaims: "NodeClaimList"}
+	kinds := observe.Resources()
 	untyped := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
 	recorder, err := observe.NewFor(fake.NewClientset(), untyped, observe.Options{Every: time.Millisecond})
 	if err != nil {

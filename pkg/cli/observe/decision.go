@@ -21,6 +21,8 @@ const (
 	Closing Kind = "close"   // a machine will leave; its pods fit elsewhere or it has none
 	Replace Kind = "replace" // a machine will leave and is replaced
 	Gone    Kind = "gone"    // a machine has left
+	Placed  Kind = "core"    // a container got a core, or another one
+	Budget  Kind = "budget"  // a container's budget was raised or given back
 	Blocked Kind = "wait"    // something is wanted and may not happen now
 	Trouble Kind = "trouble" // something went wrong
 )

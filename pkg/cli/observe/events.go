@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mainspring-rt/mainspring/pkg/events"
 )
 
 // silent are reasons of events that repeat what conditions of the NodeClaim already told, or that concern no user.
@@ -21,13 +23,22 @@ var silent = map[string]bool{
 const scheduler = "default-scheduler"
 
 // watched are the kinds of objects whose events are told.
-var watched = map[string]bool{"NodeClaim": true, "Node": true, "NodePool": true, "SimulatedFault": true}
+var watched = map[string]bool{"NodeClaim": true, "Node": true, "NodePool": true, "SimulatedFault": true, "McKube": true, "RTNode": true}
 
 // kinds sorts the reasons whose kind their type does not tell.
 var kinds = map[string]Kind{
 	"DisruptionBlocked": Blocked, "Unconsolidatable": Blocked, "ConsolidationRejected": Blocked, "NodeRepairBlocked": Blocked,
 	"ConsolidationCandidate": Planned, "ConsolidationApproved": Planned,
 	"FailedDraining": Blocked, "TerminationGracePeriodExpiring": Blocked,
+	events.ReasonPlaced: Placed, events.ReasonMoved: Placed, events.ReasonAdopted: Placed, events.ReasonReleased: Placed,
+	events.ReasonEscalated: Budget, events.ReasonRecovered: Budget, events.ReasonPressure: Budget, events.ReasonPressureOver: Budget,
+	events.ReasonRefused: Blocked, events.ReasonPreemptionWaits: Blocked, events.ReasonPreempting: Planned,
+}
+
+// realtime are the reasons of Events about pods that are told: those of real-time work.
+var realtime = map[string]bool{
+	events.ReasonPlaced: true, events.ReasonMoved: true, events.ReasonAdopted: true, events.ReasonReleased: true, events.ReasonEscalated: true,
+	events.ReasonRecovered: true, events.ReasonRefused: true, events.ReasonPreempting: true, events.ReasonPreempted: true, events.ReasonPreemptionWaits: true,
 }
 
 // passing are beginnings of messages about states that every node passes through, which no user needs to know.
@@ -57,6 +68,9 @@ func fromEvent(e *corev1.Event) (d Decision, ok bool) {
 	if e.InvolvedObject.Kind == "NodePool" {
 		d.Node, d.Pool = "", e.InvolvedObject.Name
 	}
+	if e.InvolvedObject.Kind == "Pod" || e.InvolvedObject.Kind == "McKube" {
+		d.Node = "" // the text names the pod
+	}
 	if found := candidate.FindStringSubmatch(message); found != nil {
 		// One command is told of each of its nodes; without the node they are one decision.
 		d.Node, d.Text = "", fmt.Sprintf("consolidation found: to %s %s node(s) saves $%s/h", found[1], found[2], found[3])
@@ -68,6 +82,9 @@ func fromEvent(e *corev1.Event) (d Decision, ok bool) {
 var candidate = regexp.MustCompile(`^Consolidation candidate: (\w+).*\(part of (\d+)-node consolidation\) \(savings: \$([0-9.]+)\)`)
 
 func tells(e *corev1.Event) bool {
+	if e.InvolvedObject.Kind == "Pod" && realtime[e.Reason] {
+		return true
+	}
 	if e.InvolvedObject.Kind == "Pod" {
 		return e.Reason == "FailedScheduling" && e.Source.Component != scheduler && e.ReportingController != scheduler
 	}

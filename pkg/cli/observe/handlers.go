@@ -38,6 +38,44 @@ func (r *Recorder) claimHandler() cache.ResourceEventHandler {
 	}
 }
 
+func (r *Recorder) rtNodeHandler() cache.ResourceEventHandler {
+	set := func(obj any) {
+		if u, ok := obj.(*unstructured.Unstructured); ok {
+			if n, err := rtNodeOf(u); err == nil {
+				r.store.setRTNode(n)
+			}
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    set,
+		UpdateFunc: func(_, obj any) { set(obj) },
+		DeleteFunc: func(obj any) {
+			if u, ok := last[*unstructured.Unstructured](obj); ok {
+				r.store.dropRTNode(u.GetName())
+			}
+		},
+	}
+}
+
+func (r *Recorder) mckubeHandler() cache.ResourceEventHandler {
+	set := func(obj any) {
+		if u, ok := obj.(*unstructured.Unstructured); ok {
+			if m, err := mckubeOf(u); err == nil {
+				r.store.setMcKube(m)
+			}
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    set,
+		UpdateFunc: func(_, obj any) { set(obj) },
+		DeleteFunc: func(obj any) {
+			if u, ok := last[*unstructured.Unstructured](obj); ok {
+				r.store.dropMcKube(types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()})
+			}
+		},
+	}
+}
+
 func (r *Recorder) nodeHandler() cache.ResourceEventHandler {
 	set := func(obj any) {
 		if n, ok := obj.(*corev1.Node); ok {

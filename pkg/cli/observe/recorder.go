@@ -21,12 +21,12 @@ const maxSamples = 100_000
 
 // Recorder watches a cluster and keeps its history.
 type Recorder struct {
-	clock  clock.WithTicker
-	every  time.Duration
-	store  *store
-	typed  informers.SharedInformerFactory
-	claims dynamicinformer.DynamicSharedInformerFactory
-	onPod  func(before, after *corev1.Pod)
+	clock   clock.WithTicker
+	every   time.Duration
+	store   *store
+	typed   informers.SharedInformerFactory
+	untyped dynamicinformer.DynamicSharedInformerFactory
+	onPod   func(before, after *corev1.Pod)
 
 	mu      sync.Mutex
 	series  Series
@@ -68,8 +68,8 @@ func NewFor(typed kubernetes.Interface, untyped dynamic.Interface, o Options) (*
 	}
 	r := &Recorder{
 		clock: o.Clock, every: o.Every, store: newStore(), updated: make(chan struct{}), onPod: o.OnPod,
-		typed:  informers.NewSharedInformerFactory(typed, 0),
-		claims: dynamicinformer.NewDynamicSharedInformerFactory(untyped, 0),
+		typed:   informers.NewSharedInformerFactory(typed, 0),
+		untyped: dynamicinformer.NewDynamicSharedInformerFactory(untyped, 0),
 	}
 	return r, r.subscribe()
 }
@@ -79,7 +79,9 @@ func (r *Recorder) subscribe() error {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
 	}{
-		{r.claims.ForResource(NodeClaims).Informer(), r.claimHandler()},
+		{r.untyped.ForResource(NodeClaims).Informer(), r.claimHandler()},
+		{r.untyped.ForResource(RTNodes).Informer(), r.rtNodeHandler()},
+		{r.untyped.ForResource(McKubes).Informer(), r.mckubeHandler()},
 		{r.typed.Core().V1().Nodes().Informer(), r.nodeHandler()},
 		{r.typed.Core().V1().Pods().Informer(), r.podHandler()},
 		{r.typed.Core().V1().Events().Informer(), r.eventHandler()},
@@ -98,15 +100,15 @@ func (r *Recorder) subscribe() error {
 // first state is complete.
 func (r *Recorder) Run(ctx context.Context, ready chan<- struct{}) error {
 	defer r.typed.Shutdown()
-	defer r.claims.Shutdown()
-	r.claims.Start(ctx.Done())
+	defer r.untyped.Shutdown()
+	r.untyped.Start(ctx.Done())
 	r.typed.StartWithContext(ctx)
 	for kind, ok := range r.typed.WaitForCacheSync(ctx.Done()) {
 		if !ok {
 			return fmt.Errorf("watching %s: %w", kind, context.Cause(ctx))
 		}
 	}
-	for resource, ok := range r.claims.WaitForCacheSync(ctx.Done()) {
+	for resource, ok := range r.untyped.WaitForCacheSync(ctx.Done()) {
 		if !ok {
 			return fmt.Errorf("watching %s: %w", resource.Resource, context.Cause(ctx))
 		}

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	testingclock "k8s.io/utils/clock/testing"
@@ -28,7 +27,7 @@ type api struct {
 
 func newAPI(t *testing.T) *api {
 	t.Helper()
-	kinds := map[schema.GroupVersionResource]string{observe.NodeClaims: "NodeClaimList"}
+	kinds := observe.Resources()
 	a := &api{
 		typed: fake.NewClientset(), untyped: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds),
 		clock: testingclock.NewFakeClock(start), pods: make(chan string, 100),

@@ -41,6 +41,7 @@ type Node struct {
 	GPU          Amount            // whole GPUs or shares of GPUs, in GPUs
 	Pods         int               // bound and not finished, without DaemonSet pods
 	Labels       map[string]string // of the NodeClaim; not to be changed
+	Cores        []Core            // for real-time work, by number
 	// Disrupted says that a disruption counts this node against its pool's budget: it is leaving or not ready.
 	Disrupted bool
 }
@@ -77,6 +78,7 @@ type State struct {
 	Pending int    // pods that no node runs yet
 	Running int    // pods bound to a node and running
 	Pods    []Pod
+	McKubes []McKube // by namespace and name
 	// PeakDisrupted is, by pool, the largest number of nodes disrupted at once since the last Recorder.ResetPeaks, told
 	// by every watch event, not by samples.
 	PeakDisrupted map[string]int

@@ -1,13 +1,17 @@
 package observe
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
 // store is the latest of everything that is watched, and what changed on the way.
@@ -16,6 +20,8 @@ type store struct {
 	claims  map[string]*claim
 	nodes   map[string]*corev1.Node
 	pods    map[types.UID]*corev1.Pod
+	rtNodes map[string]*v1alpha1.RTNode
+	mckubes map[types.NamespacedName]McKube
 	told    map[string]told // by claim: what the journal already says of it
 	peak    map[string]int
 	ledger  map[string]*Machine // by claim; never forgotten
@@ -28,6 +34,7 @@ type told struct{ opened, joined, leaving, unready bool }
 func newStore() *store {
 	return &store{
 		claims: map[string]*claim{}, nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{},
+		rtNodes: map[string]*v1alpha1.RTNode{}, mckubes: map[types.NamespacedName]McKube{},
 		told: map[string]told{}, peak: map[string]int{}, ledger: map[string]*Machine{}, journal: newJournal(),
 	}
 }
@@ -85,6 +92,30 @@ func (s *store) dropPod(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.pods, uid)
+}
+
+func (s *store) setRTNode(n *v1alpha1.RTNode) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rtNodes[n.Name] = n
+}
+
+func (s *store) dropRTNode(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.rtNodes, name)
+}
+
+func (s *store) setMcKube(m McKube) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mckubes[types.NamespacedName{Namespace: m.Namespace, Name: m.Name}] = m
+}
+
+func (s *store) dropMcKube(name types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mckubes, name)
 }
 
 func (s *store) addEvent(e *corev1.Event) {
@@ -177,7 +208,14 @@ func (s *store) state(now time.Time) State {
 	at := make(map[string]int, len(out.Nodes))
 	for i, n := range out.Nodes {
 		at[n.Name] = i
+		out.Nodes[i].Cores = coresOf(s.rtNodes[n.Name])
 	}
+	for _, m := range s.mckubes {
+		out.McKubes = append(out.McKubes, m)
+	}
+	slices.SortFunc(out.McKubes, func(a, b McKube) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	for _, p := range s.pods {
 		if finished(p) {
 			continue

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"fmt"
 	"html/template"
 	"time"
 )
@@ -66,12 +67,23 @@ type Column struct {
 	Number bool
 }
 
-// Cell is one value, with a mood that colours it and a note below it.
+// Cell is one value, with a mood that colours it, a bar before it and a note below it.
 type Cell struct {
 	Text string
 	Mood Mood
 	Note string
+	Bar  []Segment
 }
+
+// Segment is a part of a bar: a share of its length, in the page's series colour of that number; colour 0 is a gap.
+type Segment struct {
+	Share  float64
+	Colour int
+	Title  string // told when it is pointed at
+}
+
+// Percent is the share as CSS knows it.
+func (s Segment) Percent() string { return fmt.Sprintf("%.2f%%", 100*min(1, max(0, s.Share))) }
 
 // Mood colours a cell.
 type Mood string

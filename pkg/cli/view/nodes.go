@@ -25,8 +25,14 @@ func nodeTable(s observe.State, room, width int) []string {
 	for _, pool := range s.Pools() {
 		nodes := s.Pool(pool)
 		lines = append(lines, poolLine(pool, nodes))
+		legend := quietStyle.Render("    " + coreLegend)
 		for _, n := range nodes {
 			lines = append(lines, nodeLine(n, s.At, typeWidth))
+			bars := coreLines(n, width)
+			if len(bars) > 0 && legend != "" {
+				lines, legend = append(lines, legend), ""
+			}
+			lines = append(lines, bars...)
 		}
 	}
 	if len(lines) == 1 {

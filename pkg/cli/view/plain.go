@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"k8s.io/utils/clock"
 
 	"github.com/mainspring-rt/mainspring/pkg/cli/observe"
@@ -41,6 +42,7 @@ type Printer struct {
 	status  time.Duration
 	started bool
 	notice  string
+	cores   map[string]string // what was told of each core, by node and core
 }
 
 // NewPrinter makes a printer.
@@ -55,6 +57,7 @@ func (p *Printer) Print(f Frame) {
 	p.notice = f.Notice
 	p.printSteps(at, f.Steps)
 	p.printDecisions(at, f.Decisions)
+	p.printCores(at, f.State)
 	if !p.started || f.Elapsed-p.status >= plainStatus {
 		p.started, p.status = true, f.Elapsed
 		p.line(at, statusWords(f))
@@ -93,6 +96,21 @@ func (p *Printer) printDecisions(at string, all []observe.Decision) {
 		p.line(at, fmt.Sprintf("  %-8s %s  %s", d.Kind, d.Node, d.Text))
 		p.newest = d
 	}
+}
+
+// printCores prints the cores on which something else runs now, or with another budget.
+func (p *Printer) printCores(at string, s observe.State) {
+	told := map[string]string{}
+	for _, n := range s.Nodes {
+		for _, c := range n.Cores {
+			key := fmt.Sprintf("%s/%d", n.Claim, c.ID)
+			told[key] = coreWords(n, c)
+			if before, known := p.cores[key]; before != told[key] && (known || len(c.Servers) > 0) {
+				p.line(at, fmt.Sprintf("  [%s] %3.0f%%  %s", ansi.Strip(coreBar(c)), 100*c.Promised, told[key]))
+			}
+		}
+	}
+	p.cores = told
 }
 
 func same(a, b observe.Decision) bool {

@@ -61,7 +61,7 @@ func TestRenderFits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		width, height := rapid.IntRange(60, 250).Draw(t, "width"), rapid.IntRange(16, 100).Draw(t, "height")
-		f := frame(rapid.IntRange(0, 200).Draw(t, "nodes"))
+		f := cores(frame(rapid.IntRange(0, 200).Draw(t, "nodes")), rapid.IntRange(1, 60).Draw(t, "cores"))
 		f.Progress = view.Progress{Done: rapid.IntRange(0, 10).Draw(t, "done"), Total: rapid.IntRange(0, 5).Draw(t, "total"), Words: "pods"}
 		f.Notice = rapid.SampledFrom([]string{"", "stopping"}).Draw(t, "notice")
 		lines := strings.Split(view.Render(f, width, height), "\n")
@@ -127,5 +127,61 @@ func TestPrinterTellsOnlyNews(t *testing.T) {
 	want := "01:16  [2/3] consolidation: FAILED after 3.0 s: still 4 nodes\n01:16    gone     general-b  gone\n"
 	if out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+// cores adds a node with real-time work to a frame.
+func cores(f view.Frame, n int) view.Frame {
+	node := observe.Node{Name: "edge", Claim: "edge-0", Pool: "edge", Phase: observe.Ready, Created: now}
+	for id := range n {
+		node.Cores = append(node.Cores, observe.Core{ID: id + 1, Capacity: 0.9})
+	}
+	node.Cores[0].Promised = 0.52
+	node.Cores[0].Servers = []observe.Server{
+		{Pod: "brake", Criticality: "High", Budget: 2500 * time.Microsecond, Period: 10 * time.Millisecond, Level: "hi"},
+		{Pod: "logger", Criticality: "Low", Budget: 2500 * time.Microsecond, Period: 10 * time.Millisecond, Level: "low"},
+	}
+	f.State.Nodes = append(f.State.Nodes, node)
+	return f
+}
+
+func TestRenderShowsCores(t *testing.T) {
+	t.Parallel()
+	text := ansi.Strip(view.Render(cores(frame(1), 3), 140, 50))
+	for _, want := range []string{
+		"core 1   █████▒▒▒▒▒········××  52%", "core 2   ··················××   0%", "core 3", "█ High ▓ Middle ▒ Low",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+	large := ansi.Strip(view.Render(cores(frame(1), 40), 140, 50))
+	if !strings.Contains(large, "core 1 ") || strings.Contains(large, "core 2 ") {
+		t.Errorf("a large node shows more than the cores with work:\n%s", large)
+	}
+	if idle := ansi.Strip(view.Render(frame(2), 140, 50)); strings.Contains(idle, "High") {
+		t.Errorf("a cluster without real-time work shows cores:\n%s", idle)
+	}
+}
+
+func TestPrinterTellsWhatChangesOnCores(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	p := view.NewPrinter(&out)
+	f := cores(frame(0), 2)
+	p.Print(f)
+	want := "01:15    [█████▒▒▒▒▒········××]  52%  core 1 of edge-0: brake (High, 2.5ms of 10ms, hi), logger (Low, 2.5ms of 10ms)\n"
+	if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "core 2") {
+		t.Errorf("got\n%s, want %s", out.String(), want)
+	}
+	out.Reset()
+	p.Print(f)
+	if out.Len() != 0 {
+		t.Errorf("nothing is new, but it printed %q", out.String())
+	}
+	f.State.Nodes[0].Cores[0].Servers = nil
+	p.Print(f)
+	if !strings.Contains(out.String(), "core 1 of edge-0: empty") {
+		t.Errorf("got %q", out.String())
 	}
 }
