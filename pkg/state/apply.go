@@ -17,6 +17,14 @@ type dirty struct {
 	pods    map[types.UID]bool
 	nodes   map[string]bool
 	mckubes map[pair]bool
+	// booked are cores on which only reservations have changed.
+	booked []booked
+}
+
+// booked is a core of a node.
+type booked struct {
+	node string
+	core int
 }
 
 func newDirty() *dirty {

@@ -41,11 +41,7 @@ func (s *Snapshot) derive(name string) *NodeView {
 	s.addPods(&servers)
 	servers.addRTNode()
 	n.Servers = servers.sorted()
-	for _, key := range linked(s.nodeReservations, name) {
-		if r, ok := s.reservations.get(pair{first: key}); ok {
-			n.Reservations = append(n.Reservations, r)
-		}
-	}
+	n.Reservations = s.reservationsOn(name)
 	if len(n.Cores) == 0 && len(n.Servers) == 0 && n.RTNode == nil && !n.Stale {
 		return nil
 	}
@@ -85,7 +81,9 @@ func (s *Snapshot) addCores(n *NodeView) {
 		n.Offered = true
 		n.Backend = slice.backend
 		n.Problems = append(n.Problems, slice.problems...)
-		cores = append(cores, slice.cores...)
+		for _, c := range slice.cores {
+			cores = append(cores, c.core())
+		}
 	}
 	if !n.Offered && n.RTNode != nil {
 		cores = reportedCores(n.RTNode)
@@ -146,7 +144,7 @@ func (l *serverList) find(id string) *ServerView {
 
 func (l *serverList) sorted() []ServerView {
 	slices.SortFunc(l.list, func(a, b ServerView) int { return strings.Compare(a.ID, b.ID) })
-	return l.list
+	return append(make([]ServerView, 0, len(l.list)), l.list...) // it lives long and its spare room would too
 }
 
 // addClaims adds what was given a core of the node. A claim whose container is not known, or no longer
@@ -292,13 +290,48 @@ func (n *NodeView) addUp() {
 			core.Placed += s.Charge(core.Granularity)
 		}
 	}
+	for i := range n.Cores {
+		n.book(&n.Cores[i])
+	}
+}
+
+// book fills in what reservations take of a core, and what is left.
+func (n *NodeView) book(c *CoreView) {
+	c.Reserved = 0
 	for _, r := range n.Reservations {
-		if core, ok := n.Core(r.Core); ok && !n.holds(r) {
-			core.Reserved += r.Server.Charge(core.Granularity)
+		if r.Core == c.ID && !n.holds(r) {
+			c.Reserved += r.Server.Charge(c.Granularity)
 		}
 	}
-	for i := range n.Cores {
-		c := &n.Cores[i]
-		c.Free = max(0, c.Capacity-c.Claimed-c.Reserved)
+	c.Free = max(0, c.Capacity-c.Claimed-c.Reserved)
+}
+
+// rebook does what rederive would where only reservations of one core have changed: it is on the way of
+// every admission.
+func (s *Snapshot) rebook(b booked) {
+	key := pair{first: b.node}
+	before, ok := s.views.get(key)
+	if !ok {
+		return
 	}
+	after := *before
+	after.Reservations = s.reservationsOn(b.node)
+	after.Cores = slices.Clone(before.Cores)
+	core, ok := after.Core(b.core)
+	if !ok {
+		return
+	}
+	after.book(core)
+	s.index = s.index.replaceCore(before, &after, b.core)
+	s.views = s.views.put(key, &after)
+}
+
+func (s *Snapshot) reservationsOn(node string) []Reservation {
+	var out []Reservation
+	for _, key := range linked(s.nodeReservations, node) {
+		if r, ok := s.reservations.get(pair{first: key}); ok {
+			out = append(out, *r)
+		}
+	}
+	return out
 }

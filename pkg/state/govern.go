@@ -21,6 +21,11 @@ func (s *Snapshot) settle(d *dirty) {
 	for name := range d.nodes {
 		s.rederive(name)
 	}
+	for _, b := range d.booked {
+		if !d.nodes[b.node] {
+			s.rebook(b)
+		}
+	}
 }
 
 // matched marks the pods that the changed McKubes match now.

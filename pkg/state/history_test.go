@@ -235,3 +235,50 @@ func difference(a, b []string) string {
 	}
 	return out
 }
+
+// Reservations come and go without deriving the node anew; what is left is as if it had been.
+func TestReservationsLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		objects := drawCluster(t)
+		store, err := state.Build(state.Options{}, objects...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clean := store.Snapshot().Dump()
+		var held []string
+		for i := range rapid.IntRange(1, 20).Draw(t, "reservations") {
+			s := drawServer(t)
+			s.ID = fmt.Sprintf("new-%d", i)
+			best, gates := store.Snapshot().BestCore(s)
+			if len(gates) > 0 {
+				continue
+			}
+			if err := store.Reserve(state.Reservation{Key: s.ID, Node: best.Node, Core: best.Core, Server: s, Until: statetest.Birth.AddDate(100, 0, 0)}); err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, s.ID)
+			if rapid.IntRange(0, 3).Draw(t, "release") == 0 {
+				store.Release(held[0])
+				held = held[1:]
+			}
+		}
+		quick := store.Snapshot().Dump()
+		for _, o := range objects {
+			if n, ok := o.(*corev1.Node); ok {
+				if err := store.Update(n); err != nil { // derives the whole node
+					t.Fatal(err)
+				}
+			}
+		}
+		if whole := store.Snapshot().Dump(); !slices.Equal(quick, whole) {
+			t.Fatalf("quick:\n%s\nwhole:\n%s", difference(quick, whole), difference(whole, quick))
+		}
+		for _, key := range held {
+			store.Release(key)
+		}
+		if left := store.Snapshot().Dump(); !slices.Equal(left, clean) {
+			t.Fatalf("left behind:\n%s\nmissing:\n%s", difference(left, clean), difference(clean, left))
+		}
+	})
+}

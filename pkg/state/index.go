@@ -71,6 +71,27 @@ func (x index) replace(before, after *NodeView) index {
 	return edit.finish()
 }
 
+// replaceCore takes out one core as it was and puts it in as it is.
+func (x index) replaceCore(before, after *NodeView, id int) index {
+	core := func(n *NodeView) (entry, bool) {
+		c, ok := n.Core(id)
+		if !ok || !n.takesNew() {
+			return entry{}, false
+		}
+		return n.entry(c), true
+	}
+	old, was := core(before)
+	now, is := core(after)
+	edit := edition{classes: x.classes}
+	if was && (!is || old != now) {
+		edit.shelf(old.class).remove(old, before.Name)
+	}
+	if is && (!was || old != now) {
+		edit.shelf(now.class).put(now, after.Name)
+	}
+	return edit.finish()
+}
+
 // edition is an index being changed: shelves are copied before their first change.
 type edition struct {
 	classes []*shelf
@@ -139,32 +160,34 @@ func (n *NodeView) entries() []entry {
 	if !n.takesNew() {
 		return nil
 	}
-	lower := n.preemptible()
 	out := make([]entry, len(n.Cores))
 	for i := range n.Cores {
-		c := &n.Cores[i]
-		out[i] = entry{
-			class:  class{policy: c.Policy, reserve: c.EscalationReserve, granularity: c.Granularity},
-			number: int32(c.ID), free: bounded(c.Free),
-		}
-		for b := range lower {
-			out[i].reach[b] = reach(c.Free, lower[b][c.ID])
-		}
+		out[i] = n.entry(&n.Cores[i])
 	}
 	return out
 }
 
-// preemptible are the bandwidths, by core, of servers below Middle (0) and below High (1).
-func (n *NodeView) preemptible() (lower [2]map[int][]rt.PPM) {
-	lower = [2]map[int][]rt.PPM{{}, {}}
+func (n *NodeView) entry(c *CoreView) entry {
+	e := entry{
+		class:  class{policy: c.Policy, reserve: c.EscalationReserve, granularity: c.Granularity},
+		number: int32(c.ID), free: bounded(c.Free),
+	}
+	for b, lower := range n.preemptible(c.ID) {
+		e.reach[b] = reach(c.Free, lower)
+	}
+	return e
+}
+
+// preemptible are the bandwidths of a core's servers below Middle (0) and below High (1).
+func (n *NodeView) preemptible(core int) (lower [2][]rt.PPM) {
 	for i := range n.Servers {
 		s := &n.Servers[i]
-		if s.Claimant() || s.home() == rt.NoCore {
+		if s.home() != core || s.Claimant() {
 			continue
 		}
 		ppm := max(s.Claimed, s.Charge(n.Granularity))
 		for b := int(s.Criticality); b < len(lower); b++ {
-			lower[b][s.home()] = append(lower[b][s.home()], ppm)
+			lower[b] = append(lower[b], ppm)
 		}
 	}
 	return lower

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -47,8 +48,28 @@ type slice struct {
 	name, node string
 	generation int64 // of the pool: slices of an older one no longer count
 	backend    string
-	cores      []rt.Core
+	cores      []packedCore
 	problems   []string
+}
+
+// packedCore is an rt.Core in half the memory: there are far more cores than containers.
+type packedCore struct {
+	id, numa, sibling, capacity, reserve, granularity int32
+	policy                                            rt.Policy
+}
+
+func pack(c rt.Core) packedCore {
+	return packedCore{
+		id: int32(c.ID), numa: int32(c.NUMA), sibling: int32(c.Sibling), capacity: bounded(c.Capacity), reserve: bounded(c.EscalationReserve),
+		granularity: int32(min(c.Granularity, math.MaxInt32)), policy: c.Policy,
+	}
+}
+
+func (c packedCore) core() rt.Core {
+	return rt.Core{
+		ID: int(c.id), NUMA: int(c.numa), Sibling: int(c.sibling), Capacity: rt.PPM(c.capacity), EscalationReserve: rt.PPM(c.reserve),
+		Granularity: int64(c.granularity), Policy: c.policy,
+	}
 }
 
 // parseSlice is nil for slices of other drivers.
@@ -57,6 +78,7 @@ func parseSlice(s *resourcev1.ResourceSlice) *slice {
 		return nil
 	}
 	out := &slice{uid: s.UID, name: s.Name, node: *s.Spec.NodeName, generation: s.Spec.Pool.Generation, owner: nodeOwner(s.OwnerReferences)}
+	out.cores = make([]packedCore, 0, len(s.Spec.Devices))
 	for _, d := range s.Spec.Devices {
 		core, err := rtdra.CoreOf(d)
 		if err != nil {
@@ -64,7 +86,7 @@ func parseSlice(s *resourcev1.ResourceSlice) *slice {
 			continue
 		}
 		out.backend = rtdra.BackendOf(d)
-		out.cores = append(out.cores, core)
+		out.cores = append(out.cores, pack(core))
 	}
 	return out
 }
@@ -117,6 +139,7 @@ func parsePod(p *corev1.Pod) *PodView {
 		Configured: p.Annotations[mcv1.AnnotationConfigured] == "true",
 		Claims:     podClaims(p), placement: placementOf(p),
 	}
+	out.Containers = make([]string, 0, len(p.Spec.Containers))
 	for _, c := range p.Spec.Containers {
 		out.Containers = append(out.Containers, c.Name)
 	}

@@ -29,7 +29,7 @@ func (s *Store) Reserve(r Reservation) error {
 		if old, ok := next.reservations.get(pair{first: r.Key}); ok {
 			next.unreserve(old, d)
 		}
-		next.reserve(r, d)
+		next.reserve(&r, d)
 		if first := s.expiry.Load(); first == 0 || r.Until.UnixNano() < first {
 			s.expiry.Store(r.Until.UnixNano())
 		}
@@ -63,16 +63,16 @@ func (s *Store) expire(next *Snapshot, d *dirty) error {
 	return nil
 }
 
-func (s *Snapshot) reserve(r Reservation, d *dirty) {
+func (s *Snapshot) reserve(r *Reservation, d *dirty) {
 	s.reservations = s.reservations.put(pair{first: r.Key}, r)
 	s.nodeReservations = link(s.nodeReservations, r.Node, r.Key)
-	d.node(r.Node)
+	d.booked = append(d.booked, booked{r.Node, r.Core})
 }
 
-func (s *Snapshot) unreserve(r Reservation, d *dirty) {
+func (s *Snapshot) unreserve(r *Reservation, d *dirty) {
 	s.reservations = s.reservations.remove(pair{first: r.Key})
 	s.nodeReservations = unlink(s.nodeReservations, r.Node, r.Key)
-	d.node(r.Node)
+	d.booked = append(d.booked, booked{r.Node, r.Core})
 }
 
 // admits judges a reservation against everything but an earlier one of its key.

@@ -24,7 +24,7 @@ type Snapshot struct {
 	templates    tree[pair, types.UID]        // by namespace and name
 	pods         tree[pair, *PodView]         // by UID
 	claims       tree[pair, *ClaimView]       // by UID
-	reservations tree[pair, Reservation]      // by key
+	reservations tree[pair, *Reservation]     // by key
 
 	// How to find it.
 	podNames         tree[pair, types.UID] // namespace and name

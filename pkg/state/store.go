@@ -194,7 +194,11 @@ func (s *Store) tell(d *dirty) {
 
 // changed puts what is dirty into words, with the McKubes of the pods.
 func (s *Snapshot) changed(d *dirty) Change {
-	out := Change{Nodes: slices.Sorted(maps.Keys(d.nodes))}
+	nodes := maps.Clone(d.nodes)
+	for _, b := range d.booked {
+		nodes[b.node] = true
+	}
+	out := Change{Nodes: slices.Sorted(maps.Keys(nodes))}
 	mckubes := maps.Clone(d.mckubes)
 	for uid := range d.pods {
 		pod, ok := s.Pod(uid)
