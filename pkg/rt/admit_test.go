@@ -162,7 +162,8 @@ func TestAMCrtb(t *testing.T) {
 		"deferred execution fits":       {[]rt.Server{task("a", rt.Low, 800, 300, 300, 2), task("b", rt.Low, 1000, 300, 300, 1)}, ""},
 		"deferred execution counts":     {[]rt.Server{task("a", rt.Low, 800, 350, 350, 2), task("b", rt.Low, 1000, 350, 350, 1)}, "b"},
 		"equal priorities hold up both": {[]rt.Server{task("a", rt.Low, 1000, 400, 400, 1), task("b", rt.Low, 1000, 400, 400, 1)}, "a"},
-		// With 400 in every period of a, b would be late. Squeezed from its second period on, a leaves it 3400+2*200+6*200.
+		// With 400 in every period of a, b would be late. Squeezed from its second period on, a leaves
+		// it 3400+2*200+6*200.
 		"squeezing makes room": {[]rt.Server{task("a", rt.Low, 1000, 400, 400, 2), task("b", rt.High, 5000, 300, 3400, 1)}, ""},
 		"but not any room":     {[]rt.Server{task("a", rt.Low, 1000, 400, 400, 2), task("b", rt.High, 5000, 300, 3401, 1)}, "b"},
 	} {

@@ -1,8 +1,8 @@
 package rt
 
-// RestPeriod is the period, in microseconds, in which a fixed-priority core gives away what is not its capacity:
-// the agent's and the host's own real-time work, which is taken to come in pieces no longer than the
-// core's rest of it.
+// RestPeriod is the period, in microseconds, in which a fixed-priority core gives away what is not its
+// capacity: the agent's and the host's own real-time work, which is taken to come in pieces no longer
+// than the core's rest of it.
 const RestPeriod int64 = 1_000
 
 // AMCrtb is the response-time analysis of adaptive mixed criticality (Baruah, Burns, Davis, RTSS 2011,
@@ -19,9 +19,9 @@ const RestPeriod int64 = 1_000
 // F = 0 that is the paper's test; servers that are squeezed instead of stopped add what they keep.
 // The first overrun squeezes and raises; an idle core returns to low budgets.
 //
-// A server keeps its budget while its threads sleep, and its periods are not aligned with their wake-ups, so
-// it may run at the end of one period and at once in the next. Its jitter is J = T - C, that of a
-// deferrable server (Strosnider, Lehoczky, Sha 1995; Davis and Burns, RTSS 2005).
+// A server keeps its budget while its threads sleep, and its periods are not aligned with their
+// wake-ups, so it may run at the end of one period and at once in the next. Its jitter is J = T - C,
+// that of a deferrable server (Strosnider, Lehoczky, Sha 1995; Davis and Burns, RTSS 2005).
 func AMCrtb(core Core, servers []Server) Verdict {
 	v, _ := amcTest(core, servers)
 	return v

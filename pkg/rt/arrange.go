@@ -46,12 +46,13 @@ type Change struct {
 // Arrange packs a node's servers onto its cores, so that every core passes Holds.
 //
 // Servers stay where they are as long as their core passes. Where it does not, the fewest of the least
-// critical lose it. Then servers without a core are placed, the most critical first: on a preferred core that
-// admits it, or that does when the fewest servers of strictly lower criticality move to other cores; else
-// on its witness core; else on the best. Else whichever moves fewer servers: displacing
-// less critical ones on any core, or returning servers to their witness cores, core by core until
-// all pass. When the witness packing passes, no server that it holds is refused. Nothing else ever moves a server, and
-// only in a return does one move for another of equal or lower criticality: to where its claim is.
+// critical lose it. Then servers without a core are placed, the most critical first: on a preferred
+// core that admits it, or that does when the fewest servers of strictly lower criticality move to other
+// cores; else on its witness core; else on the best. Else whichever moves fewer servers: displacing
+// less critical ones on any core, or returning servers to their witness cores, core by core until all
+// pass. When the witness packing passes, no server that it holds is refused. Nothing else ever moves a
+// server, and only in a return does one move for another of equal or lower criticality: to where its
+// claim is.
 //
 // Refused are servers for which there is no core; with the verdict of the nearest one.
 func Arrange(in Node) (placed Placement, changes []Change, refused map[string]Verdict) {

@@ -111,7 +111,8 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-// drawNode draws a node whose witness packing passes, with some servers where they are, some elsewhere, some nowhere.
+// drawNode draws a node whose witness packing passes, with some servers where they are, some elsewhere,
+// some nowhere.
 func drawNode(t *rapid.T) rt.Node {
 	n := rt.Node{Current: rt.Placement{}, Witness: rt.Placement{}}
 	for id := range rapid.IntRange(1, 4).Draw(t, "cores") {
@@ -294,8 +295,8 @@ func canSettle(node rt.Node, from int, victims []rt.Server) bool {
 	return true
 }
 
-// When the witness does not pass, what is placed passes, the rest is refused, and of those on one core nobody stays for
-// a less critical one.
+// When the witness does not pass, what is placed passes, the rest is refused, and of those on one core
+// nobody stays for a less critical one.
 func TestArrangeWithoutWitness(t *testing.T) {
 	refusals := 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -26,9 +26,9 @@ func T1(core Core, servers []Server) Verdict {
 
 // T1k is the test for limited escalation: all charges and the k largest steps of Limited servers fit
 // into the core's capacity and escalation reserve together. It is sound only with the window rule: the
-// windows [release, deadline] of the raised periods of Limited servers overlap at most k deep, so a slot that
-// its holder gives back at its deadline may be taken only by a server whose current period was
-// released at or after that deadline. Then the raises add to any interval of length L at most the k
+// windows [release, deadline] of the raised periods of Limited servers overlap at most k deep, so a
+// slot that its holder gives back at its deadline may be taken only by a server whose current period
+// was released at or after that deadline. Then the raises add to any interval of length L at most the k
 // largest steps times L, and the sum of all demand is at most L (the demand bound of Baruah, Mok and
 // Rosier, RTSS 1990). Without the rule it is unsound: rt/sim has the counter-example.
 func T1k(k int, core Core, servers []Server) Verdict {

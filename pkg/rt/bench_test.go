@@ -75,7 +75,8 @@ func BenchmarkPlanCore(b *testing.B) {
 	}
 }
 
-// One newcomer on a node with 1,280 servers; and all of them at once, as after a restart without any RTNode.
+// One newcomer on a node with 1,280 servers; and all of them at once, as after a restart without any
+// RTNode.
 func BenchmarkArrange(b *testing.B) {
 	node := rt.Node{Current: rt.Placement{}, Witness: rt.Placement{}}
 	for _, load := range fullNode(rt.EDF) {

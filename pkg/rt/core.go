@@ -6,7 +6,8 @@ type Policy uint8
 const (
 	// EDF means: earliest deadline first among constant bandwidth servers (HCBS, SCHED_DEADLINE).
 	EDF Policy = iota
-	// EDFVirtualDeadlines means: as EDF, and the backend can change a server's relative deadline while it runs.
+	// EDFVirtualDeadlines means: as EDF, and the backend can change a server's relative deadline while
+	// it runs.
 	EDFVirtualDeadlines
 	// FixedPriority means: the server of the highest priority runs (RT groups, FIFO threads with budgets).
 	FixedPriority
@@ -24,7 +25,8 @@ type Core struct {
 	Capacity PPM
 	// EscalationReserve is kept free for raising Limited servers, one at a time.
 	EscalationReserve PPM
-	// Granularity is how late, in microseconds, the end of a budget may be noticed; charged to every server.
+	// Granularity is how late, in microseconds, the end of a budget may be noticed; charged to every
+	// server.
 	Granularity int64
 	// Policy chooses the admission test.
 	Policy Policy

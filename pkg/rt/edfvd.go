@@ -1,18 +1,17 @@
 package rt
 
-// EDFVD is EDF with virtual deadlines and degraded service (Baruah et al., JACM 62(2), 2015; degraded service:
-// Liu et al., RTSS 2016). While nobody overruns, servers that may escalate run with
-// the deadline x*T and their low budget. At the first overrun all of them get their period back as the
-// deadline and High as the budget, and at that moment the others are squeezed to their Floor. When
-// the core is idle all is as before.
-// With LL and LH the bandwidths of the others before and after, HL and HH those of the escalating, and
-// theta the capacity, the set passes when some x satisfies
+// EDFVD is EDF with virtual deadlines and degraded service (Baruah et al., JACM 62(2), 2015; degraded
+// service: Liu et al., RTSS 2016). While nobody overruns, servers that may escalate run with the
+// deadline x*T and their low budget. At the first overrun all of them get their period back as the
+// deadline and High as the budget, and at that moment the others are squeezed to their Floor. When the
+// core is idle all is as before. With LL and LH the bandwidths of the others before and after, HL and
+// HH those of the escalating, and theta the capacity, the set passes when some x satisfies
 //
 //	HL/x + LL <= theta  and  x*LL + (1-x)*LH + HH <= theta  and  x <= 1
 //
-// The rest of the core, 1-theta, counts as a server that is never squeezed. The largest x of the second inequality
-// is taken, and the first is checked with the deadlines rounded down to microseconds. Deadlines must
-// equal periods, and no server may be Limited.
+// The rest of the core, 1-theta, counts as a server that is never squeezed. The largest x of the second
+// inequality is taken, and the first is checked with the deadlines rounded down to microseconds.
+// Deadlines must equal periods, and no server may be Limited.
 func EDFVD(core Core, servers []Server) Verdict {
 	_, v := virtualDeadline(core, servers)
 	return v

@@ -11,7 +11,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
-// bytesOf reads numbers from fuzz input: mostly plausible ones, sometimes extremes. It yields zeros at the end.
+// bytesOf reads numbers from fuzz input: mostly plausible ones, sometimes extremes. It yields zeros at
+// the end.
 type bytesOf struct{ data []byte }
 
 func (b *bytesOf) number() uint16 {
@@ -102,8 +103,8 @@ func corpus() [][]byte {
 	return out
 }
 
-// Whatever comes in: no panic, nothing that is not valid is admitted, Admit agrees with Holds, fewer servers
-// never pass worse, and the charges of what is admitted fit.
+// Whatever comes in: no panic, nothing that is not valid is admitted, Admit agrees with Holds, fewer
+// servers never pass worse, and the charges of what is admitted fit.
 func FuzzAdmit(f *testing.F) {
 	for _, data := range corpus() {
 		f.Add(data)

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// displace finds the moves by which s gets the one of the cores where the fewest others must leave, the first of them at
-// equal numbers. All who leave are less critical and find another core.
+// displace finds the moves by which s gets the one of the cores where the fewest others must leave, the
+// first of them at equal numbers. All who leave are less critical and find another core.
 func (a *arrangement) displace(loads []Load, s Server, cores []int) (Placement, bool) {
 	var best Placement
 	for _, id := range cores {

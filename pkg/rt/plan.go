@@ -28,9 +28,9 @@ type Squeeze struct {
 // CorePlan says, before anything happens, who on a core may be raised and who is squeezed for it.
 //
 // What is promised at an instant is the sum over the servers of their charge, for Limited ones with the
-// Step while they are raised, for squeezed ones without Frees. A raised period counts with its Step from its
-// release to its deadline, a squeeze counts from the deadline of the victim's period in which it was
-// decided (the 0-lag time). A raise that is not AtOnce is allowed when, at every instant since
+// Step while they are raised, for squeezed ones without Frees. A raised period counts with its Step
+// from its release to its deadline, a squeeze counts from the deadline of the victim's period in which
+// it was decided (the 0-lag time). A raise that is not AtOnce is allowed when, at every instant since
 // the release of the server's current period, what was promised and the Step together are at most
 // Threshold; until then victims are squeezed in order. So the room of a window or squeeze that ended
 // may be used only by periods that were released later: that "it is free now" is not enough.
@@ -46,14 +46,14 @@ type CorePlan struct {
 	// Holds: the servers pass Test. If not (the core shrank, or the granularity was worse than
 	// thought), nothing is AtOnce, and only what fits after squeezing is planned.
 	Holds bool
-	// Windows is how many raises that are not AtOnce may overlap without looking at the account; 0 when there
-	// are no Limited servers. It is what an agent without the account goes by: a window lasts from
-	// the release of the raised period to its deadline.
+	// Windows is how many raises that are not AtOnce may overlap without looking at the account; 0 when
+	// there are no Limited servers. It is what an agent without the account goes by: a window lasts
+	// from the release of the raised period to its deadline.
 	Windows int
 	// ModeSwitch: raises and squeezes happen together (EDF-VD, AMC-rtb).
 	ModeSwitch bool
-	// VirtualDeadline, when not 0, is the factor, in PPM of the period, that servers in Raise have as relative
-	// deadline until the first overrun (EDF-VD).
+	// VirtualDeadline, when not 0, is the factor, in PPM of the period, that servers in Raise have as
+	// relative deadline until the first overrun (EDF-VD).
 	VirtualDeadline PPM
 	// Raise is in order of preference, the most critical first; Squeeze the least critical first.
 	Raise   []Raise

@@ -27,9 +27,9 @@ func (t Task) valid() bool {
 	return t.Period > 0 && t.Period <= MaxTaskPeriod && t.WCET > 0 && t.WCET <= t.due()
 }
 
-// SupplyBound is the least CPU time, in microseconds, that a server of the given budget supplies in any interval of
-// length t: sbf of the periodic resource model (Shin and Lee, RTSS 2003), with a deadline shorter than
-// the period that of the explicit deadline model (Easwaran, Anand, Lee, RTSS 2007). Up to
+// SupplyBound is the least CPU time, in microseconds, that a server of the given budget supplies in any
+// interval of length t: sbf of the periodic resource model (Shin and Lee, RTSS 2003), with a deadline
+// shorter than the period that of the explicit deadline model (Easwaran, Anand, Lee, RTSS 2007). Up to
 // Period + Deadline - 2 budgets of an interval may pass without any.
 func SupplyBound(s Server, budget, t int64) int64 {
 	late := t - (s.Window() - budget)
@@ -51,7 +51,8 @@ func LinearSupplyBound(s Server, budget, t int64) int64 {
 // blackout is the longest time without supply, 2(P-Q) for deadlines equal to periods.
 func blackout(s Server, budget int64) int64 { return s.Period + s.Window() - 2*budget }
 
-// supplyTime is the shortest interval in which the server surely supplies y > 0: the inverse of SupplyBound.
+// supplyTime is the shortest interval in which the server surely supplies y > 0: the inverse of
+// SupplyBound.
 func supplyTime(s Server, budget, y int64) int64 {
 	whole := (y - 1) / budget
 	return blackout(s, budget) + whole*s.Period + y - whole*budget
@@ -90,7 +91,8 @@ func requestBound(tasks []Task, i int, interval int64) int64 {
 	return total
 }
 
-// maxDemandPoints is how many absolute deadlines EDFFits looks at. Sets that need more are taken not to fit.
+// maxDemandPoints is how many absolute deadlines EDFFits looks at. Sets that need more are taken not to
+// fit.
 const maxDemandPoints = 10_000
 
 // EDFFits tests tasks under EDF in a server of the given budget: dbf(t) <= sbf(t) at every absolute
@@ -121,7 +123,8 @@ func EDFFits(s Server, budget int64, tasks []Task) bool {
 	return true
 }
 
-// demandHorizon is from where on U t + constant <= lsbf(t); false when the tasks' bandwidth U is not below the server's.
+// demandHorizon is from where on U t + constant <= lsbf(t); false when the tasks' bandwidth U is not
+// below the server's.
 func demandHorizon(s Server, budget int64, tasks []Task) (int64, bool) {
 	need, constant := PPM(0), int64(0)
 	for _, t := range tasks {
@@ -155,8 +158,9 @@ type PeriodAdvice struct {
 	FitsEDF bool
 	// Late is the index of a task that may miss its deadline with the low budget; NoTask when none does.
 	Late int
-	// MaxPeriod is the longest server period that is advised, half the shortest period of a task, in microseconds; 0
-	// without tasks. A longer one leaves tasks without CPU for longer than their period.
+	// MaxPeriod is the longest server period that is advised, half the shortest period of a task, in
+	// microseconds; 0 without tasks. A longer one leaves tasks without CPU for longer than their
+	// period.
 	MaxPeriod int64
 	// Blackout is the longest time that the server may leave its tasks without CPU with the low budget.
 	Blackout int64

@@ -14,8 +14,8 @@ func drawSupply(t *rapid.T) rt.Server {
 	return rt.Server{Period: period, Low: low, High: low, Deadline: rapid.Int64Range(low, period).Draw(t, "deadline")}
 }
 
-// leastSupply slides an interval over the worst pattern: a budget at the very start of its period, the later ones
-// as late as their deadlines allow.
+// leastSupply slides an interval over the worst pattern: a budget at the very start of its period, the
+// later ones as late as their deadlines allow.
 func leastSupply(s rt.Server, length int64) int64 {
 	supplies := func(at int64) bool {
 		inPeriod := at % s.Period

@@ -19,7 +19,8 @@ const (
 	ReasonInvalidServer = "InvalidServer"
 	// ReasonCoreFull means: the bandwidths do not fit into the core's capacity.
 	ReasonCoreFull = "CoreFull"
-	// ReasonReserveTooSmall means: the core's escalation reserve does not pay the raise of a Limited server.
+	// ReasonReserveTooSmall means: the core's escalation reserve does not pay the raise of a Limited
+	// server.
 	ReasonReserveTooSmall = "EscalationReserveTooSmall"
 	// ReasonModeSwitch means: either mode fits, but not the change from one to the other.
 	ReasonModeSwitch = "ModeSwitchTooLong"

@@ -10,11 +10,12 @@ import (
 // exactVictims is up to how many candidates every subset is looked at.
 const exactVictims = 12
 
-// Victims finds the servers that must leave the core so that s fits: of strictly lower criticality, as few
-// as possible, then of the lowest criticality, then of the smallest bandwidth, then by ID. It is exact for up
-// to 12 candidates. Beyond, the number and the criticalities are exact under EDF, and the bandwidth is
-// improved by exchanges of one victim; under other policies the set is minimal in that every victim is needed.
-// Nothing has to leave when s fits already; ok is false when s does not fit even alone with its equals.
+// Victims finds the servers that must leave the core so that s fits: of strictly lower criticality, as
+// few as possible, then of the lowest criticality, then of the smallest bandwidth, then by ID. It is
+// exact for up to 12 candidates. Beyond, the number and the criticalities are exact under EDF, and the
+// bandwidth is improved by exchanges of one victim; under other policies the set is minimal in that
+// every victim is needed. Nothing has to leave when s fits already; ok is false when s does not fit
+// even alone with its equals.
 func Victims(load Load, s Server) (victims []Server, ok bool) {
 	others := without(load.Servers, s.ID)
 	lower := slices.DeleteFunc(slices.Clone(others), func(o Server) bool { return o.Criticality >= s.Criticality })
@@ -94,8 +95,8 @@ func pick(out, servers []Server, mask uint) []Server {
 	return out
 }
 
-// cheapestByExchange finds how few of the n victims must be of each criticality, taking the largest of each, and then
-// replaces victims by smaller ones of their criticality.
+// cheapestByExchange finds how few of the n victims must be of each criticality, taking the largest of
+// each, and then replaces victims by smaller ones of their criticality.
 func cheapestByExchange(bySize []Server, n int, fits func([]Server) bool, granularity int64) []Server {
 	gone, ok := leastCritical(bySize, n, fits)
 	if !ok {

@@ -23,8 +23,9 @@ type server struct {
 	// may be released at renew. deadline is what EDF goes by.
 	active                        bool
 	release, due, renew, deadline int64
-	// granted is the budget of the period, locked the raise that is still to be had, used what was used; late is
-	// how late the budget's end will be noticed; owed bounds what is promised (fixed priorities).
+	// granted is the budget of the period, locked the raise that is still to be had, used what was
+	// used; late is how late the budget's end will be noticed; owed bounds what is promised (fixed
+	// priorities).
 	granted, locked, used, late, owed int64
 	raised                            bool
 	// dwell is for how many further periods the budget stays raised.

@@ -40,8 +40,8 @@ const (
 type Wake uint8
 
 const (
-	// WakeScaled means: the kernel's rule with the budget of the period and the granularity, and a raise later in
-	// the period shrinks in proportion to what was left of it.
+	// WakeScaled means: the kernel's rule with the budget of the period and the granularity, and a
+	// raise later in the period shrinks in proportion to what was left of it.
 	WakeScaled Wake = iota
 	// WakeReserved means: the kernel's rule with the high budget, as if it were reserved from the start.
 	WakeReserved

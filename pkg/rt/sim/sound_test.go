@@ -52,7 +52,8 @@ func TestT1kKeepsEveryBudgetWithTheWindowRule(t *testing.T) {
 	mustHappen(t, "refused raises", refusals)
 }
 
-// The form that the scheduler can check, charges against capacity and steps against the reserve, implies T1k.
+// The form that the scheduler can check, charges against capacity and steps against the reserve,
+// implies T1k.
 func TestHoldsImpliesT1k(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		core := drawCore(t, rt.EDF)
@@ -115,7 +116,8 @@ func mustHappen(t *testing.T, what string, n int) {
 	}
 }
 
-// Containers of automotive runnables, whose periods span three orders of magnitude, under any pattern of overruns.
+// Containers of automotive runnables, whose periods span three orders of magnitude, under any pattern
+// of overruns.
 func TestAutomotiveSetsKeepEveryBudget(t *testing.T) {
 	raises := 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -129,9 +129,10 @@ func TestUnsoundRulesAreCaught(t *testing.T) {
 	}
 }
 
-// The kernel's wake-up rule does not know how late it notices the end of a budget. A server that wakes up shortly
-// before its deadline with just the budget that the rule allows takes the granularity on top, in less than a
-// period. Random sets hardly ever show it; this one does, and what is missing is less than the granularity.
+// The kernel's wake-up rule does not know how late it notices the end of a budget. A server that wakes
+// up shortly before its deadline with just the budget that the rule allows takes the granularity on
+// top, in less than a period. Random sets hardly ever show it; this one does, and what is missing is
+// less than the granularity.
 func TestWakeUpRuleKnowsNoGranularity(t *testing.T) {
 	core := rt.Core{Sibling: rt.NoSibling, Capacity: rt.MaxCapacity, Granularity: 100}
 	servers := []rt.Server{

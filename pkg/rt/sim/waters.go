@@ -31,7 +31,8 @@ var waters = []runnables{
 	{1000, 4, 0.37, 0.43, 0.46, 0.68, 0.80, 1.84, 4.75},
 }
 
-// weibullShape is that of all execution times here. The paper finds Weibull distributions, and gives bounds and means.
+// weibullShape is that of all execution times here. The paper finds Weibull distributions, and gives
+// bounds and means.
 const weibullShape = 2
 
 // Automotive is a container with runnables of one period, and how long each of its jobs takes.

@@ -14,7 +14,8 @@ const (
 	Always Pattern = iota
 	// Sometimes means: sporadic jobs, of which some overrun and others need less than the low budget.
 	Sometimes
-	// Bursts means: small and large pieces of work at any time, so that the server sleeps within its periods.
+	// Bursts means: small and large pieces of work at any time, so that the server sleeps within its
+	// periods.
 	Bursts
 	// Later means: jobs within the low budget first, and more work than any budget from some time on.
 	Later
