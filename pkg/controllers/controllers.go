@@ -24,6 +24,8 @@ import (
 	"sigs.k8s.io/karpenter/pkg/state/cost"
 
 	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
+	rtstate "github.com/mainspring-rt/mainspring/pkg/state"
 )
 
 // Set is the assembled list of controllers and what they share.
@@ -37,7 +39,9 @@ type Set struct {
 // New assembles Karpenter's standard controllers and ours around one cluster state, one
 // provisioner and one disruption queue. The provider is decorated here, innermost first: metrics,
 // then NodeOverlays, which so adjust the prices that every policy below them has already set.
-func New(ctx context.Context, op *operator.Operator, provider cloudprovider.CloudProvider) (Set, error) {
+// The real-time store stands beside the cluster state and is fed here; whoever else reads it is given the
+// same one.
+func New(ctx context.Context, op *operator.Operator, provider cloudprovider.CloudProvider, store *rtstate.Store, rt rtruntime.Options) (Set, error) {
 	measured := cloudprovidermetrics.Decorate(provider)
 	overlaid := overlay.Decorate(measured, op.GetClient(), op.InstanceTypeStore)
 	repairPolicies, err := health.NewRepairPolicyMatcher(ctx, overlaid)
@@ -52,6 +56,7 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 	if err != nil {
 		return Set{}, err
 	}
+	list = append(list, realtime(op, cluster, store, rt)...)
 	return Set{Controllers: list, Cluster: cluster, CloudProvider: overlaid}, nil
 }
 

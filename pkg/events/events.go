@@ -16,6 +16,7 @@ const (
 	ReasonPlaced             = "Placed"
 	ReasonRefused            = "NotAdmitted"
 	ReasonMoved              = "Moved"
+	ReasonMadeRoom           = "MadeRoom"
 	ReasonAdopted            = "Adopted"
 	ReasonReleased           = "Released"
 	ReasonBudgetKept         = "BudgetKept"
@@ -71,6 +72,11 @@ func Placed(on runtime.Object, uid string, w Where, test string) Event {
 // Moved tells that a container goes from another core of the node to the one given, and why.
 func Moved(on runtime.Object, uid string, w Where, from int, why string) Event {
 	return normal(on, ReasonMoved, fmt.Sprintf("Moved from core %d: %s; %s", from, w, why), uid, w.key(), fmt.Sprint(from))
+}
+
+// MadeRoom tells for whom another container was moved, to where, and from which core.
+func MadeRoom(on runtime.Object, uid string, moved Where, from int) Event {
+	return normal(on, ReasonMadeRoom, fmt.Sprintf("Made room on core %d by moving %s", from, moved), uid, moved.key(), fmt.Sprint(from))
 }
 
 // Refused tells that a container has no core: reason is that of the condition, message its numbers.

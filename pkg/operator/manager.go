@@ -11,6 +11,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -28,14 +29,22 @@ import (
 	"sigs.k8s.io/karpenter/pkg/operator/options"
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/state/informer"
 )
 
 // newManager builds the manager with the settings Karpenter's controllers are written for.
 func newManager(ctx context.Context, config *rest.Config, own *Options) (manager.Manager, error) {
-	if err := mckubev1alpha1.AddToScheme(scheme.Scheme); err != nil {
-		return nil, fmt.Errorf("registering API types: %w", err)
+	for _, add := range []func(*runtime.Scheme) error{mckubev1alpha1.AddToScheme, mcoperatorv1.AddToScheme} {
+		if err := add(scheme.Scheme); err != nil {
+			return nil, fmt.Errorf("registering API types: %w", err)
+		}
 	}
 	o := options.FromContext(ctx)
+	caches := cache.Options{ByObject: map[client.Object]cache.ByObject{
+		&coordinationv1.Lease{}: {Field: fields.SelectorFromSet(fields.Set{"metadata.namespace": corev1.NamespaceNodeLease})},
+	}}
+	informer.Trim(&caches)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                     scheme.Scheme,
 		Logger:                     logging.IgnoreDebugEvents(log.FromContext(ctx)),
@@ -51,9 +60,7 @@ func newManager(ctx context.Context, config *rest.Config, own *Options) (manager
 		Metrics:                metricsOptions(o, own),
 		HealthProbeBindAddress: fmt.Sprintf(":%d", o.HealthProbePort),
 		BaseContext:            func() context.Context { return ctx },
-		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			&coordinationv1.Lease{}: {Field: fields.SelectorFromSet(fields.Set{"metadata.namespace": corev1.NamespaceNodeLease})},
-		}},
+		Cache:                  caches,
 		Controller: ctrlconfig.Controller{
 			EnableWarmup: ptr.To(!o.DisableLeaderElection && !o.DisableControllerWarmup),
 		},

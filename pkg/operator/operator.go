@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/karpenter/pkg/controllers/nodeoverlay"
 	"sigs.k8s.io/karpenter/pkg/events"
 	"sigs.k8s.io/karpenter/pkg/operator"
@@ -31,6 +32,8 @@ import (
 	"sigs.k8s.io/karpenter/pkg/state/prediction"
 
 	"github.com/mainspring-rt/mainspring/pkg/controllers"
+	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
 // Name is the field manager, event source and user agent of the controller.
@@ -63,7 +66,8 @@ func Run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	set, err := controllers.New(base, op, provider.CloudProvider)
+	store := state.New(state.Options{Granularity: own.RT.BudgetGranularity.Microseconds(), Clock: op.Clock})
+	set, err := controllers.New(base, op, provider.CloudProvider, store, own.RT.runtime())
 	if err != nil {
 		return err
 	}
@@ -71,7 +75,10 @@ func Run(ctx context.Context, args []string) error {
 	if err := register(base, op.Manager, append(set.Controllers, provider.controllers...)); err != nil {
 		return err
 	}
-	if err := addReadiness(op.Manager, leading(base, op.Manager), set.Cluster); err != nil {
+	if err := addReadiness(op.Manager, leading(base, op.Manager), set.Cluster, store); err != nil {
+		return err
+	}
+	if err := addWebhooks(op.Manager, own, store, op.Clock); err != nil {
 		return err
 	}
 	// The manager's controllers take their values (options, logger) from its BaseContext; this one
@@ -146,6 +153,9 @@ func newOperator(ctx context.Context, config *rest.Config, own *Options) (*opera
 	}
 	mgr, err := newManager(ctx, config, own)
 	if err != nil {
+		return nil, err
+	}
+	if err := metrics.Register(crmetrics.Registry); err != nil {
 		return nil, err
 	}
 	return &operator.Operator{

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/karpenter/pkg/operator/options"
+
+	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
 )
 
 // RTOptions are the settings of real-time admission.
@@ -35,4 +37,12 @@ func (o *RTOptions) validate() error {
 		return fmt.Errorf("--rt-agent-timeout is %s; it must be from 1s to 1h", o.AgentTimeout)
 	}
 	return nil
+}
+
+func (o *RTOptions) runtime() rtruntime.Options {
+	return rtruntime.Options{
+		Granularity:     o.BudgetGranularity.Microseconds(),
+		PreemptionDelay: o.PreemptionDelay,
+		AgentTimeout:    o.AgentTimeout,
+	}
 }

@@ -1,0 +1,51 @@
+package rtruntime
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+)
+
+// watchAgent keeps the condition AgentAlive of an RTNode true to what was heard of the agent. It returns
+// the condition, whether it is new, and after what time to look again.
+func (c *nodes) watchAgent(ctx context.Context, r *v1alpha1.RTNode) (alive metav1.Condition, changed bool, wait time.Duration, err error) {
+	now := c.Clock.Now()
+	silent := c.agents.silentFor(r.UID, r.Status.HeartbeatTime, now)
+	alive, wait = agentAlive(r.Status.HeartbeatTime != nil, silent, c.Options.AgentTimeout)
+	old := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionAgentAlive)
+	if old != nil && old.Status == alive.Status && old.Reason == alive.Reason && old.Message == alive.Message {
+		return *old, false, wait, nil
+	}
+	alive.LastTransitionTime = metav1.NewTime(now)
+	if old != nil && old.Status == alive.Status {
+		alive.LastTransitionTime = old.LastTransitionTime
+	}
+	changed = old == nil || old.Status != alive.Status
+	return alive, changed, wait, c.applyAlive(ctx, r, alive)
+}
+
+// applyAlive applies the condition, and nothing else, to one certain RTNode.
+func (c *nodes) applyAlive(ctx context.Context, r *v1alpha1.RTNode, alive metav1.Condition) error {
+	applied := &v1alpha1.RTNode{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "RTNode"},
+		ObjectMeta: metav1.ObjectMeta{Name: r.Name, UID: r.UID},
+		Status:     v1alpha1.RTNodeStatus{Conditions: []metav1.Condition{alive}},
+	}
+	data, err := json.Marshal(applied)
+	if err != nil {
+		return fmt.Errorf("encoding condition %s: %w", alive.Type, err)
+	}
+	patch := client.RawPatch(types.ApplyPatchType, data)
+	if err := c.Client.Status().Patch(ctx, applied, patch, client.FieldOwner(FieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("applying condition %s of RTNode %s: %w", alive.Type, r.Name, err)
+	}
+	return nil
+}

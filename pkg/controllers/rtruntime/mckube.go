@@ -1,0 +1,149 @@
+package rtruntime
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	controllerruntime "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// mckubes keeps what a McKube promises to its containers: templates of claims for pods to come, claims
+// for those that came before it, and its status.
+type mckubes struct{ Dependencies }
+
+func newMcKubes(d Dependencies) *mckubes { return &mckubes{d} }
+
+// Register adds the loop to the manager.
+func (c *mckubes) Register(_ context.Context, m manager.Manager) error {
+	return controllerruntime.NewControllerManagedBy(m).
+		Named("rtruntime.mckube").
+		WatchesRawSource(onChange(c.Store, everyMcKube, changedMcKubes)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: timeout}).
+		Complete(c)
+}
+
+func everyMcKube(s *state.Snapshot) []reconcile.Request {
+	var out []reconcile.Request
+	for m := range s.McKubes() {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)})
+	}
+	return out
+}
+
+func changedMcKubes(_ *state.Snapshot, c state.Change) []reconcile.Request {
+	var out []reconcile.Request
+	for _, key := range c.McKubes {
+		out = append(out, reconcile.Request{NamespacedName: key})
+	}
+	return out
+}
+
+// step does one thing for a McKube, and says when to look again at the latest; 0 is when something changes.
+type step func(*mckubes, context.Context, *governance) (time.Duration, error)
+
+// steps are in the order in which a container is served. Each may be repeated, and one that fails
+// keeps back those behind it but not the status, which says why.
+var steps = []step{
+	(*mckubes).ensureTemplate, (*mckubes).fillInNode, (*mckubes).adopt, (*mckubes).grow, (*mckubes).annotate,
+}
+
+// Reconcile serves one McKube.
+func (c *mckubes) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if c.Store.Synced() != nil {
+		return reconcile.Result{RequeueAfter: unsynced}, nil
+	}
+	snapshot := c.Store.Snapshot()
+	m, ok := snapshot.McKube(request.Namespace, request.Name)
+	if !ok {
+		return reconcile.Result{}, nil
+	}
+	if m.DeletionTimestamp != nil {
+		return settled(c.finalize(ctx, snapshot, m))
+	}
+	if !slices.Contains(m.Finalizers, mcv1.Finalizer) {
+		return settled(reconcile.Result{}, c.addFinalizer(ctx, m)) // the change wakes the loop again
+	}
+	g := govern(snapshot, m)
+	after, err := c.serve(ctx, g)
+	err = errors.Join(err, c.report(ctx, g))
+	return settled(reconcile.Result{RequeueAfter: after}, err)
+}
+
+func (c *mckubes) serve(ctx context.Context, g *governance) (time.Duration, error) {
+	var soonest time.Duration
+	for _, do := range steps {
+		after, err := do(c, ctx, g)
+		if err != nil {
+			return 0, err
+		}
+		soonest = earliest(soonest, after)
+	}
+	return soonest, nil
+}
+
+// governance is a McKube and the containers that it governs, as one snapshot has them.
+type governance struct {
+	snapshot *state.Snapshot
+	mckube   *mcv1.McKube
+	parts    []part
+	// rivals are the older McKubes that govern containers which this one would.
+	rivals []*mcv1.McKube
+	// refusals are why a budget that grew is not in force, by ID of the server.
+	refusals map[string]string
+}
+
+// part is one governed container.
+type part struct {
+	state.Governed
+	pod    *state.PodView
+	node   *state.NodeView   // nil while the pod is on none with real-time cores
+	server *state.ServerView // nil while the node knows no such server
+}
+
+func govern(s *state.Snapshot, m *mcv1.McKube) *governance {
+	g := &governance{snapshot: s, mckube: m, refusals: map[string]string{}}
+	for _, pod := range s.PodsFor(m) {
+		for _, governed := range pod.Governed {
+			switch {
+			case pod.Deleting || pod.Finished():
+			case governed.McKube.UID == m.UID:
+				g.parts = append(g.parts, newPart(s, pod, governed))
+			case slices.ContainsFunc(governed.Rivals, func(r *mcv1.McKube) bool { return r.UID == m.UID }):
+				g.rivals = append(g.rivals, governed.McKube)
+			}
+		}
+	}
+	return g
+}
+
+func newPart(s *state.Snapshot, pod *state.PodView, governed state.Governed) part {
+	p := part{Governed: governed, pod: pod}
+	if node, ok := s.NodeView(pod.NodeName); ok && pod.NodeName != "" {
+		p.node = node
+		p.server, _ = node.Server(governed.Server.ID)
+	}
+	return p
+}
+
+// pods are the pods of the parts, each once.
+func (g *governance) pods() []*state.PodView {
+	var out []*state.PodView
+	seen := map[types.UID]bool{}
+	for _, p := range g.parts {
+		if !seen[p.pod.UID] {
+			seen[p.pod.UID] = true
+			out = append(out, p.pod)
+		}
+	}
+	return out
+}

@@ -1,0 +1,172 @@
+package rtruntime
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// reasonClaimTooSmall is the reason of a server that its claims do not pay for.
+const reasonClaimTooSmall = "ClaimTooSmall"
+
+// nodeDecision is what should run on a node.
+type nodeDecision struct {
+	Spec v1alpha1.RTNodeSpec
+	// Plans are those of the spec, by core.
+	Plans []rt.CorePlan
+	// Changes are servers that go to another core, Refused those that get none.
+	Changes []rt.Change
+	Refused map[string]rt.Verdict
+	// NoRoom are servers that pressure should raise and the plan of their core does not let.
+	NoRoom []string
+	// Pressure to remember, and Wake after what time to decide again; 0 is never.
+	Pressure pressure
+	Wake     time.Duration
+}
+
+// decide is the wanted RTNode.spec of a node. It depends on nothing but its arguments: what the API
+// says of the node, what is remembered of its pressure, the controller's time, and what is charged to
+// every budget.
+//
+// Containers with a claim on a core of the node become servers; rt.Arrange puts them on cores so that every
+// core passes the admission test. Those whose pod has finished or whose McKube is gone leave the spec.
+func decide(n *state.NodeView, before pressure, now time.Time, granularity int64) nodeDecision {
+	d := nodeDecision{Pressure: before.next(n, now), Refused: map[string]rt.Verdict{}}
+	if len(n.Cores) == 0 && n.RTNode != nil {
+		d.Spec = n.RTNode.Spec // nothing is known of the cores, so nothing is known better
+		return d
+	}
+	list, unpaid := candidates(n, granularity)
+	placed := d.arrange(n, list)
+	for _, c := range unpaid {
+		d.Refused[c.server.ID] = rt.Verdict{
+			Test: rt.TestT1, Need: c.server.Charge(granularity), Limit: c.view.Claimed, Reason: reasonClaimTooSmall, Server: c.server.ID,
+		}
+	}
+	for i := range n.Cores {
+		d.addCore(n, n.Cores[i].Core, on(list, placed, n.Cores[i].ID), now)
+	}
+	slices.SortFunc(d.Spec.Servers, func(a, b v1alpha1.RTServer) int {
+		return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container))
+	})
+	return d
+}
+
+// candidates are the containers that have a claim on a core of the node, and those among them that
+// their claims do not pay for.
+func candidates(n *state.NodeView, granularity int64) (list, unpaid []candidate) {
+	for i := range n.Servers {
+		s := &n.Servers[i]
+		if !s.Running || s.McKube == nil || s.Witness == rt.NoCore {
+			continue
+		}
+		if c, ok := candidateOf(s, granularity); ok {
+			list = append(list, c)
+		} else {
+			unpaid = append(unpaid, c)
+		}
+	}
+	return list, unpaid
+}
+
+// arrange places the candidates. While some find no core, settings that grew are taken back: first those
+// of the refused, then all.
+func (d *nodeDecision) arrange(n *state.NodeView, list []candidate) rt.Placement {
+	in := n.RT()
+	for {
+		in.Servers = in.Servers[:0]
+		for _, c := range list {
+			in.Servers = append(in.Servers, c.server)
+		}
+		placed, changes, refused := rt.Arrange(in)
+		if len(refused) == 0 || !takeBack(list, refused) { // every round takes one back at least
+			d.Changes, d.Refused = changes, refused
+			return placed
+		}
+	}
+}
+
+// takeBack gives candidates the settings that they run with. It tells whether there were any to give.
+func takeBack(list []candidate, refused map[string]rt.Verdict) bool {
+	grown := slices.ContainsFunc(list, func(c candidate) bool {
+		_, no := refused[c.server.ID]
+		return no && c.fallback != nil
+	})
+	any := false
+	for i, c := range list {
+		_, no := refused[c.server.ID]
+		if c.fallback != nil && (no || !grown) {
+			list[i], any = *c.fallback, true
+		}
+	}
+	return any
+}
+
+// on are the candidates that were placed on a core.
+func on(list []candidate, placed rt.Placement, core int) []candidate {
+	return slices.DeleteFunc(slices.Clone(list), func(c candidate) bool {
+		at, ok := placed[c.server.ID]
+		return !ok || at != core
+	})
+}
+
+// addCore adds the servers and the plan of a core.
+func (d *nodeDecision) addCore(n *state.NodeView, core rt.Core, list []candidate, now time.Time) {
+	if len(list) == 0 {
+		return
+	}
+	servers, held := make([]rt.Server, len(list)), map[string]bool{}
+	for i, c := range list {
+		servers[i], held[c.server.ID] = c.server, raisedByAgent(c.view)
+	}
+	plan := rt.PlanCore(core, servers)
+	room := raisable(core, servers, plan, held)
+	for _, c := range list {
+		e := c.entry
+		e.Cores = []int32{int32(core.ID)}
+		e.Level = d.level(n, c, room[c.server.ID], now)
+		d.Spec.Servers = append(d.Spec.Servers, e)
+	}
+	d.Plans = append(d.Plans, plan)
+	d.Spec.Plan = append(d.Spec.Plan, planOf(plan, list))
+}
+
+// level of a server. That of a node whose agent is silent stays: its word on pressure is old, and nobody would
+// obey.
+func (d *nodeDecision) level(n *state.NodeView, c candidate, room bool, now time.Time) string {
+	if n.Agent == state.AgentSilent && c.view.Spec != nil && (room || c.view.Spec.Level != v1alpha1.LevelHigh) {
+		return cmp.Or(c.view.Spec.Level, v1alpha1.LevelLow)
+	}
+	level, wait := d.Pressure.level(c, room, now)
+	d.Wake = earliest(d.Wake, wait)
+	if d.Pressure.Busy && !room && c.server.MayEscalate() {
+		d.NoRoom = append(d.NoRoom, c.server.ID)
+	}
+	return level
+}
+
+// raisedByAgent tells whether the agent has a server above its low budget without being asked to.
+func raisedByAgent(s *state.ServerView) bool {
+	return s.Applied != nil && s.Applied.Level != "" && s.Applied.Level != v1alpha1.LevelLow &&
+		(s.Spec == nil || s.Spec.Level != v1alpha1.LevelHigh)
+}
+
+// planOf is a plan in the agent's words.
+func planOf(p rt.CorePlan, list []candidate) v1alpha1.RTCorePlan {
+	refs := map[string]v1alpha1.RTServerRef{}
+	for _, c := range list {
+		refs[c.server.ID] = v1alpha1.RTServerRef{PodUID: c.view.PodUID, Container: c.view.Container}
+	}
+	out := v1alpha1.RTCorePlan{Core: int32(p.Core), Test: p.Test, ThresholdPpm: int64(p.Threshold), MaxRaised: int32(p.Windows)}
+	for _, r := range p.Raise {
+		out.Raise = append(out.Raise, v1alpha1.RTRaise{RTServerRef: refs[r.ID], ToUs: r.ToUs})
+	}
+	for _, s := range p.Squeeze {
+		out.Squeeze = append(out.Squeeze, v1alpha1.RTSqueeze{RTServerRef: refs[s.ID], FloorUs: s.FloorUs})
+	}
+	return out
+}

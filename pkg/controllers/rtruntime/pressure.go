@@ -1,0 +1,93 @@
+package rtruntime
+
+import (
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// defaultRecoveryDelay is how long a node must be calm before budgets raised for pressure are given back,
+// where the McKube does not say.
+const defaultRecoveryDelay = 5 * time.Second
+
+// pressure is what is remembered of how busy a node is. The zero value has seen nothing: after a
+// restart the calm begins anew, and what is raised stays so meanwhile.
+type pressure struct {
+	Busy bool
+	// Calm is since when the node has not been busy, by the controller's clock; zero while it is.
+	Calm time.Time
+}
+
+// next is the pressure after a look at the node. A clock that went backwards begins the calm anew.
+func (p pressure) next(n *state.NodeView, now time.Time) pressure {
+	switch {
+	case n.Busy:
+		return pressure{Busy: true}
+	case p.Calm.IsZero() || now.Before(p.Calm):
+		return pressure{Calm: now}
+	}
+	return p
+}
+
+// level is the least budget to ask for, and after what time to look again. A node that is busy has
+// everybody raised whom the plan has room for; a raise is kept until the node has been calm for the
+// server's delay.
+func (p pressure) level(c candidate, room bool, now time.Time) (string, time.Duration) {
+	raised := c.view.Spec != nil && c.view.Spec.Level == v1alpha1.LevelHigh
+	if !room || (!p.Busy && !raised) {
+		return v1alpha1.LevelLow, 0
+	}
+	if p.Busy {
+		return v1alpha1.LevelHigh, 0
+	}
+	if left := recoveryDelay(c.view.McKube) - now.Sub(p.Calm); left > 0 {
+		return v1alpha1.LevelHigh, left
+	}
+	return v1alpha1.LevelLow, 0
+}
+
+func recoveryDelay(m *mcv1.McKube) time.Duration {
+	if m == nil || m.Spec.Escalation == nil || m.Spec.Escalation.RecoveryDelay == nil {
+		return defaultRecoveryDelay
+	}
+	return m.Spec.Escalation.RecoveryDelay.Duration
+}
+
+// raisable are the servers of a core that may be raised together without squeezing anybody, the most
+// critical first. held are those that the agent has raised by itself: they have their place already.
+func raisable(core rt.Core, servers []rt.Server, plan rt.CorePlan, held map[string]bool) map[string]bool {
+	out := map[string]bool{}
+	promised, windows := rt.PPM(0), 0
+	paid := map[string]bool{}
+	for _, r := range plan.Raise {
+		paid[r.ID] = r.AtOnce
+	}
+	for _, s := range servers {
+		promised += promise(s, paid[s.ID], core.Granularity)
+		if held[s.ID] && !paid[s.ID] {
+			promised += s.Step()
+			windows++
+		}
+	}
+	for _, r := range plan.Raise {
+		switch {
+		case r.AtOnce || held[r.ID]:
+			out[r.ID] = true
+		case plan.ModeSwitch || plan.Windows > 0 && windows >= plan.Windows || promised+r.Step > plan.Threshold:
+		default:
+			out[r.ID] = true
+			promised += r.Step
+			windows++
+		}
+	}
+	return out
+}
+
+// promise is the bandwidth that is a server's before any raise that is not paid for.
+func promise(s rt.Server, paid bool, granularity int64) rt.PPM {
+	s.Limited = !paid // a Limited server is charged its low budget
+	return s.Charge(granularity)
+}
