@@ -14,7 +14,7 @@ import (
 )
 
 // checks is how many random sets each property draws; -rapid.checks overrides it.
-const checks = "3000"
+const checks = "2000"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
