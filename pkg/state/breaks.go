@@ -66,13 +66,13 @@ func (r *relocation) place(group []ServerView) (node string, ok bool) {
 			continue
 		}
 		for key := range shelf.free.from(byBandwidth{ppm: bounded(need)}) {
-			if tried[key.node] {
+			if tried[key.node.name] {
 				continue
 			}
-			if r.placeOn(key.node, group) {
-				return key.node, true
+			if r.placeOn(key.node.name, group) {
+				return key.node.name, true
 			}
-			tried[key.node] = true
+			tried[key.node.name] = true
 		}
 	}
 	return "", false

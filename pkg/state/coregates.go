@@ -24,7 +24,7 @@ func checkCore(s *Snapshot, pod *PodView, g Governed) Gate {
 	numbers := s.answers(pod, g.Server)
 	best, gates := s.BestCore(g.Server, func(n *NodeView) bool { ok, _ := s.Accepts(n, pod); return ok })
 	if len(gates) > 0 {
-		gate := s.nowhere(pod, g.Server, numbers)
+		gate := s.nowhere(g.Server, numbers)
 		gate.Numbers = numbers
 		return gate
 	}
@@ -127,7 +127,7 @@ func (s *Snapshot) classesOf(n *NodeView, server rt.Server) []Number {
 }
 
 // nowhere sums up why no core will do.
-func (s *Snapshot) nowhere(pod *PodView, server rt.Server, numbers []Number) Gate {
+func (s *Snapshot) nowhere(server rt.Server, numbers []Number) Gate {
 	need := percent(server.Charge(s.granularity))
 	if len(numbers) == 0 {
 		return closed(GateCore, ReasonNoCores, "it needs %s of a core, and no node has real-time cores; a node has to be opened", need)

@@ -29,7 +29,7 @@ func (s *Snapshot) rederive(name string) {
 
 // derive makes the view of a node; nil when it has neither cores nor servers.
 func (s *Snapshot) derive(name string) *NodeView {
-	n := &NodeView{Name: name, Agent: AgentUnknown, Granularity: s.granularity}
+	n := &NodeView{Name: name, Agent: AgentUnknown, Granularity: s.granularity, id: &nodeID{name}, hash: hashOf(name)}
 	if node, ok := s.nodes.get(pair{first: name}); ok {
 		n.UID, n.Ready, n.Schedulable, n.Deleting, n.Busy = node.uid, node.ready, node.schedulable, node.deleting, node.busy
 		n.labels, n.taints = node.labels, node.taints

@@ -45,10 +45,17 @@ func (s *Snapshot) Dump() []string {
 	return out
 }
 
-func entriesOf[K ordered[K]](t set[K]) []K {
-	var out []K
+func entriesOf[K ordered[K]](t set[K]) []string {
+	var out []string
 	for k := range t.all() {
-		out = append(out, k)
+		switch k := any(k).(type) {
+		case byBandwidth:
+			out = append(out, fmt.Sprint(k.node.name, k.core, k.ppm))
+		case byNumber:
+			out = append(out, fmt.Sprint(k.node.name, k.core, k.ppm))
+		default:
+			out = append(out, fmt.Sprint(k))
+		}
 	}
 	return out
 }

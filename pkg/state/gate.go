@@ -71,8 +71,8 @@ func (s *Snapshot) nearest(server rt.Server, shelf *shelf) Number {
 	_, out.Reason = s.needs(server, shelf.class)
 	out.Need = server.Charge(shelf.granularity)
 	if key, ok := shelf.free.last(); ok {
-		out.Node, out.Core, out.Free = key.node, int(key.core), rt.PPM(key.ppm)
-		if n, ok := s.NodeView(key.node); ok {
+		out.Node, out.Core, out.Free = key.node.name, int(key.core), rt.PPM(key.ppm)
+		if n, ok := s.NodeView(key.node.name); ok {
 			if core, ok := n.Core(out.Core); ok {
 				out.Limit = core.Capacity
 				v := rt.Admit(core.Core, n.Claims(core).Servers, server)

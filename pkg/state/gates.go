@@ -201,18 +201,20 @@ func checkTemplate(s *Snapshot, pod *PodView, g Governed) Gate {
 }
 
 func checkScheduling(s *Snapshot, pod *PodView, _ Governed) Gate {
+	if len(pod.SchedulingGates) == 0 {
+		return Gate{}
+	}
 	for _, name := range pod.SchedulingGates {
 		if name != mcv1.GateYield {
 			return closed(GateScheduling, ReasonHeldBack, "scheduling gate %s holds the pod back", name)
 		}
-		for _, p := range s.Preemptions() {
-			if p.Pod.UID != pod.UID {
-				return closed(GateScheduling, ReasonYields, "it waits until the more critical pod %s has a core (%s)", p.Pod.Key(), p.Node)
-			}
-		}
-		return closed(GateScheduling, ReasonYields, "it waits for a more critical pod that has its core by now; the controller takes gate %s away", name)
 	}
-	return Gate{}
+	for _, p := range s.Preemptions() {
+		if p.Pod.UID != pod.UID {
+			return closed(GateScheduling, ReasonYields, "it waits until the more critical pod %s has a core (%s)", p.Pod.Key(), p.Node)
+		}
+	}
+	return closed(GateScheduling, ReasonYields, "it waited for a more critical pod, which waits no more; the controller takes scheduling gate %s away", mcv1.GateYield)
 }
 
 func checkAllocated(_ *Snapshot, pod *PodView, g Governed) Gate {

@@ -55,15 +55,15 @@ func (x index) replace(before, after *NodeView) index {
 	for len(old) > 0 || len(now) > 0 {
 		switch {
 		case len(now) == 0 || len(old) > 0 && old[0].number < now[0].number:
-			edit.shelf(old[0].class).remove(old[0], before.Name)
+			edit.shelf(old[0].class).remove(old[0], before)
 			old = old[1:]
 		case len(old) == 0 || now[0].number < old[0].number:
-			edit.shelf(now[0].class).put(now[0], after.Name)
+			edit.shelf(now[0].class).put(now[0], after)
 			now = now[1:]
 		default:
 			if old[0] != now[0] {
-				edit.shelf(old[0].class).remove(old[0], before.Name)
-				edit.shelf(now[0].class).put(now[0], after.Name)
+				edit.shelf(old[0].class).remove(old[0], before)
+				edit.shelf(now[0].class).put(now[0], after)
 			}
 			old, now = old[1:], now[1:]
 		}
@@ -84,10 +84,10 @@ func (x index) replaceCore(before, after *NodeView, id int) index {
 	now, is := core(after)
 	edit := edition{classes: x.classes}
 	if was && (!is || old != now) {
-		edit.shelf(old.class).remove(old, before.Name)
+		edit.shelf(old.class).remove(old, before)
 	}
 	if is && (!was || old != now) {
-		edit.shelf(now.class).put(now, after.Name)
+		edit.shelf(now.class).put(now, after)
 	}
 	return edit.finish()
 }
@@ -107,7 +107,7 @@ func (e *edition) shelf(c class) *shelf {
 	if e.own == nil {
 		e.classes = slices.Clone(e.classes)
 	}
-	i, found := slices.BinarySearchFunc(e.classes, c, func(s *shelf, c class) int { return s.class.compare(c) })
+	i, found := slices.BinarySearchFunc(e.classes, c, func(s *shelf, c class) int { return s.compare(c) })
 	copied := &shelf{class: c}
 	if found {
 		*copied = *e.classes[i]
@@ -126,25 +126,27 @@ func (e *edition) finish() index {
 	return index{e.classes}
 }
 
-func (s *shelf) put(e entry, node string) {
-	s.free = s.free.put(byBandwidth{e.free, e.number, node}, struct{}{})
-	s.numbers = s.numbers.put(byNumber{e.free, e.number, node}, struct{}{})
+func (s *shelf) put(e entry, n *NodeView) {
+	at := func(ppm int32) coreRef { return coreRef{n.id, n.hash, ppm, e.number} }
+	s.free = s.free.put(byBandwidth(at(e.free)), struct{}{})
+	s.numbers = s.numbers.put(byNumber(at(e.free)), struct{}{})
 	for b := range e.reach {
 		for k, ppm := range e.reach[b] {
 			if ppm >= 0 {
-				s.reach[b][k] = s.reach[b][k].put(byBandwidth{ppm, e.number, node}, struct{}{})
+				s.reach[b][k] = s.reach[b][k].put(byBandwidth(at(ppm)), struct{}{})
 			}
 		}
 	}
 }
 
-func (s *shelf) remove(e entry, node string) {
-	s.free = s.free.remove(byBandwidth{e.free, e.number, node})
-	s.numbers = s.numbers.remove(byNumber{e.free, e.number, node})
+func (s *shelf) remove(e entry, n *NodeView) {
+	at := func(ppm int32) coreRef { return coreRef{n.id, n.hash, ppm, e.number} }
+	s.free = s.free.remove(byBandwidth(at(e.free)))
+	s.numbers = s.numbers.remove(byNumber(at(e.free)))
 	for b := range e.reach {
 		for k, ppm := range e.reach[b] {
 			if ppm >= 0 {
-				s.reach[b][k] = s.reach[b][k].remove(byBandwidth{ppm, e.number, node})
+				s.reach[b][k] = s.reach[b][k].remove(byBandwidth(at(ppm)))
 			}
 		}
 	}

@@ -48,21 +48,51 @@ func linked(t links, first string) []string {
 	return out
 }
 
+// nodeID is a node's name in keys. The order of nodes in an index does not matter as long as it is always the same;
+// by hash, most comparisons need not follow the pointer.
+type nodeID struct{ name string }
+
+// hashOf is FNV-1a.
+func hashOf(name string) uint32 {
+	h := uint32(2166136261)
+	for i := range len(name) {
+		h = (h ^ uint32(name[i])) * 16777619
+	}
+	return h
+}
+
 // coreRef is a core of the cluster and a bandwidth by which it is found. Bandwidths of a core fit 32 bits.
 type coreRef struct {
+	node *nodeID
+	hash uint32 // of the node's name
 	ppm  int32
 	core int32
-	node string
+}
+
+// compareNodes orders cores by node; no node comes first.
+func (r coreRef) compareNodes(o coreRef) int {
+	switch {
+	case r.hash != o.hash:
+		return cmp.Compare(r.hash, o.hash)
+	case r.node == o.node:
+		return 0
+	case r.node == nil:
+		return -1
+	case o.node == nil:
+		return 1
+	default:
+		return strings.Compare(r.node.name, o.node.name)
+	}
 }
 
 // byBandwidth orders cores by bandwidth.
 type byBandwidth coreRef
 
 func (k byBandwidth) compare(o byBandwidth) int {
-	if c := cmp.Compare(k.ppm, o.ppm); c != 0 {
-		return c
+	if k.ppm != o.ppm {
+		return cmp.Compare(k.ppm, o.ppm)
 	}
-	if c := strings.Compare(k.node, o.node); c != 0 {
+	if c := coreRef(k).compareNodes(coreRef(o)); c != 0 {
 		return c
 	}
 	return cmp.Compare(k.core, o.core)
@@ -72,13 +102,13 @@ func (k byBandwidth) compare(o byBandwidth) int {
 type byNumber coreRef
 
 func (k byNumber) compare(o byNumber) int {
-	if c := cmp.Compare(k.core, o.core); c != 0 {
-		return c
+	if k.core != o.core {
+		return cmp.Compare(k.core, o.core)
 	}
-	if c := cmp.Compare(k.ppm, o.ppm); c != 0 {
-		return c
+	if k.ppm != o.ppm {
+		return cmp.Compare(k.ppm, o.ppm)
 	}
-	return strings.Compare(k.node, o.node)
+	return coreRef(k).compareNodes(coreRef(o))
 }
 
 // bounded is a bandwidth as a key: what no core has is as good as the most that fits.

@@ -17,11 +17,18 @@ type Preemption struct {
 	// Node and Core are where the room is made.
 	Node string `json:"node"`
 	Core int    `json:"core"`
+	// Further are the cores of the pod's further governed containers, by name of the container.
+	Further []int `json:"further,omitempty"`
 	// Victims are the UIDs of the pods to evict.
 	Victims []types.UID `json:"victims"`
 	// Deadline is when it ends, whatever has been reached.
 	Deadline metav1.Time `json:"deadline"`
+	// Waits says, in words, why victims may not be evicted yet; empty when nothing is in the way.
+	Waits string `json:"waits,omitempty"`
 }
+
+// Cores are all the cores where room is made.
+func (p Preemption) Cores() []int { return append([]int{p.Core}, p.Further...) }
 
 // Encode is the annotation's value.
 func (p Preemption) Encode() (string, error) {

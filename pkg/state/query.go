@@ -11,8 +11,8 @@ import (
 type NodeFilter func(*NodeView) bool
 
 // BestCore finds the core in the cluster for one more claim: a preferred core before any other, then
-// the one with the least bandwidth left that admits the server (at equal gaps the first node by name, then
-// the lowest core), so that large gaps stay for large servers. Cores are found by index. When no core will do, the
+// the one with the least bandwidth left that admits the server (at equal gaps the nodes are in a fixed order,
+// then the lowest core), so that large gaps stay for large servers. Cores are found by index. When no core will do, the
 // gates say why, class by class; there are gates exactly when there is no core.
 func (s *Snapshot) BestCore(server rt.Server, accept ...NodeFilter) (Candidate, []Gate) {
 	look := search{snapshot: s, server: server, accept: accept}
@@ -89,7 +89,7 @@ func (q *search) best(cores func(shelf *shelf, need int32) iter.Seq[coreRef]) (b
 				break
 			}
 			if v, ok := q.admits(ref); ok {
-				best, least, found = Candidate{Node: ref.node, Core: int(ref.core), Verdict: v}, ref, true
+				best, least, found = Candidate{Node: ref.node.name, Core: int(ref.core), Verdict: v}, ref, true
 				break
 			}
 		}
@@ -99,7 +99,7 @@ func (q *search) best(cores func(shelf *shelf, need int32) iter.Seq[coreRef]) (b
 
 // admits asks the test itself: the index only leads to the cores that may pass.
 func (q *search) admits(ref coreRef) (rt.Verdict, bool) {
-	n, ok := q.snapshot.NodeView(ref.node)
+	n, ok := q.snapshot.NodeView(ref.node.name)
 	if !ok || !q.accepts(n) {
 		return rt.Verdict{}, false
 	}

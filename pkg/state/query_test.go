@@ -84,18 +84,17 @@ func TestBestCoreIsTheBestOfAll(t *testing.T) {
 				fit = append(fit, i)
 			}
 		}
-		slices.SortFunc(fit, func(a, b int) int {
-			return cmp.Or(
-				cmp.Compare(rank(wanted, refs[a].Core), rank(wanted, refs[b].Core)),
-				cmp.Compare(loads[a].Free(), loads[b].Free()),
-				cmp.Compare(refs[a].Node, refs[b].Node), cmp.Compare(refs[a].Core, refs[b].Core))
-		})
+		cheapest := func(a, b int) int {
+			return cmp.Or(cmp.Compare(rank(wanted, refs[a].Core), rank(wanted, refs[b].Core)), cmp.Compare(loads[a].Free(), loads[b].Free()))
+		}
+		slices.SortFunc(fit, cheapest)
 		got, gates := s.BestCore(wanted)
+		at := slices.IndexFunc(refs, func(c state.Candidate) bool { return c.Node == got.Node && c.Core == got.Core })
 		switch {
 		case len(fit) == 0 && len(gates) == 0:
 			t.Fatalf("%+v was found, and none fits", got)
-		case len(fit) > 0 && (len(gates) > 0 || got.Node != refs[fit[0]].Node || got.Core != refs[fit[0]].Core || !got.Verdict.Admitted):
-			t.Fatalf("%+v was found (%+v), want %+v", got, gates, refs[fit[0]])
+		case len(fit) > 0 && (len(gates) > 0 || at < 0 || !got.Verdict.Admitted || cheapest(at, fit[0]) != 0):
+			t.Fatalf("%+v was found (%+v), want one as good as %+v", got, gates, refs[fit[0]])
 		}
 	})
 }

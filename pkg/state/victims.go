@@ -76,7 +76,7 @@ func (q *search) cheapest(below, level int) (best VictimPlan, found bool) {
 }
 
 func (q *search) victimsOn(ref coreRef) (VictimPlan, bool) {
-	n, ok := q.snapshot.NodeView(ref.node)
+	n, ok := q.snapshot.NodeView(ref.node.name)
 	if !ok || !q.accepts(n) {
 		return VictimPlan{}, false
 	}

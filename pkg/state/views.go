@@ -147,6 +147,8 @@ type NodeView struct {
 
 	labels map[string]string
 	taints []corev1.Taint
+	id     *nodeID
+	hash   uint32
 }
 
 // CoreView is a core and what is promised of it.
@@ -283,7 +285,7 @@ func (s *ServerView) home() int {
 // claimant is the server with at least the bandwidth of its claim: while a claim is larger than the
 // settings, the scheduler counts the claim.
 func (s *ServerView) claimant(granularity int64) rt.Server {
-	if s.Claimed <= s.Server.Charge(granularity) {
+	if s.Claimed <= s.Charge(granularity) {
 		return s.Server
 	}
 	out := placeholder(s.ID, s.Claimed, granularity)

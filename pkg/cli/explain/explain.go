@@ -151,7 +151,7 @@ func table(out *strings.Builder, g state.Gate) {
 	for _, n := range g.Numbers[:min(shownNodes, len(g.Numbers))] {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", n.Node, n.Cores, n.Core, percent(n.Need), percent(n.Free), percent(n.Limit), n.Test, answer(n))
 	}
-	t.Flush() //nolint:errcheck // a strings.Builder takes everything
+	t.Flush()
 	if more := len(g.Numbers) - shownNodes; more > 0 {
 		fmt.Fprintf(&rows, "and %s more (-o json has them all)\n", text.Plural(more, "answer"))
 	}

@@ -81,10 +81,14 @@ func unchanged(*corev1.Pod, *mcv1.McKube, *v1alpha1.RTNode) {}
 // scenarios are clusters in which somebody asks about pod brake, by the name of the golden file.
 func scenarios() map[string][]runtime.Object {
 	all := map[string][]runtime.Object{
-		"runs":         running(unchanged),
-		"silent-agent": running(func(_ *corev1.Pod, _ *mcv1.McKube, n *v1alpha1.RTNode) { n.Status.Conditions[0].Status = metav1.ConditionFalse }),
+		"runs": running(unchanged),
+		"silent-agent": running(func(_ *corev1.Pod, _ *mcv1.McKube, n *v1alpha1.RTNode) {
+			n.Status.Conditions[0].Status = metav1.ConditionFalse
+		}),
 		"stale-rtnode": running(func(_ *corev1.Pod, _ *mcv1.McKube, n *v1alpha1.RTNode) { n.OwnerReferences[0].UID = "an-earlier-node" }),
-		"not-placed":   running(func(_ *corev1.Pod, _ *mcv1.McKube, n *v1alpha1.RTNode) { n.Spec, n.Status.Servers = v1alpha1.RTNodeSpec{}, nil }),
+		"not-placed": running(func(_ *corev1.Pod, _ *mcv1.McKube, n *v1alpha1.RTNode) {
+			n.Spec, n.Status.Servers = v1alpha1.RTNodeSpec{}, nil
+		}),
 		"agent-error": running(func(_ *corev1.Pod, _ *mcv1.McKube, n *v1alpha1.RTNode) {
 			n.Status.Servers[0].Error = "writing cpu.rt_runtime_us: invalid argument"
 		}),
@@ -250,7 +254,7 @@ func TestReadingSaysWhatIsMissing(t *testing.T) {
 	}
 	for want, cause := range map[string]error{
 		"the cluster does not know them; is Mainspring installed there?": &meta.NoKindMatchError{},
-		"reading McKubes: no route": errors.New("no route"),
+		"reading McKubes: no route":                                      errors.New("no route"),
 	} {
 		c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
 			List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {

@@ -183,7 +183,12 @@ func holdLease(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the leader ended with %v", err)
+		}
+	})
 	select {
 	case <-mgr.Elected():
 	case <-time.After(patience):

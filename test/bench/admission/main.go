@@ -31,7 +31,7 @@ func main() {
 	out := flag.String("out", "out/bench/admission.json", "file to write the figures to")
 	rounds := flag.Int("rounds", 5, "rounds of placements; the median counts")
 	decisions := flag.Int("decisions", 20000, "placements per round")
-	requests := flag.Int("requests", 5000, "webhook requests per round")
+	requests := flag.Int("requests", 2000, "webhook requests per round")
 	full := size{}
 	flag.IntVar(&full.nodes, "nodes", 1000, "nodes")
 	flag.IntVar(&full.cores, "cores", 64, "cores of a node")
