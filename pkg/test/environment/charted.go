@@ -10,9 +10,11 @@ import (
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
 	"github.com/samber/lo"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
@@ -68,6 +70,8 @@ func (env *Environment) installCharts(more map[string]any) chart.Manifests {
 	manifests, err := helm.Template(env, main)
 	Expect(err).NotTo(HaveOccurred())
 	Eventually(func() error { return env.Client.List(env, &mckubev1alpha1.SimulatedFaultList{}) }).Should(Succeed(), "the definitions should be served")
+	// What the Deployments say is run as processes. Their pods would wait for nodes.
+	Expect(env.Client.DeleteAllOf(env, &appsv1.Deployment{}, client.InNamespace(chartNamespace))).To(Succeed())
 	return manifests
 }
 
