@@ -18,8 +18,9 @@ type binding struct {
 	server    rt.Server
 }
 
-// bind finds the containers of pod that McKubes with settings govern. The error names every McKube
-// whose container is not in the pod or not told, and every container with two McKubes.
+// bind finds the containers of pod that McKubes with settings govern; of two for one container, the first
+// does. The error names every McKube whose container is not in the pod or not told, and every container
+// with two McKubes.
 func bind(pod *corev1.Pod, mckubes []*mcv1.McKube) ([]binding, error) {
 	var list []binding
 	var problems []error

@@ -54,7 +54,7 @@ func (h Handlers) whenSynced(handle admission.HandlerFunc) admission.HandlerFunc
 }
 
 func (h Handlers) mutatePod(_ context.Context, req admission.Request) admission.Response {
-	pod, err := decodePod(req)
+	pod, namespace, err := decodePod(req)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
@@ -66,8 +66,7 @@ func (h Handlers) mutatePod(_ context.Context, req admission.Request) admission.
 	if err != nil {
 		return invalid(req, err)
 	}
-	// The namespace was the request's, not the object's, and is not ours to write.
-	mutated.Namespace = namespaceIn(req)
+	mutated.Namespace = namespace
 	data, err := json.Marshal(mutated)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the pod: %w", err))
@@ -76,11 +75,18 @@ func (h Handlers) mutatePod(_ context.Context, req admission.Request) admission.
 }
 
 func (h Handlers) validatePod(_ context.Context, req admission.Request) admission.Response {
-	pod, err := decodePod(req)
+	pod, _, err := decodePod(req)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	warnings, err := ValidatePod(pod, h.Cluster.McKubesFor(pod))
+	mckubes := h.Cluster.McKubesFor(pod)
+	if req.Operation == admissionv1.Update {
+		if err := ValidatePodUpdate(pod, mckubes); err != nil {
+			return invalid(req, err)
+		}
+		return admission.Allowed("")
+	}
+	warnings, err := ValidatePod(pod, mckubes)
 	if err != nil {
 		return invalid(req, err)
 	}
@@ -100,22 +106,15 @@ func (h Handlers) validateMcKube(_ context.Context, req admission.Request) admis
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-// decodePod reads the pod in the namespace that it is created in, which the object need not say.
-func decodePod(req admission.Request) (*corev1.Pod, error) {
-	pod := &corev1.Pod{}
+// decodePod reads the pod, in the namespace that it is created in. The object need not say that; what it
+// says is returned too, for it is not ours to change.
+func decodePod(req admission.Request) (pod *corev1.Pod, namespace string, err error) {
+	pod = &corev1.Pod{}
 	if err := json.Unmarshal(req.Object.Raw, pod); err != nil {
-		return nil, fmt.Errorf("decoding the pod: %w", err)
+		return nil, "", fmt.Errorf("decoding the pod: %w", err)
 	}
-	pod.Namespace = req.Namespace
-	return pod, nil
-}
-
-func namespaceIn(req admission.Request) string {
-	partial := metav1.PartialObjectMetadata{}
-	if err := json.Unmarshal(req.Object.Raw, &partial); err != nil {
-		return req.Namespace
-	}
-	return partial.Namespace
+	namespace, pod.Namespace = pod.Namespace, req.Namespace
+	return pod, namespace, nil
 }
 
 // invalid is what the API server itself answers to an object that its validation refuses.

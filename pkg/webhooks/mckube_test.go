@@ -168,3 +168,27 @@ func TestPodsWhoseSettingsContradict(t *testing.T) {
 		}
 	}
 }
+
+// An update must not be refused for what only the McKubes are to blame for: the controller could never write
+// the annotations of the McKube that governs.
+func TestSettingsOfARunningPod(t *testing.T) {
+	longer := mckube("younger", budget(20_000, 1_000, 2_000))
+	for name, tc := range map[string]struct {
+		pod     *corev1.Pod
+		mckubes []*mcv1.McKube
+		want    string
+	}{
+		"as the McKube says":             {annotated(pod("app"), "mckube.io/rt-period", "10000"), []*mcv1.McKube{mckube("m")}, ""},
+		"otherwise":                      {annotated(pod("app"), "mckube.io/rt-period", "20000"), []*mcv1.McKube{mckube("m")}, "rt-period"},
+		"as the older McKube says":       {annotated(pod("app"), "mckube.io/rt-period", "10000"), []*mcv1.McKube{mckube("m"), longer}, ""},
+		"as the younger one says":        {annotated(pod("app"), "mckube.io/rt-period", "20000"), []*mcv1.McKube{mckube("m"), longer}, "McKube m says"},
+		"beside one without a container": {annotated(pod("app"), "mckube.io/rt-period", "10000"), []*mcv1.McKube{mckube("m"), mckube("x", of("db"))}, ""},
+		"with no McKube":                 {annotated(pod("app"), "mckube.io/rt-period", "20000"), nil, ""},
+		"with no McKube, nonsense":       {annotated(pod("app"), "mckube.io/rt-period", "soon"), nil, "microseconds above 0"},
+	} {
+		err := webhooks.ValidatePodUpdate(tc.pod, tc.mckubes)
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
+}

@@ -28,6 +28,18 @@ func ValidatePod(pod *corev1.Pod, mckubes []*mcv1.McKube) (warnings []string, er
 	return nil, contradictions(pod, list)
 }
 
+// ValidatePodUpdate holds settings that were changed on an existing pod against the McKubes that govern it.
+// Where two want one container the older governs, as it does for the controller, which writes these
+// annotations when a McKube comes later or changes.
+func ValidatePodUpdate(pod *corev1.Pod, mckubes []*mcv1.McKube) error {
+	list, _ := bind(pod, mckubes) // what could not be bound governs nothing; its McKube's conditions say so
+	if len(list) == 0 {
+		_, err := withoutMcKube(pod)
+		return err
+	}
+	return contradictions(pod, list)
+}
+
 // contradictions compares hand-written settings with those of the McKubes.
 func contradictions(pod *corev1.Pod, list []binding) error {
 	var problems []error
