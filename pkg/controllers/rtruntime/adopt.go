@@ -7,9 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/mainspring-rt/mainspring/pkg/events"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
@@ -29,12 +26,14 @@ const (
 // the scheduler and the provisioner count them. What finds no core stays an ordinary container, and the
 // gates say why.
 func (c *mckubes) adopt(ctx context.Context, g *governance) (time.Duration, error) {
+	var after time.Duration
 	for _, p := range g.parts {
 		if !p.adoptable() {
 			continue
 		}
 		best, gates := g.snapshot.BestCoreOn(p.pod.NodeName, p.Server)
 		if len(gates) > 0 {
+			after = refusedAgain
 			continue
 		}
 		h := c.holding(p, suffixAdopted, best.Core, p.Server.Charge(c.Options.Granularity))
@@ -43,7 +42,7 @@ func (c *mckubes) adopt(ctx context.Context, g *governance) (time.Duration, erro
 		}
 		c.publish(events.Adopted(g.mckube, string(p.pod.UID), p.where(best.Core)))
 	}
-	return 0, nil
+	return after, nil
 }
 
 // adoptable tells whether the container runs without a claim that somebody else will allocate.
@@ -123,9 +122,4 @@ func (c *mckubes) holding(p part, suffix string, core int, bandwidth rt.PPM) hol
 
 func (p part) where(core int) events.Where {
 	return events.Where{Pod: p.pod.Key().String(), Container: p.Container, Node: p.pod.NodeName, Core: core}
-}
-
-// podObject is enough of the pod to record Events about.
-func (p part) podObject() *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.pod.Namespace, Name: p.pod.Name, UID: p.pod.UID}}
 }

@@ -68,7 +68,7 @@ type Options struct {
 
 // NewControllers returns the loops.
 func NewControllers(d Dependencies) []controller.Controller {
-	return []controller.Controller{newNodes(d)}
+	return []controller.Controller{newMcKubes(d), newNodes(d)}
 }
 
 // publish records Events.

@@ -48,12 +48,12 @@ func changedMcKubes(_ *state.Snapshot, c state.Change) []reconcile.Request {
 	return out
 }
 
-// step does one thing for a McKube, and says when to look again at the latest; 0 is when something changes.
-type step func(*mckubes, context.Context, *governance) (time.Duration, error)
+// mckubeStep does one thing for a McKube, and says when to look again at the latest; 0 is when something changes.
+type mckubeStep func(*mckubes, context.Context, *governance) (time.Duration, error)
 
-// steps are in the order in which a container is served. Each may be repeated, and one that fails
+// mckubeSteps are in the order in which a container is served. Each may be repeated, and one that fails
 // keeps back those behind it but not the status, which says why.
-var steps = []step{
+var mckubeSteps = []mckubeStep{
 	(*mckubes).ensureTemplate, (*mckubes).fillInNode, (*mckubes).adopt, (*mckubes).grow, (*mckubes).annotate,
 }
 
@@ -81,7 +81,7 @@ func (c *mckubes) Reconcile(ctx context.Context, request reconcile.Request) (rec
 
 func (c *mckubes) serve(ctx context.Context, g *governance) (time.Duration, error) {
 	var soonest time.Duration
-	for _, do := range steps {
+	for _, do := range mckubeSteps {
 		after, err := do(c, ctx, g)
 		if err != nil {
 			return 0, err

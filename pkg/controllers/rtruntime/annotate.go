@@ -1,0 +1,149 @@
+package rtruntime
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// annotationsOf are the annotations that repeat what a pod's containers were given and where they are.
+// An empty value means none. They are made for the whole pod at once, so that it does not matter which of
+// its McKubes writes them.
+func annotationsOf(s *state.Snapshot, pod *state.PodView) map[string]string {
+	period, low, hi, current, core := values{}, values{}, values{}, values{}, values{}
+	placed, configured := true, true
+	for _, governed := range pod.Governed {
+		if governed.Err != nil {
+			placed, configured = false, false
+			continue
+		}
+		p, settings := newPart(s, pod, governed), governed.McKube.Spec.RTSettings
+		period[p.Container] = strconv.FormatInt(settings.Period, 10)
+		low[p.Container] = strconv.FormatInt(settings.RuntimeLow, 10)
+		hi[p.Container] = strconv.FormatInt(settings.RuntimeHi, 10)
+		current[p.Container], core[p.Container] = p.level(), p.core()
+		placed = placed && p.physical() != rt.NoCore
+		configured = configured && p.configured()
+	}
+	out := map[string]string{
+		mcv1.AnnotationPeriod: period.String(), mcv1.AnnotationRuntimeLow: low.String(), mcv1.AnnotationRuntimeHi: hi.String(),
+		mcv1.AnnotationCurrent: current.String(), mcv1.AnnotationCore: core.String(),
+		mcv1.AnnotationPending: strconv.FormatBool(!placed), mcv1.AnnotationConfigured: "",
+	}
+	if configured {
+		out[mcv1.AnnotationConfigured] = "true"
+	}
+	if len(pod.Governed) == 0 {
+		out[mcv1.AnnotationConfigured], out[mcv1.AnnotationPending] = "", ""
+		if _, labelled := pod.Labels[mcv1.LabelRT]; labelled {
+			out[mcv1.AnnotationPending] = "true"
+		}
+	}
+	return out
+}
+
+// values are those of one annotation by container.
+type values map[string]string
+
+func (v values) String() string {
+	if len(v) == 0 {
+		return ""
+	}
+	return mcv1.FormatValues(v)
+}
+
+// annotate writes them on the pods that the McKube governs.
+func (c *mckubes) annotate(ctx context.Context, g *governance) (time.Duration, error) {
+	for _, pod := range g.pods() {
+		if err := c.annotatePod(ctx, pod, annotationsOf(g.snapshot, pod)); err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+func (d Dependencies) annotatePod(ctx context.Context, view *state.PodView, want map[string]string) error {
+	pod := &corev1.Pod{}
+	err := d.Client.Get(ctx, view.Key(), pod)
+	if apierrors.IsNotFound(err) || err == nil && pod.UID != view.UID {
+		return nil // the cache will say so
+	}
+	if err != nil {
+		return fmt.Errorf("reading pod %s: %w", view.Key(), err)
+	}
+	annotated := pod.DeepCopy()
+	if !setAnnotations(annotated, want) {
+		return nil
+	}
+	if err := d.Client.Patch(ctx, annotated, client.MergeFrom(pod)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("annotating pod %s: %w", view.Key(), err)
+	}
+	return nil
+}
+
+// setAnnotations tells whether anything changed.
+func setAnnotations(pod *corev1.Pod, want map[string]string) bool {
+	changed := false
+	for key, value := range want {
+		have, has := pod.Annotations[key]
+		switch {
+		case value == "" && has && have != "":
+			delete(pod.Annotations, key)
+			changed = true
+		case value != "" && have != value:
+			if pod.Annotations == nil {
+				pod.Annotations = map[string]string{}
+			}
+			pod.Annotations[key] = value
+			changed = true
+		}
+	}
+	return changed
+}
+
+// level is the budget in force, as the agent read it back; low before that.
+func (p part) level() string {
+	if p.server == nil || p.server.Applied == nil || p.server.Applied.Level == "" {
+		return v1alpha1.LevelLow
+	}
+	return p.server.Applied.Level
+}
+
+// physical is the core that it was assigned to.
+func (p part) physical() int {
+	if p.server == nil {
+		return rt.NoCore
+	}
+	return p.server.Physical
+}
+
+// core is that core or, before there is one, the preferred ones.
+func (p part) core() string {
+	if id := p.physical(); id != rt.NoCore {
+		return strconv.Itoa(id)
+	}
+	if preferred := p.McKube.Spec.RTSettings.Core; preferred != nil {
+		return *preferred
+	}
+	return ""
+}
+
+// configured tells whether its agent is believed and has read back what was asked for.
+func (p part) configured() bool {
+	if p.server == nil || p.server.Spec == nil || p.server.Applied == nil || p.node.Agent == state.AgentSilent {
+		return false
+	}
+	asked, applied := p.server.Spec, p.server.Applied
+	return applied.Error == "" && applied.PeriodUs == asked.PeriodUs && slices.Equal(applied.Cores, asked.Cores)
+}

@@ -1,0 +1,131 @@
+package rtruntime
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+)
+
+// report writes the status where it differs, and records what became of the McKube.
+func (c *mckubes) report(ctx context.Context, g *governance) error {
+	status := statusOf(g, c.Clock.Now())
+	if equality.Semantic.DeepEqual(status, g.mckube.Status) {
+		return nil
+	}
+	reported := g.mckube.DeepCopy()
+	reported.Status = status
+	if err := c.Client.Status().Patch(ctx, reported, client.MergeFrom(g.mckube)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("patching the status of McKube %s: %w", client.ObjectKeyFromObject(g.mckube), err)
+	}
+	c.publish(transitions(g, status)...)
+	return nil
+}
+
+// transitions are the Events of a status that differs from the one before. What becomes of single
+// containers on their nodes is told by the loop over nodes.
+func transitions(g *governance, now mcv1.McKubeStatus) []events.Event {
+	var out []events.Event
+	became := func(condition string, status metav1.ConditionStatus) (metav1.Condition, bool) {
+		before, after := meta.FindStatusCondition(g.mckube.Status.Conditions, condition), meta.FindStatusCondition(now.Conditions, condition)
+		return *after, after.Status == status && (before == nil || before.Status != status || before.Reason != after.Reason)
+	}
+	uid := string(g.mckube.UID)
+	if admitted, yes := became(mcv1.ConditionAdmitted, metav1.ConditionFalse); yes && refusal(admitted.Reason) {
+		out = append(out, events.Refused(g.mckube, uid, admitted.Reason, admitted.Message))
+	}
+	if ready, yes := became(mcv1.ConditionReady, metav1.ConditionFalse); yes && ready.Reason == reasonConflict && len(g.rivals) > 0 {
+		out = append(out, events.Conflict(g.mckube, uid, g.rivals[0].Name))
+	}
+	return out
+}
+
+// statusOf is the status of a McKube. It depends on nothing but what one snapshot says, the status
+// before (times of transitions, what outlives its pods) and the time.
+func statusOf(g *governance, now time.Time) mcv1.McKubeStatus {
+	status := *g.mckube.Status.DeepCopy()
+	status.ObservedGeneration = g.mckube.Generation
+	status.Pods, status.ReadyPods = int32(len(g.pods())), 0
+	status.Overruns, status.DeadlineMisses = 0, 0
+	status.Node, status.AllocatedCore, status.Backend = "", "", ""
+	status.CurrentRuntime = ""
+	if g.mckube.Spec.RTSettings != nil {
+		status.CurrentRuntime = v1alpha1.LevelLow
+	}
+	verdicts := g.verdicts()
+	for i, p := range g.parts {
+		addPart(&status, g.mckube, p)
+		if verdicts[i].blocking.Name == "" {
+			status.ReadyPods++ // a McKube governs one container of a pod
+		}
+	}
+	for _, condition := range conditionsOf(g, verdicts, status) {
+		condition.ObservedGeneration = g.mckube.Generation
+		condition.LastTransitionTime = metav1.NewTime(now)
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+	return status
+}
+
+// addPart adds one container's numbers: the first that runs says where, the highest level counts.
+func addPart(status *mcv1.McKubeStatus, m *mcv1.McKube, p part) {
+	if status.Node == "" && p.pod.NodeName != "" {
+		status.Node = p.pod.NodeName
+		if core := p.given(); core != rt.NoCore {
+			status.AllocatedCore = strconv.Itoa(core)
+		}
+		if p.node != nil {
+			status.Backend = p.node.Backend
+		}
+	}
+	if p.server == nil || p.server.Applied == nil {
+		return
+	}
+	applied := p.server.Applied
+	status.Overruns += applied.Overruns
+	status.DeadlineMisses += applied.Misses
+	if t := applied.LastOverrunTime; t != nil && (status.LastOverrunTime == nil || t.After(status.LastOverrunTime.Time)) {
+		status.LastOverrunTime = &metav1.Time{Time: t.Truncate(time.Second)}
+	}
+	if rank(m, applied.Level) > rank(m, status.CurrentRuntime) {
+		status.CurrentRuntime = applied.Level
+	}
+}
+
+// given is the core that the container was assigned to or, before that, the one of its claim.
+func (p part) given() int {
+	if id := p.physical(); id != rt.NoCore {
+		return id
+	}
+	if p.Claim.Allocated() {
+		return p.Claim.Core
+	}
+	return rt.NoCore
+}
+
+// rank orders levels by their budgets: low, those between, hi.
+func rank(m *mcv1.McKube, level string) int {
+	switch level {
+	case "", v1alpha1.LevelLow:
+		return 0
+	case v1alpha1.LevelHigh:
+		return 1 << 30
+	}
+	if m.Spec.RTSettings != nil {
+		levels := slices.Clone(m.Spec.RTSettings.Levels)
+		slices.SortFunc(levels, func(a, b mcv1.Level) int { return int(a.Runtime - b.Runtime) })
+		return 1 + slices.IndexFunc(levels, func(l mcv1.Level) bool { return l.Name == level })
+	}
+	return 0
+}
