@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
@@ -67,12 +67,12 @@ func TestMain(m *testing.M) {
 
 // world is a cluster with a fleet, or with several one after the other.
 type world struct {
-	*testing.T
+	testing.TB
 	client.Client
 	config *rest.Config
 }
 
-func newWorld(t *testing.T) world {
+func newWorld(t testing.TB) world {
 	t.Helper()
 	p, err := plane()
 	if err != nil {
@@ -82,15 +82,22 @@ func newWorld(t *testing.T) world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(p.RESTConfig(), client.Options{Scheme: scheme})
+	config := p.RESTConfig()
+	config.QPS = -1
+	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return world{T: t, Client: c, config: p.RESTConfig()}
+	return world{TB: t, Client: c, config: config}
 }
 
 // fleet runs until the returned function is called, or the test ends.
 func (w world) fleet() (stop func()) {
+	w.Helper()
+	return w.fleetWith(time.Second)
+}
+
+func (w world) fleetWith(heartbeat time.Duration) (stop func()) {
 	w.Helper()
 	machines, err := catalogue.Default()
 	if err != nil {
@@ -99,7 +106,7 @@ func (w world) fleet() (stop func()) {
 	noNames := true
 	manager, err := ctrl.NewManager(w.config, ctrl.Options{
 		Scheme: w.Scheme(), Cache: hollow.CacheOptions(), Metrics: server.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: &noNames},
+		Controller: ctrlconfig.Controller{SkipNameValidation: &noNames},
 	})
 	if err != nil {
 		w.Fatal(err)
@@ -109,7 +116,7 @@ func (w world) fleet() (stop func()) {
 	}
 	if err := manager.Add(hollow.New(hollow.Options{
 		Client: manager.GetClient(), Cache: manager.GetCache(), Clock: clock.RealClock{},
-		Recorder: manager.GetEventRecorder("hollow"), Catalogue: machines, Heartbeat: time.Second,
+		Recorder: manager.GetEventRecorder("hollow"), Catalogue: machines, Heartbeat: heartbeat,
 	})); err != nil {
 		w.Fatal(err)
 	}
@@ -143,7 +150,7 @@ func (w world) create(objects ...client.Object) {
 	}
 }
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // eventually waits until found says nothing more is missing.
 func (w world) eventually(what string, missing func() string) {
