@@ -1,7 +1,7 @@
 // Package rtruntime runs real-time containers: it gives each the core that the admission test proved,
 // writes what a node should run into its RTNode, and tells McKubes and pods what became of them.
 //
-// Four loops share the state cache and nothing else: McKubes (mckube.go), nodes (rtnode.go), pods for which
+// Four loops share the state cache and nothing else: McKubes (mckube.go), nodes (nodes.go), pods for which
 // room is made (preemption.go) and pods that wait for them (yield.go). Every loop decides on one
 // snapshot of the cache by pure functions, then acts, and may be repeated at any point: what it
 // remembers beyond API objects are times only.
@@ -68,7 +68,7 @@ type Options struct {
 
 // NewControllers returns the loops.
 func NewControllers(d Dependencies) []controller.Controller {
-	return []controller.Controller{newMcKubes(d), newNodes(d)}
+	return []controller.Controller{newMcKubes(d), newNodes(d), newPreemptions(d), &yields{d}}
 }
 
 // publish records Events.

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainspring-rt/mainspring/pkg/rt"
-	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
@@ -36,8 +35,10 @@ func (u uids) with(more ...types.UID) uids {
 type scene struct {
 	snapshot *state.Snapshot
 	pod      *state.PodView
-	// leaving pods will give their cores back without further doing.
+	// leaving pods will give their cores back without further doing. patient: so will those that are
+	// being deleted.
 	leaving uids
+	patient bool
 	// spared pods are no victims; keepAll spares everybody.
 	spared  uids
 	keepAll bool
@@ -184,7 +185,18 @@ func (s scene) loads(n *state.NodeView) []rt.Load {
 
 // leaves tells whether a server gives its core back without further doing.
 func (s scene) leaves(v *state.ServerView) bool {
-	return s.leaving[v.PodUID] || v.Claimant() && v.Claim != nil && s.leaving[v.Claim.PodUID]
+	uid := v.PodUID
+	if v.Claimant() && v.Claim != nil {
+		uid = v.Claim.PodUID
+	}
+	if s.leaving[uid] {
+		return true
+	}
+	if !s.patient || uid == "" {
+		return false
+	}
+	pod, ok := s.snapshot.Pod(uid)
+	return !ok || pod.Deleting || pod.Finished()
 }
 
 // standing is what a newcomer must exceed to displace a server: the criticality of its whole pod, because
@@ -285,15 +297,4 @@ func (r room) criticalities() []rt.Criticality {
 	}
 	slices.SortFunc(out, func(a, b rt.Criticality) int { return cmp.Compare(b, a) })
 	return out
-}
-
-// claims tells whether the webhook gave each governed container its claim: without, no core is waited for.
-func claims(pod *state.PodView) bool {
-	for _, g := range pod.Governed {
-		name := rtdra.ClaimName(g.Container)
-		if g.Err != nil || !slices.ContainsFunc(pod.Claims, func(c state.PodClaim) bool { return c.Name == name }) {
-			return false
-		}
-	}
-	return len(pod.Governed) > 0
 }

@@ -1,0 +1,107 @@
+package rtruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// displace evicts the first of the victims, provided that all of them could be: none goes for nothing. The
+// rest is decided anew, each time.
+func (p *preemptions) displace(ctx context.Context, c preemptor, plan state.Preemption, uids []types.UID) (reconcile.Result, error) {
+	victims, err := p.read(ctx, uids)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if len(victims) < len(uids) {
+		return reconcile.Result{RequeueAfter: soon}, nil // some have just gone
+	}
+	refused, err := p.refusals(ctx, victims)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if refused == nil {
+		if written, err := p.waits(ctx, c, plan, ""); written || err != nil {
+			return reconcile.Result{RequeueAfter: soon}, err
+		}
+		if refused, err = p.evict(ctx, victims[0]); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if refused != nil {
+		return p.hold(ctx, c, plan, *refused)
+	}
+	p.evicted(c, plan, victims[0])
+	return reconcile.Result{RequeueAfter: soon}, nil
+}
+
+// hold says why a victim is still there; the plan goes on until its deadline.
+func (p *preemptions) hold(ctx context.Context, c preemptor, plan state.Preemption, r veto) (reconcile.Result, error) {
+	victim := client.ObjectKeyFromObject(r.pod).String()
+	if _, err := p.waits(ctx, c, plan, fmt.Sprintf("pod %s may not be evicted yet: %s", victim, r.why)); err != nil {
+		return reconcile.Result{}, err
+	}
+	p.publish(events.PreemptionWaits(c.pod, string(c.pod.UID), victim, r.why))
+	return reconcile.Result{RequeueAfter: backoff(plan, p.Clock.Now())}, nil
+}
+
+// evicted remembers and tells that a victim goes.
+func (p *preemptions) evicted(c preemptor, plan state.Preemption, victim *corev1.Pod) {
+	c.memory.evicted = c.memory.evicted.with(victim.UID)
+	metrics.Preemptions.WithLabelValues(metrics.ActionEvict).Inc()
+	criticality := criticalityOf(c.view).String()
+	p.publish(events.Preempted(victim, string(victim.UID), c.view.Key().String(), criticality, plan.Node))
+	view, ok := p.Store.Snapshot().Pod(victim.UID)
+	if !ok {
+		return
+	}
+	for _, g := range view.Governed {
+		p.publish(events.Preempted(g.McKube, string(g.McKube.UID)+string(victim.UID), c.view.Key().String(), criticality, plan.Node))
+	}
+}
+
+// refusals is the first of the victims that may not be evicted, alone or together with the others; nil
+// when all may, as far as the API server can tell beforehand.
+func (p *preemptions) refusals(ctx context.Context, victims []*corev1.Pod) (*veto, error) {
+	forbidden, err := p.forbidden(ctx, victims)
+	if err != nil {
+		return nil, err
+	}
+	if len(forbidden) > 0 {
+		return &forbidden[0], nil
+	}
+	for _, v := range victims {
+		if refused, err := p.evict(ctx, v, client.DryRunAll); refused != nil || err != nil {
+			return refused, err
+		}
+	}
+	return nil, nil
+}
+
+// evict asks the API server to evict this very pod, not one that has taken its name. A budget that forbids
+// it, or two budgets between which the API server does not choose, is a veto, not an error.
+func (p *preemptions) evict(ctx context.Context, pod *corev1.Pod, options ...client.SubResourceCreateOption) (*veto, error) {
+	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}}
+	err := p.Client.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction, options...)
+	var status apierrors.APIStatus
+	switch {
+	case err == nil:
+		return nil, nil
+	case errors.As(err, &status) && (apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)):
+		return &veto{pod, status.Status().Message}, nil
+	default:
+		return nil, fmt.Errorf("evicting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+}

@@ -1,0 +1,201 @@
+package rtruntime
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/karpenter/pkg/utils/resources"
+
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// detours is how many plans that a PodDisruptionBudget forbids now are passed over for dearer ones.
+const detours = 16
+
+// find looks for the cheapest room that may be made now; failing that, for the cheapest of all, which
+// then has to wait for a PodDisruptionBudget. Without victims, there is none or none is needed.
+func (p *preemptions) find(ctx context.Context, c preemptor, now time.Time) (room, error) {
+	s, err := p.sceneFor(ctx, c, now)
+	if err != nil || !s.possible() {
+		return room{}, err
+	}
+	s.patient = now.Before(c.view.UnschedulableSince.Add(p.Options.PreemptionDelay + preemptionLife))
+	var first room
+	for range detours {
+		r, ok := s.cheapest()
+		if !ok {
+			break
+		}
+		victims, err := p.read(ctx, r.Victims)
+		if err != nil {
+			return room{}, err
+		}
+		blocked, err := p.forbidden(ctx, victims)
+		if err != nil || len(blocked) == 0 {
+			return r, err
+		}
+		if first.Victims == nil {
+			first = r
+		}
+		for _, b := range blocked {
+			s.spared = s.spared.with(b.pod.UID)
+		}
+	}
+	return first, nil
+}
+
+// possible asks the index, which is quick, before every core is looked at.
+func (s scene) possible() bool {
+	accept := func(n *state.NodeView) bool { ok, _ := s.snapshot.Accepts(n, s.pod); return ok }
+	return !slices.ContainsFunc(wanted(s.pod, s.snapshot.Granularity()), func(w want) bool {
+		if _, gates := s.snapshot.BestCore(w.Server, accept); len(gates) == 0 {
+			return false
+		}
+		_, ok := s.snapshot.Victims(w.Server, accept)
+		return !ok
+	})
+}
+
+// sceneFor is what room for the pod may be made of, beside the plans of others.
+func (p *preemptions) sceneFor(ctx context.Context, c preemptor, now time.Time) (scene, error) {
+	snapshot := p.Store.Snapshot()
+	s := scene{snapshot: snapshot, pod: c.view, leaving: c.memory.evicted}
+	nodes, err := p.nodes(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.otherwise = func(node string, gone uids) bool { return enough(nodes(node), c.pod, gone) }
+	return s.beside(live(p.plans(snapshot), c.view.UID, now)), nil
+}
+
+// machine is a node with the pods that are bound to it.
+type machine struct {
+	allocatable corev1.ResourceList
+	pods        []corev1.Pod
+}
+
+// nodes reads nodes with their pods, each once. The error is that of the first read; a node that cannot be
+// read has nothing.
+func (p *preemptions) nodes(ctx context.Context) (func(name string) machine, error) {
+	known := map[string]machine{}
+	return func(name string) machine {
+		if m, ok := known[name]; ok {
+			return m
+		}
+		node, pods := &corev1.Node{}, &corev1.PodList{}
+		m := machine{}
+		if p.Client.Get(ctx, types.NamespacedName{Name: name}, node) == nil &&
+			p.Client.List(ctx, pods, client.MatchingFields{"spec.nodeName": name}) == nil {
+			m = machine{allocatable: node.Status.Allocatable, pods: pods.Items}
+		}
+		known[name] = m
+		return m
+	}, nil
+}
+
+// enough tells whether a machine has the resources that a pod requests once some pods have gone. Cores for
+// real-time work are counted elsewhere.
+func enough(m machine, pod *corev1.Pod, gone uids) bool {
+	var stay []*corev1.Pod
+	for i := range m.pods {
+		o := &m.pods[i]
+		if !gone[o.UID] && o.DeletionTimestamp == nil && o.Status.Phase != corev1.PodSucceeded && o.Status.Phase != corev1.PodFailed {
+			stay = append(stay, o)
+		}
+	}
+	return resources.Fits(resources.RequestsForPods(append(stay, pod)...), m.allocatable)
+}
+
+// read finds the pods that still exist under their UID.
+func (p *preemptions) read(ctx context.Context, list []types.UID) ([]*corev1.Pod, error) {
+	snapshot := p.Store.Snapshot()
+	var out []*corev1.Pod
+	for _, uid := range list {
+		view, ok := snapshot.Pod(uid)
+		if !ok {
+			continue
+		}
+		pod := &corev1.Pod{}
+		if err := p.Client.Get(ctx, view.Key(), pod); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading pod %s: %w", view.Key(), err)
+		}
+		if pod.UID == uid {
+			out = append(out, pod)
+		}
+	}
+	return out, nil
+}
+
+// veto is a pod that may not be evicted, and why.
+type veto struct {
+	pod *corev1.Pod
+	why string
+}
+
+// forbidden finds the victims that PodDisruptionBudgets do not let go, all of them together.
+func (p *preemptions) forbidden(ctx context.Context, victims []*corev1.Pod) ([]veto, error) {
+	var out []veto
+	read := map[string]bool{}
+	for _, v := range victims {
+		if read[v.Namespace] {
+			continue
+		}
+		read[v.Namespace] = true
+		list := &policyv1.PodDisruptionBudgetList{}
+		if err := p.Client.List(ctx, list, client.InNamespace(v.Namespace)); err != nil {
+			return nil, fmt.Errorf("listing PodDisruptionBudgets of namespace %s: %w", v.Namespace, err)
+		}
+		for i := range list.Items {
+			out = append(out, overdrawn(&list.Items[i], victims)...)
+		}
+	}
+	return out, nil
+}
+
+// overdrawn are the victims that a budget covers, when they are more than it lets go now. The eviction
+// API judges one pod at a time: it would let the first go and keep the second.
+func overdrawn(budget *policyv1.PodDisruptionBudget, victims []*corev1.Pod) []veto {
+	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+	if err != nil {
+		return nil
+	}
+	var out []veto
+	for _, v := range victims {
+		if v.Namespace == budget.Namespace && v.DeletionTimestamp == nil && selector.Matches(labels.Set(v.Labels)) && spends(budget, v) {
+			out = append(out, veto{v, ""})
+		}
+	}
+	if len(out) <= int(budget.Status.DisruptionsAllowed) {
+		return nil
+	}
+	for i := range out {
+		out[i].why = fmt.Sprintf("PodDisruptionBudget %s allows %d disruptions now; %d are needed", budget.Name, budget.Status.DisruptionsAllowed, len(out))
+	}
+	return out
+}
+
+// spends tells whether evicting the pod takes from the budget: what does not run cannot be disrupted, and
+// what is not ready only as far as the budget's policy says so.
+func spends(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return false
+	}
+	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+	if ready {
+		return true
+	}
+	if policy := budget.Spec.UnhealthyPodEvictionPolicy; policy != nil && *policy == policyv1.AlwaysAllow {
+		return false
+	}
+	return budget.Status.CurrentHealthy < budget.Status.DesiredHealthy
+}
