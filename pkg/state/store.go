@@ -80,11 +80,11 @@ func Build(o Options, objects ...runtime.Object) (*Store, error) {
 }
 
 // Listen has f called after each publication, from the goroutine of whoever caused it. f must not block
-// and not call the store's writing methods. Call it before the first Update.
+// and not call the store's writing methods. Who listens late looks at the snapshot for what was before.
 func (s *Store) Listen(f func(Change)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.listeners = append(s.listeners, f)
+	s.listeners = append(slices.Clip(s.listeners), f)
 }
 
 // Snapshot is the state now, without expired reservations. Before Complete it is empty.
@@ -116,8 +116,9 @@ func (s *Store) Complete() {
 	}
 	s.collected, s.since = nil, s.clock.Now()
 	s.publish(d)
+	listeners := s.listeners
 	s.mu.Unlock()
-	s.tell(d)
+	s.tell(listeners, d)
 }
 
 // Synced is nil when decisions may be taken, else what is missing: the first lists of objects, or pods
@@ -169,8 +170,9 @@ func (s *Store) write(change func(*Snapshot, *dirty) error) error {
 	}
 	s.next.matched(d)
 	s.publish(d)
+	listeners := s.listeners
 	s.mu.Unlock()
-	s.tell(d)
+	s.tell(listeners, d)
 	return nil
 }
 
@@ -182,12 +184,12 @@ func (s *Store) publish(d *dirty) {
 }
 
 // tell calls the listeners.
-func (s *Store) tell(d *dirty) {
-	if len(s.listeners) == 0 {
+func (s *Store) tell(listeners []func(Change), d *dirty) {
+	if len(listeners) == 0 {
 		return
 	}
 	change := s.current.Load().changed(d)
-	for _, f := range s.listeners {
+	for _, f := range listeners {
 		f(change)
 	}
 }
