@@ -67,12 +67,12 @@ func (t amcTask) releases(interval, c int64) int64 {
 
 // amcTasks are the servers in their order, and last the rest of the core.
 func amcTasks(core Core, servers []Server) []amcTask {
-	g := max(0, core.Granularity)
+	g := core.Granularity
 	tasks := make([]amcTask, 0, len(servers)+1)
 	for _, s := range servers {
 		tasks = append(tasks, amcTask{
 			id: s.ID, period: s.Period, window: s.Window(), priority: s.Priority, escalates: s.MayEscalate(),
-			low: s.Low + g, high: s.Guaranteed() + g, floor: s.Floor(g) + g,
+			low: withLateness(s.Low, g), high: withLateness(s.Guaranteed(), g), floor: withLateness(s.Floor(g), g),
 		})
 	}
 	rest := ceilDiv(int64(OneCore-min(max(0, core.Capacity), OneCore))*RestPeriod, int64(OneCore))

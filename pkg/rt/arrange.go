@@ -86,10 +86,14 @@ func newArrangement(in Node) *arrangement {
 		a.cores[core.ID] = core
 	}
 	for _, s := range in.Servers {
-		if s.Validate() != nil {
+		_, twice := a.servers[s.ID]
+		switch {
+		case twice:
+		case s.Validate() != nil:
 			a.refused[s.ID] = Verdict{Test: TestT1, Need: s.Charge(0)}.refuse(ReasonInvalidServer, s.ID)
-		} else if _, twice := a.servers[s.ID]; !twice {
+		default:
 			a.servers[s.ID] = s
+			delete(a.refused, s.ID)
 		}
 	}
 	return a

@@ -51,7 +51,7 @@ func earlyDemand(core Core, servers []Server, x PPM) PPM {
 	total := PPM(0)
 	for _, s := range servers {
 		if s.MayEscalate() {
-			total = sum(total, ratio(s.Low+core.Granularity, VirtualDeadline(s, x)))
+			total = sum(total, ratio(withLateness(s.Low, core.Granularity), VirtualDeadline(s, x)))
 		}
 	}
 	return total

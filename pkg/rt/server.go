@@ -112,10 +112,16 @@ func (s Server) Step() PPM {
 
 // at is the bandwidth of a budget, with the time by which its end may be noticed late.
 func (s Server) at(budget, granularity int64) PPM {
-	if budget < 0 || granularity < 0 || budget > int64(Unlimited) || granularity > int64(Unlimited) {
+	if budget < 0 || budget > MaxPeriod || granularity > MaxPeriod {
 		return Unlimited
 	}
-	return ratio(budget+granularity, s.Window())
+	return ratio(withLateness(budget, granularity), s.Window())
+}
+
+// withLateness is how long a budget may really last. It saturates beyond every period, and a granularity
+// below 0 counts as 0.
+func withLateness(budget, granularity int64) int64 {
+	return min(budget, MaxPeriod+1) + min(max(0, granularity), MaxPeriod+1)
 }
 
 // Validate says what is wrong with the server: the field, its value and the bound it breaks.
