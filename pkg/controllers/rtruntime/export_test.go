@@ -1,0 +1,29 @@
+package rtruntime
+
+import (
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// Decision and Pressure are what the node loop decides and remembers.
+type (
+	Decision = nodeDecision
+	Pressure = pressure
+)
+
+// Decide is the pure decision of the node loop.
+func Decide(n *state.NodeView, before Pressure, now time.Time, granularity int64) Decision {
+	return decide(n, before, now, granularity)
+}
+
+// PlacementEvents are what the node loop tells of a decision.
+func PlacementEvents(n *state.NodeView, d Decision) []events.Event { return placementEvents(n, d) }
+
+// NewNodes is the node loop.
+var NewNodes = newNodes
+
+// Raised counts the servers that a spec asks to be raised.
+func Raised(spec v1alpha1.RTNodeSpec) int { return raised(spec) }
