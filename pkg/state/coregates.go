@@ -172,7 +172,11 @@ func checkPreemption(s *Snapshot, pod *PodView, g Governed) Gate {
 		return Gate{}
 	}
 	if p := pod.Preempting; p != nil {
-		return closed(GatePreemption, ReasonMakingRoom, "room is being made on core %d of node %s: %s to leave by %s", p.Core, p.Node, s.podNamesOf(p), p.Deadline.UTC().Format("15:04:05 MST"))
+		waits := ""
+		if p.Waits != "" {
+			waits = "; " + p.Waits
+		}
+		return closed(GatePreemption, ReasonMakingRoom, "room is being made on core %d of node %s: %s to leave by %s%s", p.Core, p.Node, s.podNamesOf(p), p.Deadline.UTC().Format("15:04:05 MST"), waits)
 	}
 	plan, ok := s.Victims(g.Server, accept)
 	if !ok {

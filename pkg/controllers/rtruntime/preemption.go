@@ -194,12 +194,12 @@ func (p *preemptions) unplanned(ctx context.Context, c preemptor) (reconcile.Res
 // proceed takes the next step of a plan.
 func (p *preemptions) proceed(ctx context.Context, c preemptor, plan state.Preemption) (reconcile.Result, error) {
 	now := p.Clock.Now()
-	s, err := p.sceneFor(ctx, c, now)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
+	s, machines := p.sceneFor(ctx, c, now)
 	s.patient = true
 	todo := nextStep(s, plan, now)
+	if machines.err != nil && now.Before(plan.Deadline.Time) {
+		return reconcile.Result{}, machines.err
+	}
 	if todo.Outcome != "" {
 		return reconcile.Result{RequeueAfter: another}, p.finish(ctx, c, plan, todo)
 	}

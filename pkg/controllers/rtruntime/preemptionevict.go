@@ -36,6 +36,9 @@ func (p *preemptions) displace(ctx context.Context, c preemptor, plan state.Pree
 		if written, err := p.waits(ctx, c, plan, ""); written || err != nil {
 			return reconcile.Result{RequeueAfter: soon}, err
 		}
+		if err := p.unchanged(ctx, c); err != nil {
+			return reconcile.Result{}, err
+		}
 		if refused, err = p.evict(ctx, victims[0]); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -45,6 +48,15 @@ func (p *preemptions) displace(ctx context.Context, c preemptor, plan state.Pree
 	}
 	p.evicted(c, plan, victims[0])
 	return reconcile.Result{RequeueAfter: soon}, nil
+}
+
+// unchanged asks the API server, and not the cache, whether the pod is still as it was read: without a node,
+// and with its plan.
+func (p *preemptions) unchanged(ctx context.Context, c preemptor) error {
+	if err := p.Client.Patch(ctx, c.pod.DeepCopy(), ifUnchanged(c.pod), client.DryRunAll); err != nil {
+		return fmt.Errorf("making sure that pod %s still waits: %w", c.view.Key(), err)
+	}
+	return nil
 }
 
 // hold says why a victim is still there; the plan goes on until its deadline.

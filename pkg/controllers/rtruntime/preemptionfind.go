@@ -23,22 +23,18 @@ const detours = 16
 // find looks for the cheapest room that may be made now; failing that, for the cheapest of all, which
 // then has to wait for a PodDisruptionBudget. Without victims, there is none or none is needed.
 func (p *preemptions) find(ctx context.Context, c preemptor, now time.Time) (room, error) {
-	s, err := p.sceneFor(ctx, c, now)
-	if err != nil || !s.possible() {
-		return room{}, err
+	s, machines := p.sceneFor(ctx, c, now)
+	if !s.possible() {
+		return room{}, nil
 	}
 	s.patient = now.Before(c.view.UnschedulableSince.Add(p.Options.PreemptionDelay + preemptionLife))
 	var first room
 	for range detours {
 		r, ok := s.cheapest()
-		if !ok {
-			break
+		if machines.err != nil || !ok {
+			return first, machines.err
 		}
-		victims, err := p.read(ctx, r.Victims)
-		if err != nil {
-			return room{}, err
-		}
-		blocked, err := p.forbidden(ctx, victims)
+		blocked, err := p.vetoes(ctx, r.Victims)
 		if err != nil || len(blocked) == 0 {
 			return r, err
 		}
@@ -50,6 +46,15 @@ func (p *preemptions) find(ctx context.Context, c preemptor, now time.Time) (roo
 		}
 	}
 	return first, nil
+}
+
+// vetoes are the victims that PodDisruptionBudgets do not let go now.
+func (p *preemptions) vetoes(ctx context.Context, victims []types.UID) ([]veto, error) {
+	pods, err := p.read(ctx, victims)
+	if err != nil {
+		return nil, err
+	}
+	return p.forbidden(ctx, pods)
 }
 
 // possible asks the index, which is quick, before every core is looked at.
@@ -64,16 +69,20 @@ func (s scene) possible() bool {
 	})
 }
 
-// sceneFor is what room for the pod may be made of, beside the plans of others.
-func (p *preemptions) sceneFor(ctx context.Context, c preemptor, now time.Time) (scene, error) {
+// sceneFor is what room for the pod may be made of, beside the plans of others. What machines could not be
+// read is known afterwards.
+func (p *preemptions) sceneFor(ctx context.Context, c preemptor, now time.Time) (scene, *machines) {
 	snapshot := p.Store.Snapshot()
+	m := &machines{known: map[string]machine{}}
 	s := scene{snapshot: snapshot, pod: c.view, leaving: c.memory.evicted}
-	nodes, err := p.nodes(ctx)
-	if err != nil {
-		return s, err
-	}
-	s.otherwise = func(node string, gone uids) bool { return enough(nodes(node), c.pod, gone) }
-	return s.beside(live(p.plans(snapshot), c.view.UID, now)), nil
+	s.otherwise = func(node string, gone uids) bool { return enough(m.read(ctx, p.Client, node), c.pod, gone) }
+	return s.beside(live(p.plans(snapshot), c.view.UID, now)), m
+}
+
+// machines are nodes as read, each once.
+type machines struct {
+	known map[string]machine
+	err   error
 }
 
 // machine is a node with the pods that are bound to it.
@@ -82,23 +91,21 @@ type machine struct {
 	pods        []corev1.Pod
 }
 
-// nodes reads nodes with their pods, each once. The error is that of the first read; a node that cannot be
-// read has nothing.
-func (p *preemptions) nodes(ctx context.Context) (func(name string) machine, error) {
-	known := map[string]machine{}
-	return func(name string) machine {
-		if m, ok := known[name]; ok {
-			return m
-		}
-		node, pods := &corev1.Node{}, &corev1.PodList{}
-		m := machine{}
-		if p.Client.Get(ctx, types.NamespacedName{Name: name}, node) == nil &&
-			p.Client.List(ctx, pods, client.MatchingFields{"spec.nodeName": name}) == nil {
-			m = machine{allocatable: node.Status.Allocatable, pods: pods.Items}
-		}
-		known[name] = m
-		return m
-	}, nil
+// read keeps the first error. A node that is gone, or cannot be read, has nothing.
+func (m *machines) read(ctx context.Context, from client.Client, name string) machine {
+	if known, ok := m.known[name]; ok {
+		return known
+	}
+	node, pods := &corev1.Node{}, &corev1.PodList{}
+	err := from.Get(ctx, types.NamespacedName{Name: name}, node)
+	if err == nil {
+		err = from.List(ctx, pods, client.MatchingFields{"spec.nodeName": name})
+	}
+	if client.IgnoreNotFound(err) != nil && m.err == nil {
+		m.err = fmt.Errorf("reading what node %s has left: %w", name, err)
+	}
+	m.known[name] = machine{allocatable: node.Status.Allocatable, pods: pods.Items}
+	return m.known[name]
 }
 
 // enough tells whether a machine has the resources that a pod requests once some pods have gone. Cores for
