@@ -50,8 +50,15 @@ func (m *Machine) serverFor(spec v1alpha1.RTServer, now time.Time) *server {
 		m.letGo(s, s.budget, now) // whether there is room for it is decided as for a newcomer
 		s.budget, s.level = 0, 0
 	}
-	s.spec, s.refusal = spec, m.fault(spec, here)
+	if s.budget > 0 && !here {
+		m.letGo(s, s.budget, now)
+		s.budget, s.level = 0, 0
+	}
+	s.spec, s.refusal, s.granted = spec, m.fault(spec, here), 0
 	s.raised = min(s.raised, spec.BudgetHighUs)
+	if s.refusal == "" {
+		s.granted = m.want(s)
+	}
 	return s
 }
 
@@ -87,28 +94,43 @@ func (m *Machine) letGo(s *server, budget int64, now time.Time) {
 	}
 }
 
-// decide refuses servers of a core until the others fit: those in force stay, then the most critical come
-// first. Bandwidth that is only held does not count here, it will be free.
+// decide refuses what servers of a core ask for beyond what they have until the rest fits: what is in force
+// stays, then the most critical come first. Bandwidth that is only held does not count here, it will be
+// free.
 func (m *Machine) decide(core int32) {
 	limit, total := m.limit(core), rt.PPM(0)
-	for _, s := range m.on(core) {
-		target := m.target(s)
-		need := bandwidth(s.spec, target, m.granularity)
-		if s.budget >= target || total+need <= limit {
-			total += need
-			continue
+	servers := m.on(core)
+	for _, s := range servers {
+		total += bandwidth(s.spec, min(s.budget, s.granted), m.granularity)
+	}
+	for _, s := range servers {
+		has := bandwidth(s.spec, min(s.budget, s.granted), m.granularity)
+		need := bandwidth(s.spec, s.granted, m.granularity)
+		if rest := total - has; need > has && rest+need > limit {
+			s.refusal = fmt.Sprintf("core %d: a budget of %d us needs %d ppm, %d of %d ppm are promised", core, s.granted, need, rest, limit)
+			s.granted = m.lesser(s, limit-rest)
+			need = bandwidth(s.spec, s.granted, m.granularity)
 		}
-		s.refusal = fmt.Sprintf("core %d: a budget of %d us needs %d ppm, %d of %d ppm are promised", core, target, need, total, limit)
-		total += bandwidth(s.spec, s.budget, m.granularity)
+		total += need - has
 	}
 }
 
-// on are the servers that belong on a core and could run there, those in force first, then the most
-// critical.
+// lesser is what a server gets that cannot have what it wants: what it has, or its low budget where there is room.
+func (m *Machine) lesser(s *server, room rt.PPM) int64 {
+	if s.budget > 0 {
+		return s.budget
+	}
+	if bandwidth(s.spec, s.spec.BudgetLowUs, m.granularity) <= room {
+		return s.spec.BudgetLowUs
+	}
+	return 0
+}
+
+// on are the servers that may have a budget on a core, those in force first, then the most critical.
 func (m *Machine) on(core int32) []*server {
 	var all []*server
 	for _, k := range slices.SortedFunc(maps.Keys(m.servers), Key.compare) {
-		if s := m.servers[k]; s.refusal == "" && s.spec.Cores[0] == core {
+		if s := m.servers[k]; s.granted > 0 && s.spec.Cores[0] == core {
 			all = append(all, s)
 		}
 	}
@@ -160,12 +182,20 @@ func (m *Machine) grow(s *server) {
 
 // force writes a budget into the kernel.
 func (m *Machine) force(s *server, budget int64) {
-	s.budget, s.level = budget, max(budgetOf(s.spec, s.spec.Level), s.raised)
+	s.budget, s.level = budget, min(budget, max(budgetOf(s.spec, s.spec.Level), s.raised))
 }
 
-// target is the budget that a server should have: that of its level, the agent's own raise, or in mode
-// Reserved the one that is paid for already.
+// target is the budget that a server should have now.
 func (m *Machine) target(s *server) int64 {
+	if s.refusal != "" {
+		return s.granted
+	}
+	return m.want(s)
+}
+
+// want is the budget that a server asks for: that of its level, the agent's own raise, or in mode
+// Reserved the one that is paid for already.
+func (m *Machine) want(s *server) int64 {
 	budget := max(budgetOf(s.spec, s.spec.Level), s.raised)
 	if s.spec.Mode == reservedMode && !s.spec.Limited {
 		budget = max(budget, m.raisableTo(s))

@@ -289,6 +289,25 @@ func TestWhatIsInForceStaysWhenASpecExceedsTheCore(t *testing.T) {
 	}
 }
 
+func TestANewcomerGetsItsLowBudgetWhereTheOneAskedForHasNoRoom(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.runs("a", "")
+	n.runs("b", "1s overrun 1")
+	a, b := srv("a", "Low", 1, 5_000, 5_000), srv("b", "High", 1, 2_000, 4_000)
+	b.Level = "hi"
+	n.spec([]v1alpha1.RTServer{a}, plan(1, 900_000, b))
+	n.spec([]v1alpha1.RTServer{a, b}, plan(1, 900_000, b))
+	n.pass(2 * time.Second)
+	if s := n.server("b"); s.BudgetUs != 2_000 || s.Level != "low" || !strings.Contains(s.Error, "a budget of 4000 us") {
+		t.Errorf("%+v", s)
+	}
+	delete(n.view.Containers, hollow.Key{Pod: "a", Container: "app"})
+	n.pass(time.Millisecond)
+	n.pass(10 * time.Millisecond)
+	n.has("when the other has ended", "b", 4_000, "hi", 1)
+}
+
 func TestBandwidthIsFreeAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

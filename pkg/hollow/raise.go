@@ -43,7 +43,7 @@ func (m *Machine) raisableTo(s *server) int64 {
 // raise goes one level up where the plan has room for it now. Otherwise the server keeps wanting until its
 // dwell is over.
 func (m *Machine) raise(s *server, now time.Time) {
-	if now.Sub(s.lastOverrun) > s.dwell() {
+	if now.Sub(s.lastOverrun) > s.dwell() || s.refusal != "" {
 		s.wants = false
 		return
 	}

@@ -36,6 +36,8 @@ type server struct {
 	budget int64 // what the kernel enforces, us
 	level  int64 // what the container counts as, us; below budget in mode Reserved
 
+	// granted is what the spec may give it; less than it asks for with a refusal.
+	granted int64
 	// raised is the level that the agent chose by itself; 0 when it chose none.
 	raised int64
 	// wants says that an overrun asks for a raise that has found no room yet.
