@@ -27,7 +27,7 @@ func newMcKubes(d Dependencies) *mckubes { return &mckubes{d} }
 func (c *mckubes) Register(_ context.Context, m manager.Manager) error {
 	return controllerruntime.NewControllerManagedBy(m).
 		Named("rtruntime.mckube").
-		WatchesRawSource(onChange(c.Store, everyMcKube, changedMcKubes)).
+		WatchesRawSource(onChange(c.Store, everyMcKube, newWakes().pick)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: timeout}).
 		Complete(c)
 }
@@ -36,14 +36,6 @@ func everyMcKube(s *state.Snapshot) []reconcile.Request {
 	var out []reconcile.Request
 	for m := range s.McKubes() {
 		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)})
-	}
-	return out
-}
-
-func changedMcKubes(_ *state.Snapshot, c state.Change) []reconcile.Request {
-	var out []reconcile.Request
-	for _, key := range c.McKubes {
-		out = append(out, reconcile.Request{NamespacedName: key})
 	}
 	return out
 }

@@ -1,0 +1,98 @@
+package rtruntime
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// wakes chooses the McKubes that a change of a node concerns. Agents renew their heartbeat every few
+// seconds; that alone wakes nobody.
+type wakes struct {
+	mu   sync.Mutex
+	seen map[string]*state.NodeView
+}
+
+func newWakes() *wakes { return &wakes{seen: map[string]*state.NodeView{}} }
+
+// pick are the McKubes of a change of the cache, each once.
+func (w *wakes) pick(s *state.Snapshot, c state.Change) []reconcile.Request {
+	keys := map[types.NamespacedName]bool{}
+	for _, key := range c.McKubes {
+		keys[key] = true
+	}
+	for _, name := range c.Nodes {
+		before, after := w.replace(s, name)
+		for _, server := range concerned(before, after) {
+			if server.McKube != nil {
+				keys[client.ObjectKeyFromObject(server.McKube)] = true
+			}
+		}
+	}
+	out := make([]reconcile.Request, 0, len(keys))
+	for key := range keys {
+		out = append(out, reconcile.Request{NamespacedName: key})
+	}
+	return out
+}
+
+// replace remembers the node as it is now, and returns how it was; nil for not there.
+func (w *wakes) replace(s *state.Snapshot, name string) (before, after *state.NodeView) {
+	after, _ = s.NodeView(name)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before = w.seen[name]
+	if after == nil {
+		delete(w.seen, name)
+	} else {
+		w.seen[name] = after
+	}
+	return before, after
+}
+
+// concerned are the servers that are not what they were, those that wait for a core, and all when it is
+// the node itself that changed.
+func concerned(before, after *state.NodeView) []state.ServerView {
+	switch {
+	case before == nil && after == nil:
+		return nil
+	case before == nil:
+		return after.Servers
+	case after == nil:
+		return before.Servers
+	case !sameNode(before, after):
+		return after.Servers
+	}
+	was := make(map[string]*state.ServerView, len(before.Servers))
+	for i := range before.Servers {
+		was[before.Servers[i].ID] = &before.Servers[i]
+	}
+	var out []state.ServerView
+	for i := range after.Servers {
+		server := after.Servers[i]
+		if old := was[server.ID]; old == nil || server.Witness == rt.NoCore || !sameServer(old, &server) {
+			out = append(out, server)
+		}
+		delete(was, server.ID)
+	}
+	for _, gone := range was {
+		out = append(out, *gone)
+	}
+	return out
+}
+
+func sameNode(a, b *state.NodeView) bool {
+	return a.UID == b.UID && a.Agent == b.Agent && a.Stale == b.Stale && a.Offered == b.Offered &&
+		a.Backend == b.Backend && a.Measured == b.Measured && (a.RTNode == nil) == (b.RTNode == nil) && len(a.Cores) == len(b.Cores)
+}
+
+func sameServer(a, b *state.ServerView) bool {
+	return a.Witness == b.Witness && a.Physical == b.Physical && a.Claimed == b.Claimed && a.Running == b.Running &&
+		equality.Semantic.DeepEqual(a.Spec, b.Spec) && equality.Semantic.DeepEqual(a.Applied, b.Applied)
+}
