@@ -1,0 +1,84 @@
+package rtruntime
+
+import (
+	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// The decisions of the preemption loops.
+type (
+	Room           = room
+	PreemptionStep = preemptionStep
+)
+
+// Times of plans.
+const (
+	PreemptionLife = preemptionLife
+	PreemptionRest = preemptionRest
+)
+
+// Scene is what room may be made of.
+type Scene struct {
+	Snapshot  *state.Snapshot
+	Pod       *state.PodView
+	Gone      []types.UID
+	Patient   bool
+	Beside    []state.Preempting
+	Otherwise func(node string, gone map[types.UID]bool) bool
+}
+
+func (s Scene) scene() scene {
+	out := scene{snapshot: s.Snapshot, pod: s.Pod, leaving: uids{}.with(s.Gone...), patient: s.Patient}
+	if s.Otherwise != nil {
+		out.otherwise = func(node string, gone uids) bool { return s.Otherwise(node, gone) }
+	}
+	return out.beside(s.Beside)
+}
+
+// Cheapest room for the pod.
+func (s Scene) Cheapest() (Room, bool) { return s.scene().cheapest() }
+
+// Possible tells whether the index knows of any.
+func (s Scene) Possible() bool { return s.scene().possible() }
+
+// Next step of a plan.
+func (s Scene) Next(plan state.Preemption, now time.Time) PreemptionStep {
+	return nextStep(s.scene(), plan, now)
+}
+
+// WaitsForCore tells whether room may be made for the pod.
+func WaitsForCore(pod *state.PodView) bool { return waitsForCore(pod) }
+
+// HeldBack tells whether the pod keeps its scheduling gate.
+func HeldBack(pod *state.PodView, plans []state.Preempting, now time.Time) bool {
+	return heldBack(pod, plans, now)
+}
+
+// Backoff is when to try a refused eviction again.
+func Backoff(plan state.Preemption, now time.Time) time.Duration { return backoff(plan, now) }
+
+// Enough tells whether a node has what a pod requests besides cores.
+func Enough(allocatable corev1.ResourceList, pods []corev1.Pod, pod *corev1.Pod, gone map[types.UID]bool) bool {
+	return enough(machine{allocatable: allocatable, pods: pods}, pod, gone)
+}
+
+// Overdrawn names the victims that a budget does not let go together.
+func Overdrawn(budget *policyv1.PodDisruptionBudget, victims ...*corev1.Pod) []string {
+	var out []string
+	for _, v := range overdrawn(budget, victims) {
+		out = append(out, v.pod.Name)
+	}
+	return out
+}
+
+// NewPreemptions and NewYields are the loops.
+var NewPreemptions = newPreemptions
+
+// NewYields is the loop that lets pods go.
+func NewYields(d Dependencies) *yields { return &yields{d} } //nolint:revive // only tests see it
