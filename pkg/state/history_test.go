@@ -50,6 +50,10 @@ func (h *history) remove(kind, name string) {
 	}
 }
 
+// unseen says that an object was deleted and made again between two looks at the API: the informer tells
+// of an update, to an object of another UID.
+func (h *history) unseen() bool { return rapid.IntRange(0, 4).Draw(h.t, "unseen") == 0 }
+
 // existing draws the name of an object, and whether there is one.
 func existing[T runtime.Object](h *history, kind, name string) (T, bool) {
 	o, ok := h.objects[kind+name].(T)
@@ -92,7 +96,7 @@ func (h *history) step() {
 
 func (h *history) stepNode(node string) {
 	n := statetest.Node(node, h.uid("node"))
-	if old, ok := existing[*corev1.Node](h, "node", node); ok {
+	if old, ok := existing[*corev1.Node](h, "node", node); ok && !h.unseen() {
 		n.UID = old.UID
 	}
 	n.Spec.Unschedulable = small.Draw(h.t, "cordoned") == 0
@@ -115,7 +119,7 @@ func (h *history) stepRTNode(node, pod string) {
 
 func (h *history) stepPod(namespace, pod, node string) {
 	p := statetest.WithClaim(statetest.Pod(namespace, pod, h.uid("pod"), "app", "side"), "app", pod+"-claim")
-	if old, ok := existing[*corev1.Pod](h, "pod", namespace+pod); ok {
+	if old, ok := existing[*corev1.Pod](h, "pod", namespace+pod); ok && !h.unseen() {
 		p.UID, p.Spec.NodeName = old.UID, old.Spec.NodeName
 	}
 	if p.Spec.NodeName == "" && rapid.Bool().Draw(h.t, "bind") {
@@ -161,6 +165,9 @@ func (h *history) stepClaim(pod, node string) {
 	if more := small.Draw(h.t, "more"); more > 0 {
 		c.Name, c.UID, pod = p.Name+"-more", c.UID+"-more", pod+"-more"
 		c.CreationTimestamp = metav1.NewTime(statetest.Birth.AddDate(0, 0, more))
+	}
+	if h.unseen() {
+		c.UID = h.uid("claim")
 	}
 	h.put("claim", pod, c)
 }

@@ -164,6 +164,41 @@ func TestTheLowServerGivesWayToTheHighOne(t *testing.T) {
 	}
 }
 
+// As many as it takes: 80 % need three of 25 %, and of two cores the one whose servers matter less.
+func TestManyVictims(t *testing.T) {
+	t.Parallel()
+	n := statetest.Node("n", "n-1")
+	objects := []runtime.Object{n, statetest.Slice(n, statetest.Cores(2)...)}
+	for core, criticality := range []mcv1.Criticality{"Middle", "Low"} {
+		for i := range 3 {
+			name := fmt.Sprintf("%d-%d", core, i)
+			p := statetest.On(statetest.WithClaim(statetest.Pod("default", name, types.UID(name), "app"), "app", name), "n")
+			objects = append(objects, p, statetest.McKube("default", name, name, criticality, 25, 25), statetest.Claim(p, name, "app", "n", core, 251_000))
+		}
+	}
+	plan, ok := statetest.Build(objects...).Victims(server("high", rt.High, 80, 80))
+	if !ok || len(plan.Victims) != 3 || plan.Core != 1 {
+		t.Errorf("plan is %+v", plan)
+	}
+}
+
+// What is only reserved, and claims of nobody, make no room.
+func TestReservationsAndClaimsOfNobodyAreNoVictims(t *testing.T) {
+	t.Parallel()
+	n := statetest.Node("n", "n-1")
+	gone := statetest.Pod("default", "gone", "gone", "app")
+	store, err := state.Build(state.Options{}, n, statetest.Slice(n, statetest.Cores(2)...), statetest.Claim(gone, "gone", "app", "n", 0, 500_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Reserve(state.Reservation{Key: "k", Node: "n", Core: 1, Server: server("k", rt.Low, 50, 50), Until: statetest.Birth.AddDate(100, 0, 0)}); err != nil {
+		t.Fatal(err)
+	}
+	if plan, ok := store.Snapshot().Victims(server("high", rt.High, 60, 60)); ok {
+		t.Errorf("plan is %+v", plan)
+	}
+}
+
 func TestBreaks(t *testing.T) {
 	t.Parallel()
 	objects := statetest.Crowd(2)

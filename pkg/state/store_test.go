@@ -94,7 +94,7 @@ func TestClaimsOfOneContainerAddUp(t *testing.T) {
 	t.Parallel()
 	n := statetest.Node("n", "n-1")
 	p := statetest.On(statetest.WithClaim(statetest.Pod("default", "p", "p-1", "app"), "app", "p-claim"), "n")
-	first, second, elsewhere := statetest.Claim(p, "p-claim", "app", "n", 1, 200_000), statetest.Claim(p, "p-more", "app", "n", 1, 150_000), statetest.Claim(p, "p-stray", "app", "n", 0, 70_000)
+	first, second, elsewhere := statetest.Claim(p, "p-claim", "app", "n", 1, 200_000), statetest.Claim(p, "a-younger", "app", "n", 1, 150_000), statetest.Claim(p, "p-stray", "app", "n", 0, 70_000)
 	second.UID, elsewhere.UID = "claim-2", "claim-3"
 	second.CreationTimestamp = metav1.NewTime(statetest.Birth.Add(time.Second))
 	elsewhere.CreationTimestamp = metav1.NewTime(statetest.Birth.Add(time.Minute))
@@ -131,11 +131,15 @@ func TestAClaimOfAGonePodKeepsItsBandwidth(t *testing.T) {
 func TestAFinishedPodIsNoServer(t *testing.T) {
 	t.Parallel()
 	n := statetest.Node("n", "n-1")
-	p := statetest.On(statetest.Pod("default", "p", "p-1", "app"), "n")
+	p := statetest.On(statetest.WithClaim(statetest.Pod("default", "p", "p-1", "app"), "app", "p-claim"), "n")
 	p.Status.Phase = corev1.PodSucceeded
-	got := view(t, statetest.Build(n, statetest.Slice(n, statetest.Cores(1)...), p, statetest.McKube("default", "m", "p", "High", 20, 30)), "n")
-	if len(got.Servers) != 0 {
+	objects := []runtime.Object{n, statetest.Slice(n, statetest.Cores(1)...), p, statetest.McKube("default", "m", "p", "High", 20, 30)}
+	if got := view(t, statetest.Build(objects...), "n"); len(got.Servers) != 0 {
 		t.Errorf("servers are %+v", got.Servers)
+	}
+	got := view(t, statetest.Build(append(objects, statetest.Claim(p, "p-claim", "app", "n", 0, 301_000))...), "n")
+	if len(got.Servers) != 1 || !got.Servers[0].Claimant() || got.Cores[0].Claimed != 301_000 {
+		t.Errorf("servers are %+v: its claim counts until it is taken back", got.Servers)
 	}
 }
 
