@@ -23,8 +23,8 @@ import (
 // site is a cluster in the making. Pods have their names as UIDs.
 type site struct{ objects []runtime.Object }
 
-// server is a container with its McKube: so many percent of a core.
-type server struct {
+// budgeted is a container with its McKube: so many percent of a core.
+type budgeted struct {
 	container   string
 	criticality mcv1.Criticality
 	percent     int64
@@ -40,7 +40,7 @@ func (s *site) node(name string, cores int, change ...func(*corev1.Node)) {
 }
 
 // pod adds a pod with servers; node is empty for one that waits. Its charge is its percentage and a tenth.
-func (s *site) pod(name, node string, servers ...server) *corev1.Pod {
+func (s *site) pod(name, node string, servers ...budgeted) *corev1.Pod {
 	p := statetest.Pod("default", name, types.UID(name))
 	for _, v := range servers {
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: v.container})
@@ -76,8 +76,8 @@ func (s *site) scene(t interface{ Fatal(...any) }) rtruntime.Scene {
 	return rtruntime.Scene{Snapshot: snapshot, Pod: pod}
 }
 
-func one(criticality mcv1.Criticality, percent int64, core int) server {
-	return server{"app", criticality, percent, core}
+func one(criticality mcv1.Criticality, percent int64, core int) budgeted {
+	return budgeted{"app", criticality, percent, core}
 }
 
 func labelled(key, value string) func(*corev1.Node) {
@@ -158,13 +158,13 @@ func TestCheapestRoom(t *testing.T) {
 		}},
 		{name: "a pod is as critical as its most critical container", build: func(s *site) {
 			s.node("a", 3)
-			s.pod("mixed", "a", server{"a", "Low", 60, 0}, server{"b", "High", 80, 1})
+			s.pod("mixed", "a", budgeted{"a", "Low", 60, 0}, budgeted{"b", "High", 80, 1})
 			s.pod("low", "a", one("Low", 80, 2))
 			s.pod("high", "", one("High", 60, 0))
 		}, want: "a [2] [low]"},
 		{name: "all containers of a victim go", build: func(s *site) {
 			s.node("a", 3)
-			s.pod("pair", "a", server{"a", "Low", 60, 0}, server{"b", "Low", 60, 1})
+			s.pod("pair", "a", budgeted{"a", "Low", 60, 0}, budgeted{"b", "Low", 60, 1})
 			s.pod("low", "a", one("Low", 80, 2))
 			s.pod("high", "", one("High", 60, 0))
 		}, want: "a [2] [low]"},
@@ -174,14 +174,14 @@ func TestCheapestRoom(t *testing.T) {
 			s.pod("low-1", "a", one("Low", 60, 0))
 			s.pod("low-2", "b", one("Low", 80, 0))
 			s.pod("low-3", "b", one("Low", 80, 1))
-			s.pod("high", "", server{"x", "High", 60, 0}, server{"y", "High", 70, 0})
+			s.pod("high", "", budgeted{"x", "High", 60, 0}, budgeted{"y", "High", 70, 0})
 		}, want: "b [1 0] [low-2 low-3]"},
 		{name: "a container that has its core binds the others to the node", build: func(s *site) {
 			s.node("a", 1)
 			s.node("b", 2)
 			s.pod("low-1", "a", one("Low", 40, 0))
 			s.pod("low-2", "b", one("Low", 80, 0))
-			p := s.pod("high", "", server{"x", "High", 60, 0}, server{"y", "High", 70, 0})
+			p := s.pod("high", "", budgeted{"x", "High", 60, 0}, budgeted{"y", "High", 70, 0})
 			for i, o := range s.objects {
 				if m, ok := o.(metav1.Object); ok && m.GetName() == "high-x" && strings.HasPrefix(string(m.GetUID()), "claim-") {
 					s.objects[i] = statetest.Claim(p, "high-x", "x", "b", 1, 601_000)
@@ -252,9 +252,9 @@ func drawSite(t *rapid.T) (s *site, waiting []types.UID) {
 	}
 	for i := range rapid.IntRange(1, 6).Draw(t, "waiting") {
 		name := fmt.Sprintf("w%d", i)
-		servers := []server{}
+		servers := []budgeted{}
 		for j := range rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "containers") {
-			servers = append(servers, server{fmt.Sprintf("c%d", j), rapid.SampledFrom(criticalities).Draw(t, "criticality"), rapid.Int64Range(5, 80).Draw(t, "percent"), 0})
+			servers = append(servers, budgeted{fmt.Sprintf("c%d", j), rapid.SampledFrom(criticalities).Draw(t, "criticality"), rapid.Int64Range(5, 80).Draw(t, "percent"), 0})
 		}
 		s.pod(name, "", servers...)
 		waiting = append(waiting, types.UID(name))
