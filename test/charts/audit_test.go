@@ -12,13 +12,19 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/chart"
 )
 
-// auditPolicy has the API server write down what the controller asks of it, and nothing else.
+// Who the chart's pods are.
+const (
+	controllerUser = "system:serviceaccount:" + namespace + ":mainspring"
+	hollowUser     = controllerUser + "-hollow"
+)
+
+// auditPolicy has the API server write down what they ask of it, and nothing else.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
   - level: Metadata
-    users: ["system:serviceaccount:` + namespace + `:mainspring"]
+    users: ["` + controllerUser + `", "` + hollowUser + `"]
   - level: None
 `
 
@@ -47,9 +53,9 @@ func (r right) String() string {
 	return s
 }
 
-// used returns the rights that requests have needed, for their namespace and for everywhere, and the
-// requests that were refused.
-func (a audit) used(t *testing.T) (rights map[right]bool, refused []string) {
+// used returns the rights that requests of the user have needed, for their namespace and for everywhere, and
+// the requests that were refused.
+func (a audit) used(t *testing.T, user string) (rights map[right]bool, refused []string) {
 	t.Helper()
 	file, err := os.Open(a.log)
 	if err != nil {
@@ -61,6 +67,9 @@ func (a audit) used(t *testing.T) (rights map[right]bool, refused []string) {
 	scanner.Buffer(nil, 1<<20)
 	for scanner.Scan() {
 		var event struct {
+			User struct {
+				Name string `json:"username"`
+			} `json:"user"`
 			Verb   string `json:"verb"`
 			URI    string `json:"requestURI"`
 			Object *struct {
@@ -75,6 +84,9 @@ func (a audit) used(t *testing.T) (rights map[right]bool, refused []string) {
 		}
 		if err := json.Unmarshal(scanner.Bytes(), &event); err != nil {
 			continue // the last line may not be complete yet
+		}
+		if event.User.Name != user {
+			continue
 		}
 		if event.Status.Code == 403 {
 			refused = append(refused, event.Verb+" "+event.URI)
@@ -91,11 +103,14 @@ func (a audit) used(t *testing.T) (rights map[right]bool, refused []string) {
 	return rights, refused
 }
 
-// granted takes the rules of the controller's roles apart.
-func granted(t *testing.T, manifests chart.Manifests) []right {
+// granted takes the rules of the user's roles apart.
+func granted(t *testing.T, manifests chart.Manifests, user string) []right {
 	t.Helper()
 	var rights []right
 	for _, r := range roles(t, manifests) {
+		if agents := strings.HasSuffix(r.name, "-hollow"); agents != (user == hollowUser) {
+			continue
+		}
 		for _, rule := range r.rules {
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {

@@ -17,18 +17,24 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/chart"
 )
 
-// buildController builds the controller into the folder that TestMain removes.
-var buildController = sync.OnceValues(func() (string, error) {
+// The programs of the chart's Deployments, built when they are needed first.
+var (
+	buildController = sync.OnceValues(func() (string, error) { return build("controller") })
+	buildHollow     = sync.OnceValues(func() (string, error) { return build("hollow") })
+)
+
+// build builds a program into the folder that TestMain removes.
+func build(name string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
 	defer cancel()
-	binary := filepath.Join(workDir, "controller")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", binary, "../../cmd/controller")
+	binary := filepath.Join(workDir, name)
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", binary, "../../cmd/"+name)
 	cmd.Env = append(os.Environ(), "GOTOOLCHAIN=auto")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the controller: %w\n%s", err, out)
+		return "", fmt.Errorf("building %s: %w\n%s", name, err, out)
 	}
 	return binary, nil
-})
+}
 
 func controllerBinary(t *testing.T) string {
 	t.Helper()

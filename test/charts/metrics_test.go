@@ -23,7 +23,9 @@ import (
 	"sigs.k8s.io/karpenter/pkg/state/prediction"
 
 	"github.com/mainspring-rt/mainspring/pkg/controllers"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/webhooks"
 )
 
@@ -46,7 +48,7 @@ func registered(t *testing.T) map[string][]string {
 		InstanceTypeStore: nodeoverlay.NewInstanceTypeStore(),
 		PredictionStore:   prediction.NewStore(),
 	}
-	if _, err := controllers.New(ctx, op, fake.NewCloudProvider()); err != nil {
+	if _, err := controllers.New(ctx, op, fake.NewCloudProvider(), state.New(state.Options{}), rtruntime.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, register := range []func(prometheus.Registerer) error{metrics.Register, webhooks.RegisterMetrics} {

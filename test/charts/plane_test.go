@@ -17,6 +17,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
 	"github.com/mainspring-rt/mainspring/pkg/process"
 	"github.com/mainspring-rt/mainspring/pkg/test/chart"
@@ -58,6 +59,7 @@ func startPlane(t *testing.T, o localplane.Options) plane {
 	})
 	for _, add := range []func() error{
 		func() error { return mckubev1alpha1.AddToScheme(scheme.Scheme) },
+		func() error { return mcoperatorv1.AddToScheme(scheme.Scheme) },
 		func() error { return apiextensionsv1.AddToScheme(scheme.Scheme) },
 	} {
 		if err := add(); err != nil {
@@ -116,23 +118,46 @@ func freePorts(t *testing.T, n int) []int {
 	return ports
 }
 
-// runController runs the controller as the chart would, until the test ends, and returns the path of
-// its log.
-func (p plane) runController(t *testing.T, manifests chart.Manifests) string {
+// runController runs the controller as the chart would, with flags in addition, until the test ends, and
+// returns the path of its log.
+func (p plane) runController(t *testing.T, manifests chart.Manifests, flags ...string) string {
 	t.Helper()
 	i, err := chart.ControllerInvocation(manifests)
 	if err != nil {
 		t.Fatal(err)
 	}
+	i.Args = append(i.Args, flags...)
+	return p.run(t, controllerBinary(t), i)
+}
+
+// runHollow does the same with the agents of simulated nodes.
+func (p plane) runHollow(t *testing.T, manifests chart.Manifests) {
+	t.Helper()
+	i, err := chart.HollowInvocation(manifests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := buildHollow()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.run(t, binary, i)
+}
+
+func (p plane) run(t *testing.T, binary string, i chart.Invocation) string {
+	t.Helper()
 	kubeconfig, err := p.KubeconfigFor(t.Context(), i.Namespace, i.ServiceAccount)
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := os.Create(filepath.Join(t.TempDir(), "controller.log"))
+	log, err := os.Create(filepath.Join(t.TempDir(), filepath.Base(binary)+".log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(controllerBinary(t), i.Args...)
+	cmd := exec.Command(binary, i.Args...)
+	if filepath.Base(binary) == "hollow" {
+		cmd.Args = append(cmd.Args, "--kubeconfig="+kubeconfig)
+	}
 	cmd.Env = append(i.Env, "KUBECONFIG="+kubeconfig, "HOME="+t.TempDir())
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
@@ -151,7 +176,7 @@ func stopController(t *testing.T, cmd *exec.Cmd, log *os.File) {
 	kill := time.AfterFunc(stopTimeout, func() { _ = cmd.Process.Kill() })
 	defer kill.Stop()
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("the controller ended with %v:\n%s", err, tail(t, log.Name()))
+		t.Errorf("%s ended with %v:\n%s", filepath.Base(cmd.Path), err, tail(t, log.Name()))
 	}
 }
 

@@ -23,25 +23,28 @@ import (
 
 // unexercised are rights that the scenario does not need, and why the chart gives them.
 var unexercised = map[right]string{
-	{"update", "karpenter.sh", "nodepools/finalizers", ""}:  "only the admission plugin OwnerReferencesPermissionEnforcement asks for it",
-	{"update", "karpenter.sh", "nodeclaims/finalizers", ""}: "only the admission plugin OwnerReferencesPermissionEnforcement asks for it",
-	{"list", "", "replicationcontrollers", ""}:              "read for pods that a ReplicationController owns",
-	{"watch", "", "replicationcontrollers", ""}:             "read for pods that a ReplicationController owns",
-	{"patch", "", "pods", ""}:                               "written where Karpenter ranks several nodes for consolidation",
+	{"update", "karpenter.sh", "nodepools/finalizers", ""}:      "only the admission plugin OwnerReferencesPermissionEnforcement asks for it",
+	{"update", "karpenter.sh", "nodeclaims/finalizers", ""}:     "only the admission plugin OwnerReferencesPermissionEnforcement asks for it",
+	{"update", "resource.k8s.io", "resourceclaims/binding", ""}: "asked for within requests for resourceclaims/status, so the log does not name it",
+	{"list", "", "replicationcontrollers", ""}:                  "read for pods that a ReplicationController owns",
+	{"watch", "", "replicationcontrollers", ""}:                 "read for pods that a ReplicationController owns",
+	{"update", "mcoperator.sdv.com", "mckubes/finalizers", ""}:  "only the admission plugin OwnerReferencesPermissionEnforcement asks for it",
 }
 
-// TestRightsAreEnoughAndNeeded runs the controller as the ServiceAccount that the chart creates, with
-// the arguments and the environment of its Deployment, through a small life of a cluster. No request
-// may be refused, and no right may be left over.
+// TestRightsAreEnoughAndNeeded runs the controller and the agents of simulated nodes as the ServiceAccounts
+// that the chart creates, with the arguments and the environment of their Deployments, through a small
+// life of a cluster. No request may be refused, and no right may be left over.
 func TestRightsAreEnoughAndNeeded(t *testing.T) {
 	log, arguments := newAudit(t)
 	p := startPlane(t, localplane.Options{
 		Scheduler: true, ControllerManager: true, Kwok: true,
 		APIServerArgs: arguments, NodeMonitorGracePeriod: 8 * time.Second,
 	})
-	ports := freePorts(t, 2)
+	ports := freePorts(t, 4)
 	metricsPort := ports[0]
 	more := object{
+		"webhook":     object{"port": ports[2]},
+		"hollow":      object{"healthProbePort": ports[3]},
 		"metrics":     object{"port": metricsPort, "readers": list{object{"name": "prometheus", "namespace": "default"}}},
 		"healthProbe": object{"port": ports[1]},
 	}
@@ -49,7 +52,9 @@ func TestRightsAreEnoughAndNeeded(t *testing.T) {
 	p.expectEstablished(t)
 	p.install(t, release(mainChart, everythingValues(more)))
 	manifests := everything(t, more)
-	controllerLog := p.runController(t, manifests)
+	p.reachWebhooksAt(t, ports[2])
+	controllerLog := p.runController(t, manifests, "--webhook-dns-names=localhost")
+	p.runHollow(t, manifests)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the controller's last words:\n%s", tail(t, controllerLog))
@@ -58,20 +63,24 @@ func TestRightsAreEnoughAndNeeded(t *testing.T) {
 
 	p.apply(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "prometheus"}})
 	end := p.live(t)
+	endRealtime := p.liveRealtime(t)
 	lively := p.scrape(t, metricsPort, "prometheus", http.StatusOK)
+	endRealtime()
 	end()
 	final := p.scrape(t, metricsPort, "prometheus", http.StatusOK)
 	p.scrape(t, metricsPort, "default", http.StatusForbidden)
 	p.scrape(t, metricsPort, "", http.StatusUnauthorized)
 	expectAlertsHaveData(t, lively+final)
 
-	used, refused := log.used(t)
-	for _, request := range refused {
-		t.Errorf("refused: %s", request)
-	}
-	for _, g := range granted(t, manifests) {
-		if _, justified := unexercised[g]; !used[g] && !justified && !streamed(g, used) {
-			t.Errorf("the right to %s is given and was not needed", g)
+	for _, user := range []string{controllerUser, hollowUser} {
+		used, refused := log.used(t, user)
+		for _, request := range refused {
+			t.Errorf("%s is refused: %s", user, request)
+		}
+		for _, g := range granted(t, manifests, user) {
+			if _, justified := unexercised[g]; !used[g] && !justified && !streamed(g, used) {
+				t.Errorf("%s may %s and did not need to", user, g)
+			}
 		}
 	}
 }

@@ -1,0 +1,85 @@
+package charts_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/charts"
+	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/hollow"
+	"github.com/mainspring-rt/mainspring/pkg/test"
+)
+
+// reachWebhooksAt leads the API server to the controller, which runs on this host and not behind the
+// chart's Service.
+func (p plane) reachWebhooksAt(t *testing.T, port int) {
+	t.Helper()
+	local, err := charts.Webhooks(fmt.Sprintf("https://localhost:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mutating, validating := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
+	for _, o := range []client.Object{mutating, validating} {
+		if err := p.client.Get(t.Context(), client.ObjectKey{Name: "mainspring"}, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mutating.Webhooks, validating.Webhooks = local.Mutating[0].Webhooks, local.Validating[0].Webhooks
+	for _, o := range []client.Object{mutating, validating} {
+		if err := p.client.Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// liveRealtime opens a node with real-time cores for pods that come before and after their McKubes. What it
+// returns takes them away, and waits until the McKubes are gone.
+func (p plane) liveRealtime(t *testing.T) (end func()) {
+	t.Helper()
+	pool := test.RTNodePool("edge", "edge-atom-4x-amd64-linux", test.TerminationGracePeriod(10*time.Second))
+	first, late := test.McKube("first", 30, test.Critical(mcoperatorv1.CriticalityHigh), test.MayRiseTo(40)), test.McKube("late", 20)
+	p.apply(t, pool)
+	// Its webhook answers once the controller is ready.
+	soon(t, func(g gomega.Gomega) {
+		g.Expect(client.IgnoreAlreadyExists(p.client.Create(t.Context(), first))).To(gomega.Succeed())
+	})
+	p.apply(t, test.RTPod("first"), test.RTPod("late", test.OnNodes("karpenter.sh/nodepool", pool.Name)))
+	p.expectBound(t, "first", 1)
+	p.expectBound(t, "late", 1)
+	p.apply(t, late)
+	p.expectReady(t, first)
+	p.expectReady(t, late)
+	unreadable := &corev1.Pod{}
+	if err := p.client.Get(t.Context(), client.ObjectKey{Namespace: test.Namespace, Name: "late"}, unreadable); err != nil {
+		t.Fatal(err)
+	}
+	stored := unreadable.DeepCopy()
+	unreadable.Annotations[hollow.AnnotationScript] = "one day overrun"
+	if err := p.client.Patch(t.Context(), unreadable, client.MergeFrom(stored)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		p.delete(t, first, late)
+		soon(t, func(g gomega.Gomega) {
+			left := &mcoperatorv1.McKubeList{}
+			g.Expect(p.client.List(t.Context(), left)).To(gomega.Succeed())
+			g.Expect(left.Items).To(gomega.BeEmpty())
+		})
+		p.delete(t, pool)
+	}
+}
+
+func (p plane) expectReady(t *testing.T, m *mcoperatorv1.McKube) {
+	t.Helper()
+	soon(t, func(g gomega.Gomega) {
+		g.Expect(p.client.Get(t.Context(), client.ObjectKeyFromObject(m), m)).To(gomega.Succeed())
+		g.Expect(meta.IsStatusConditionTrue(m.Status.Conditions, mcoperatorv1.ConditionReady)).To(gomega.BeTrue(), "%s: %+v", m.Name, m.Status)
+	})
+}
