@@ -5,6 +5,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
@@ -27,3 +28,6 @@ var NewNodes = newNodes
 
 // Raised counts the servers that a spec asks to be raised.
 func Raised(spec v1alpha1.RTNodeSpec) int { return raised(spec) }
+
+// ServerOf reads an entry of a spec.
+func ServerOf(e v1alpha1.RTServer) rt.Server { return serverOf(e) }

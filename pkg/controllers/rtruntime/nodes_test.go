@@ -114,8 +114,20 @@ func (c *cluster) node(name string, cores int) *corev1.Node {
 // run has a container of a new pod run on the node, with a McKube and a claim on the core.
 func (c *cluster) run(name, node string, criticality mcv1.Criticality, lowMs, highMs int64, core int) *corev1.Pod {
 	c.Helper()
-	name = c.prefix + name
-	m := statetest.McKube("default", name, name, criticality, lowMs, highMs)
+	return c.runAs(statetest.McKube("default", c.prefix+name, c.prefix+name, criticality, lowMs, highMs), node, core)
+}
+
+// runPreferring is run for a container of one budget that prefers cores.
+func (c *cluster) runPreferring(name, node string, criticality mcv1.Criticality, budgetMs int64, core int, prefers string) *corev1.Pod {
+	c.Helper()
+	m := statetest.McKube("default", c.prefix+name, c.prefix+name, criticality, budgetMs, budgetMs)
+	m.Spec.RTSettings.Core = &prefers
+	return c.runAs(m, node, core)
+}
+
+func (c *cluster) runAs(m *mcv1.McKube, node string, core int) *corev1.Pod {
+	c.Helper()
+	name := m.Name
 	m.UID = ""
 	c.must(c.Create(c.Context(), m))
 	p := statetest.On(statetest.WithClaim(statetest.Pod("default", name, "", "app"), "app", name+"-claim"), node)
