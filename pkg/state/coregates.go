@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mainspring-rt/mainspring/pkg/rt"
@@ -187,6 +188,14 @@ func checkPreemption(s *Snapshot, pod *PodView, g Governed) Gate {
 		victims = append(victims, fmt.Sprintf("%s/%s (%s)", v.Namespace, v.Pod, v.Criticality))
 	}
 	return closed(GatePreemption, ReasonRoomCanBeMade, "core %d of node %s would take it without %s; the controller evicts them when no node is being opened for it", plan.Core, plan.Node, strings.Join(victims, ", "))
+}
+
+func numbersOf(cores []int) string {
+	var out []string
+	for _, c := range cores {
+		out = append(out, strconv.Itoa(c))
+	}
+	return strings.Join(out, " and ")
 }
 
 func (s *Snapshot) podNamesOf(p *Preemption) string {

@@ -122,7 +122,7 @@ func scenarios() map[string][]runtime.Object {
 	steer.Annotations = map[string]string{mcv1.AnnotationPreempting: plan}
 	all["yields"] = append(all["yields"], steer)
 	all["making-room"] = pending("High", 40, 50, cluster()...)
-	plan, err = state.Preemption{Node: "node-a", Core: 0, Victims: []types.UID{"video-1"}, Deadline: metav1.NewTime(statetest.Birth.Add(time.Minute))}.Encode()
+	plan, err = state.Preemption{Node: "node-a", Core: 0, Victims: []types.UID{"video-1"}, Waits: "a PodDisruptionBudget allows no eviction of car/video", Deadline: metav1.NewTime(statetest.Birth.Add(time.Minute))}.Encode()
 	if err != nil {
 		panic(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -32,6 +33,7 @@ func main() {
 	rounds := flag.Int("rounds", 5, "rounds of placements; the median counts")
 	decisions := flag.Int("decisions", 20000, "placements per round")
 	requests := flag.Int("requests", 2000, "webhook requests per round")
+	parts := flag.String("parts", "placement,memory,webhook,rebuild", "what to measure; rebuild fills an API server first, which takes minutes")
 	full := size{}
 	flag.IntVar(&full.nodes, "nodes", 1000, "nodes")
 	flag.IntVar(&full.cores, "cores", 64, "cores of a node")
@@ -39,7 +41,7 @@ func main() {
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *out, full, load{rounds: *rounds, decisions: *decisions, requests: *requests})
+	err := run(ctx, *out, strings.Split(*parts, ","), full, load{rounds: *rounds, decisions: *decisions, requests: *requests})
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "bench-admission: %v\n", err)
@@ -50,13 +52,19 @@ func main() {
 // load is how much is measured.
 type load struct{ rounds, decisions, requests int }
 
-func run(ctx context.Context, out string, full size, l load) error {
+// part measures one side of admission.
+type part func(context.Context, size, load) ([]report.Figure, error)
+
+func run(ctx context.Context, out string, parts []string, full size, l load) error {
+	known := map[string]part{"placement": measurePlacement, "memory": measureMemory, "webhook": measureWebhook, "rebuild": measureRebuild}
 	log.SetLogger(logr.Discard())
 	environment := report.ReadEnvironment()
 	var figures []report.Figure
-	for _, measure := range []func(context.Context, size, load) ([]report.Figure, error){
-		measurePlacement, measureMemory, measureWebhook, measureRebuild,
-	} {
+	for _, name := range parts {
+		measure, ok := known[name]
+		if !ok {
+			return fmt.Errorf("--parts names %q; want some of placement, memory, webhook, rebuild", name)
+		}
 		found, err := measure(ctx, full, l)
 		if err != nil {
 			return err
