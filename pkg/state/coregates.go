@@ -177,7 +177,7 @@ func checkPreemption(s *Snapshot, pod *PodView, g Governed) Gate {
 		if p.Waits != "" {
 			waits = "; " + p.Waits
 		}
-		return closed(GatePreemption, ReasonMakingRoom, "room is being made on core %d of node %s: %s to leave by %s%s", p.Core, p.Node, s.podNamesOf(p), p.Deadline.UTC().Format("15:04:05 MST"), waits)
+		return closed(GatePreemption, ReasonMakingRoom, "room is being made on core %s of node %s: %s to leave by %s%s", numbersOf(p.Cores()), p.Node, s.podNamesOf(p), p.Deadline.UTC().Format("15:04:05 MST"), waits)
 	}
 	plan, ok := s.Victims(g.Server, accept)
 	if !ok {
