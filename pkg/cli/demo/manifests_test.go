@@ -86,11 +86,17 @@ func TestRealtimePodsFillTheCoresAsTold(t *testing.T) {
 	if used[brakeCore]+brake <= capacity || used[3]+recorder > capacity || used[brakeCore]-recorder+brake > capacity {
 		t.Errorf("brake, %d ppm, moves nobody, or nobody can be moved: %v", brake, used)
 	}
+	used[3] += brake // there the scheduler has found room for it
 	for pod, ppm := range charge("crane.yaml") {
+		left := rt.PPM(0)
 		for core := range used {
+			left += capacity - used[core]
 			if used[core]+ppm <= capacity {
 				t.Errorf("%s fits on core %d", pod, core)
 			}
+		}
+		if left < ppm {
+			t.Errorf("%s needs %d ppm, the cores have %d left together", pod, ppm, left)
 		}
 	}
 }

@@ -83,7 +83,7 @@ func onPreferredCore() Chapter {
 func onNewNode() Chapter {
 	return Chapter{
 		Title: "no core is left", Short: "new node",
-		Doing: "Two pods of criticality High need 61 % of a core each. Together more is free than that, but on no single core. " +
+		Doing: "Two pods of criticality High may need 51 % of a core each. The three cores have more than that left together, but none of them alone. " +
 			"Look for a second machine of pool realtime, and for nobody being evicted.",
 		Limit: 60 * time.Second,
 		Act: func(ctx context.Context, c client.Client, before observe.State, m *Memory) error {
