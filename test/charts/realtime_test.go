@@ -9,6 +9,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/charts"
@@ -56,15 +58,8 @@ func (p plane) liveRealtime(t *testing.T) (end func()) {
 	p.apply(t, late)
 	p.expectReady(t, first)
 	p.expectReady(t, late)
-	unreadable := &corev1.Pod{}
-	if err := p.client.Get(t.Context(), client.ObjectKey{Namespace: test.Namespace, Name: "late"}, unreadable); err != nil {
-		t.Fatal(err)
-	}
-	stored := unreadable.DeepCopy()
-	unreadable.Annotations[hollow.AnnotationScript] = "one day overrun"
-	if err := p.client.Patch(t.Context(), unreadable, client.MergeFrom(stored)); err != nil {
-		t.Fatal(err)
-	}
+	p.script(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: test.Namespace, Name: "late"}}, "one day overrun")
+	p.script(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: late.Status.Node}}, "0s granularity 200")
 	return func() {
 		p.delete(t, first, late)
 		soon(t, func(g gomega.Gomega) {
@@ -82,4 +77,13 @@ func (p plane) expectReady(t *testing.T, m *mcoperatorv1.McKube) {
 		g.Expect(p.client.Get(t.Context(), client.ObjectKeyFromObject(m), m)).To(gomega.Succeed())
 		g.Expect(meta.IsStatusConditionTrue(m.Status.Conditions, mcoperatorv1.ConditionReady)).To(gomega.BeTrue(), "%s: %+v", m.Name, m.Status)
 	})
+}
+
+// script has the agents play a script.
+func (p plane) script(t *testing.T, o client.Object, script string) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, hollow.AnnotationScript, script)
+	if err := p.client.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
 }
