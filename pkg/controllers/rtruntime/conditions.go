@@ -47,8 +47,11 @@ func (g *governance) verdicts() []verdict {
 	out := make([]verdict, len(g.parts))
 	for i, p := range g.parts {
 		for _, gate := range state.Gates(g.snapshot, p.pod) {
-			if gate.Container == p.Container && !gate.OK {
-				out[i].blocking = gate
+			if gate.Container != p.Container || gate.OK {
+				continue
+			}
+			out[i].blocking = gate
+			if gate.Reason != state.ReasonNoClaimYet { // that there is no claim yet is what the next gate gives the reason for
 				break
 			}
 		}

@@ -56,8 +56,8 @@ func (w *wakes) replace(s *state.Snapshot, name string) (before, after *state.No
 	return before, after
 }
 
-// concerned are the servers that are not what they were, those that wait for a core, and all when it is
-// the node itself that changed.
+// concerned are the servers that are not what they were, those that wait for a core when room came free,
+// and all when it is the node itself that changed.
 func concerned(before, after *state.NodeView) []state.ServerView {
 	switch {
 	case before == nil && after == nil:
@@ -73,10 +73,11 @@ func concerned(before, after *state.NodeView) []state.ServerView {
 	for i := range before.Servers {
 		was[before.Servers[i].ID] = &before.Servers[i]
 	}
+	room := freed(before, after)
 	var out []state.ServerView
 	for i := range after.Servers {
 		server := after.Servers[i]
-		if old := was[server.ID]; old == nil || server.Witness == rt.NoCore || !sameServer(old, &server) {
+		if old := was[server.ID]; old == nil || room && server.Witness == rt.NoCore || !sameServer(old, &server) {
 			out = append(out, server)
 		}
 		delete(was, server.ID)
@@ -85,6 +86,18 @@ func concerned(before, after *state.NodeView) []state.ServerView {
 		out = append(out, *gone)
 	}
 	return out
+}
+
+// freed tells whether a core has more room than before. Reservations do not count: the loop makes them itself.
+func freed(before, after *state.NodeView) bool {
+	for i := range after.Cores {
+		core := &after.Cores[i]
+		old, ok := before.Core(core.ID)
+		if !ok || core.Claimed < old.Claimed || core.Placed < old.Placed || core.Capacity > old.Capacity {
+			return true
+		}
+	}
+	return false
 }
 
 func sameNode(a, b *state.NodeView) bool {
