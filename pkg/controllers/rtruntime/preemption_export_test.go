@@ -3,9 +3,8 @@ package rtruntime
 import (
 	"time"
 
-	policyv1 "k8s.io/api/policy/v1"
-
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainspring-rt/mainspring/pkg/state"
@@ -81,4 +80,4 @@ func Overdrawn(budget *policyv1.PodDisruptionBudget, victims ...*corev1.Pod) []s
 var NewPreemptions = newPreemptions
 
 // NewYields is the loop that lets pods go.
-func NewYields(d Dependencies) *yields { return &yields{d} } //nolint:revive // only tests see it
+func NewYields(d Dependencies) *yields { return &yields{d} }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -16,6 +18,7 @@ import (
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
+	"github.com/mainspring-rt/mainspring/pkg/metrics"
 )
 
 // besieged is a node where two Low pods must go for pod high, and a bystander on another core.
@@ -91,7 +94,19 @@ func TestAnotherControllerGoesOn(t *testing.T) {
 
 func TestAPreemptionTellsWhatItDoes(t *testing.T) {
 	s := besieged(t, "tells")
+	evictions, waits := measured(t)
+	b := s.start(preempting)
+	b.act("high")
+	if depth := read(t, metrics.QueueDepth.WithLabelValues(metrics.KindPreemption)).GetGauge().GetValue(); depth != 1 {
+		t.Errorf("queue depth %v while room is made", depth)
+	}
 	s.drama("high")
+	if depth := read(t, metrics.QueueDepth.WithLabelValues(metrics.KindPreemption)).GetGauge().GetValue(); depth != 0 {
+		t.Errorf("queue depth %v at the end", depth)
+	}
+	if e, w := measured(t); e != evictions+2 || w != waits+1 {
+		t.Errorf("counted %v evictions, %d waits", e-evictions, w-waits)
+	}
 	if got := s.told.reasons("high"); !slices.Equal(got, []string{"Preempting", "PreemptionFinished"}) {
 		t.Errorf("on the pod: %v", got)
 	}
@@ -100,6 +115,22 @@ func TestAPreemptionTellsWhatItDoes(t *testing.T) {
 			t.Errorf("on %s: %v", victim, got)
 		}
 	}
+}
+
+// measured are the evictions and the waits that were counted.
+func measured(t *testing.T) (evictions float64, waits uint64) {
+	t.Helper()
+	wait := metrics.QueueWait.WithLabelValues(metrics.KindPreemption).(prometheus.Metric)
+	return read(t, metrics.Preemptions.WithLabelValues(metrics.ActionEvict)).GetCounter().GetValue(), read(t, wait).GetHistogram().GetSampleCount()
+}
+
+func read(t *testing.T, m prometheus.Metric) *dto.Metric {
+	t.Helper()
+	out := &dto.Metric{}
+	if err := m.Write(out); err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 func TestNoPlanBeforeItsTime(t *testing.T) {
