@@ -31,3 +31,8 @@ func Raised(spec v1alpha1.RTNodeSpec) int { return raised(spec) }
 
 // ServerOf reads an entry of a spec.
 func ServerOf(e v1alpha1.RTServer) rt.Server { return serverOf(e) }
+
+// Raisable are the servers of a core that pressure may raise together.
+func Raisable(core rt.Core, servers []rt.Server, plan rt.CorePlan, held map[string]bool) map[string]bool {
+	return raisable(core, servers, plan, held)
+}

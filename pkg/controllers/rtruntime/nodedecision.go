@@ -47,8 +47,9 @@ func decide(n *state.NodeView, before pressure, now time.Time, granularity int64
 			Test: rt.TestT1, Need: c.server.Charge(granularity), Limit: c.view.Claimed, Reason: reasonClaimTooSmall, Server: c.server.ID,
 		}
 	}
+	on := byCore(list, placed)
 	for i := range n.Cores {
-		d.addCore(n, n.Cores[i].Core, on(list, placed, n.Cores[i].ID), now)
+		d.addCore(n, n.Cores[i].Core, on[n.Cores[i].ID], now)
 	}
 	slices.SortFunc(d.Spec.Servers, func(a, b v1alpha1.RTServer) int {
 		return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container))
@@ -106,16 +107,19 @@ func takeBack(list []candidate, refused map[string]rt.Verdict) bool {
 	return any
 }
 
-// on are the candidates that were placed on a core.
-func on(list []candidate, placed rt.Placement, core int) []candidate {
-	return slices.DeleteFunc(slices.Clone(list), func(c candidate) bool {
-		at, ok := placed[c.server.ID]
-		return !ok || at != core
-	})
+// byCore are the candidates by the core that they were placed on.
+func byCore(list []candidate, placed rt.Placement) map[int][]*candidate {
+	out := map[int][]*candidate{}
+	for i := range list {
+		if core, ok := placed[list[i].server.ID]; ok {
+			out[core] = append(out[core], &list[i])
+		}
+	}
+	return out
 }
 
 // addCore adds the servers and the plan of a core.
-func (d *nodeDecision) addCore(n *state.NodeView, core rt.Core, list []candidate, now time.Time) {
+func (d *nodeDecision) addCore(n *state.NodeView, core rt.Core, list []*candidate, now time.Time) {
 	if len(list) == 0 {
 		return
 	}
@@ -137,7 +141,7 @@ func (d *nodeDecision) addCore(n *state.NodeView, core rt.Core, list []candidate
 
 // level of a server. That of a node whose agent is silent stays: its word on pressure is old, and nobody would
 // obey.
-func (d *nodeDecision) level(n *state.NodeView, c candidate, room bool, now time.Time) string {
+func (d *nodeDecision) level(n *state.NodeView, c *candidate, room bool, now time.Time) string {
 	if n.Agent == state.AgentSilent && c.view.Spec != nil && (room || c.view.Spec.Level != v1alpha1.LevelHigh) {
 		return cmp.Or(c.view.Spec.Level, v1alpha1.LevelLow)
 	}
@@ -156,7 +160,7 @@ func raisedByAgent(s *state.ServerView) bool {
 }
 
 // planOf is a plan in the agent's words.
-func planOf(p rt.CorePlan, list []candidate) v1alpha1.RTCorePlan {
+func planOf(p rt.CorePlan, list []*candidate) v1alpha1.RTCorePlan {
 	refs := map[string]v1alpha1.RTServerRef{}
 	for _, c := range list {
 		refs[c.server.ID] = v1alpha1.RTServerRef{PodUID: c.view.PodUID, Container: c.view.Container}

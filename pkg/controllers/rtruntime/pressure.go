@@ -35,7 +35,7 @@ func (p pressure) next(n *state.NodeView, now time.Time) pressure {
 // level is the least budget to ask for, and after what time to look again. A node that is busy has
 // everybody raised whom the plan has room for; a raise is kept until the node has been calm for the
 // server's delay.
-func (p pressure) level(c candidate, room bool, now time.Time) (string, time.Duration) {
+func (p pressure) level(c *candidate, room bool, now time.Time) (string, time.Duration) {
 	raised := c.view.Spec != nil && c.view.Spec.Level == v1alpha1.LevelHigh
 	if !room || (!p.Busy && !raised) {
 		return v1alpha1.LevelLow, 0

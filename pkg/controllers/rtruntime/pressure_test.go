@@ -10,6 +10,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
 func (m *machine) busy(yes bool) {
@@ -131,4 +132,26 @@ func TestLimitedContainersAreRaisedOneAtATime(t *testing.T) {
 	m.rtNode.Status.Servers = []v1alpha1.RTServerStatus{{PodUID: "middle", Container: "app", Level: "hi", BudgetUs: 45_000, PeriodUs: 100_000}}
 	m.busy(true)
 	expectSpec(t, m.settle(t, rtruntime.Pressure{}, start), "high@0 low 18/45, middle@0 hi 18/45, other@0 low 18/45")
+}
+
+// Where a plan counts on squeezing others first, as on a core that no longer holds, pressure raises only what has
+// room without.
+func TestPressureSqueezesNobody(t *testing.T) {
+	t.Parallel()
+	server := func(id string, low, high int64) rt.Server {
+		return rt.Server{ID: id, Criticality: rt.High, Period: 100_000, Low: low * 1000, High: high * 1000}
+	}
+	servers := []rt.Server{server("small", 20, 30), server("large", 20, 70)}
+	core := rt.Core{Capacity: 520_000, Granularity: granularity}
+	plan := rt.PlanCore(core, servers)
+	if plan.Holds || len(plan.Raise) == 0 {
+		t.Fatalf("the plan is %+v", plan)
+	}
+	if got := rtruntime.Raisable(core, servers, plan, nil); len(got) != 1 || !got["small"] {
+		t.Errorf("raised are %v", got)
+	}
+	core.Capacity = 450_000
+	if got := rtruntime.Raisable(core, servers, rt.PlanCore(core, servers), nil); len(got) != 0 {
+		t.Errorf("raised are %v", got)
+	}
 }
