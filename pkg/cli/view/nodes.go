@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ func nodeTable(s observe.State, room, width int) []string {
 	}
 	lines := []string{quietStyle.Render(fmt.Sprintf("%-24s %-*s %-10s %-12s %8s %6s %6s %-15s %4s  %s",
 		"node", typeWidth, "type", "capacity", "zone", "$/h", "W", "age", "CPU requested", "pods", "state"))}
-	for _, pool := range s.Pools() {
+	for _, pool := range poolOrder(s) {
 		nodes := s.Pool(pool)
 		lines = append(lines, poolLine(pool, nodes))
 		legend := quietStyle.Render("    " + coreLegend)
@@ -43,6 +44,15 @@ func nodeTable(s observe.State, room, width int) []string {
 		lines = append(lines[:room-1], quietStyle.Render(fmt.Sprintf("  … %d more lines", hidden)))
 	}
 	return lines
+}
+
+// poolOrder is all pools, those with real-time work first: their cores must not be what a small terminal hides.
+func poolOrder(s observe.State) []string {
+	pools := s.Pools()
+	idle := func(pool string) bool {
+		return !slices.ContainsFunc(s.Pool(pool), func(n observe.Node) bool { return len(busiest(n.Cores)) > 0 })
+	}
+	return append(slices.DeleteFunc(slices.Clone(pools), idle), slices.DeleteFunc(pools, func(p string) bool { return !idle(p) })...)
 }
 
 func poolLine(name string, nodes []observe.Node) string {

@@ -155,6 +155,9 @@ func TestRenderShowsCores(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}
 	}
+	if small := ansi.Strip(view.Render(cores(frame(60), 3), 140, 40)); !strings.Contains(small, "core 1   █████") {
+		t.Errorf("a small terminal hides the cores:\n%s", small)
+	}
 	large := ansi.Strip(view.Render(cores(frame(1), 40), 140, 50))
 	if !strings.Contains(large, "core 1 ") || strings.Contains(large, "core 2 ") {
 		t.Errorf("a large node shows more than the cores with work:\n%s", large)
