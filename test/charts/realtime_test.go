@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/mainspring-rt/mainspring/charts"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -45,14 +46,17 @@ func (p plane) reachWebhooksAt(t *testing.T, port int) {
 // returns takes them away, and waits until the McKubes are gone.
 func (p plane) liveRealtime(t *testing.T) (end func()) {
 	t.Helper()
-	pool := test.RTNodePool("edge", "edge-atom-4x-amd64-linux", test.TerminationGracePeriod(10*time.Second))
+	// The taint keeps its node for them: what else lives in this cluster must need nodes of its own.
+	pool := test.RTNodePool("edge", "edge-atom-4x-amd64-linux", test.TerminationGracePeriod(10*time.Second),
+		test.NodeTaints(corev1.Taint{Key: "edge", Effect: corev1.TaintEffectNoSchedule}))
 	first, late := test.McKube("first", 30, test.Critical(mcoperatorv1.CriticalityHigh), test.MayRiseTo(40)), test.McKube("late", 20)
 	p.apply(t, pool)
 	// Its webhook answers once the controller is ready.
 	soon(t, func(g gomega.Gomega) {
 		g.Expect(client.IgnoreAlreadyExists(p.client.Create(t.Context(), first))).To(gomega.Succeed())
 	})
-	p.apply(t, test.RTPod("first"), test.RTPod("late", test.OnNodes("karpenter.sh/nodepool", pool.Name)))
+	p.apply(t, test.RTPod("first", test.Tolerates("edge")),
+		test.RTPod("late", test.Tolerates("edge"), test.OnNodes(karpenterv1.NodePoolLabelKey, pool.Name)))
 	p.expectBound(t, "first", 1)
 	p.expectBound(t, "late", 1)
 	p.apply(t, late)
