@@ -80,6 +80,9 @@ func runExplainPod(cmd *cobra.Command, s Streams, settings explainSettings, name
 	if err != nil {
 		return err
 	}
+	if err := explanation.AddEvents(cmd.Context(), reader); err != nil {
+		return err
+	}
 	if settings.output == outputJSON {
 		return explanation.JSON(s.Out)
 	}

@@ -36,6 +36,8 @@ type Explanation struct {
 	Message string `json:"message,omitempty"`
 	// Gates in order, container by container, each up to the first that is not passed.
 	Gates []state.Gate `json:"gates"`
+	// Events are the latest about the pod, the newest first.
+	Events []Event `json:"events,omitempty"`
 }
 
 // Pod explains a pod. The error says that there is none.
@@ -74,6 +76,12 @@ func (e Explanation) Text(w io.Writer) error {
 			out.WriteString("\npod\n")
 		}
 		e.container(&out, container)
+	}
+	if len(e.Events) > 0 {
+		out.WriteString("\nlatest events of the pod\n")
+	}
+	for _, event := range e.Events {
+		fmt.Fprintf(&out, "  %-7s  %s (%s): %s\n", event.Type, event.Reason, event.Source, event.Message)
 	}
 	_, err := io.WriteString(w, out.String())
 	return err

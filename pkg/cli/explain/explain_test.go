@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -268,4 +269,39 @@ func TestReadingSaysWhatIsMissing(t *testing.T) {
 			t.Errorf("error is %v, want %q", err, want)
 		}
 	}
+}
+
+// The newest come first, whichever field their authors wrote the time in; those of other pods are left out.
+func TestTheLatestEventsOfThePodAreTold(t *testing.T) {
+	t.Parallel()
+	scheme, err := explain.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := func(name string, uid types.UID, minute int) *corev1.Event {
+		return &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "car", Name: name}, InvolvedObject: corev1.ObjectReference{UID: uid}, Type: "Warning", Reason: "FailedScheduling",
+			Message: name, Source: corev1.EventSource{Component: "default-scheduler"}, LastTimestamp: metav1.NewTime(statetest.Birth.Add(time.Duration(minute) * time.Minute)),
+		}
+	}
+	newest := event("no node tolerates it", "brake-1", 0)
+	newest.ReportingController, newest.EventTime = "karpenter", metav1.NewMicroTime(statetest.Birth.Add(time.Hour))
+	objects := []client.Object{newest, event("of another", "brake-0", 59)}
+	for i := range 6 {
+		objects = append(objects, event(fmt.Sprintf("event %d", i), "brake-1", i))
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithIndex(&corev1.Event{}, "involvedObject.uid", func(o client.Object) []string { return []string{string(o.(*corev1.Event).InvolvedObject.UID)} }).Build()
+	explanation, err := explain.Pod(statetest.Build(scenarios()["no-cores"]...), "car", "brake")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := explanation.AddEvents(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := explanation.Text(&out); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, filepath.Join("testdata", "events.txt"), out.Bytes())
 }

@@ -89,3 +89,46 @@ func readAll(ctx context.Context, c client.Reader, list client.ObjectList) ([]ru
 		}
 	}
 }
+
+// Event is what somebody said about the pod.
+type Event struct {
+	Type    string `json:"type"`
+	Reason  string `json:"reason"`
+	Source  string `json:"source"`
+	Message string `json:"message"`
+}
+
+// shownEvents is how many of the latest events are told.
+const shownEvents = 5
+
+// AddEvents adds the latest events about the pod: the scheduler and the provisioner say there why they
+// can do nothing for it, which no other object tells.
+func (e *Explanation) AddEvents(ctx context.Context, c client.Reader) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	var list corev1.EventList
+	if err := c.List(ctx, &list, client.InNamespace(e.Namespace), client.MatchingFields{"involvedObject.uid": e.UID}); err != nil {
+		return fmt.Errorf("reading events: %w", err)
+	}
+	slices.SortStableFunc(list.Items, func(a, b corev1.Event) int { return told(b).Compare(told(a)) })
+	for _, event := range list.Items[:min(shownEvents, len(list.Items))] {
+		source := event.ReportingController
+		if source == "" {
+			source = event.Source.Component
+		}
+		e.Events = append(e.Events, Event{Type: event.Type, Reason: event.Reason, Source: source, Message: event.Message})
+	}
+	return nil
+}
+
+// told is when an event was last told, in whichever of its fields its author wrote that.
+func told(e corev1.Event) time.Time {
+	last := e.LastTimestamp.Time
+	if e.EventTime.After(last) {
+		last = e.EventTime.Time
+	}
+	if e.Series != nil && e.Series.LastObservedTime.After(last) {
+		last = e.Series.LastObservedTime.Time
+	}
+	return last
+}
