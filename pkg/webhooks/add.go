@@ -109,7 +109,7 @@ func addConfigurations(mgr manager.Manager, secrets cluster.Cluster, clk clock.P
 		WatchesRawSource(source.Func(atStart)).
 		Complete(&Configurations{
 			Reader: mgr.GetAPIReader(), Cache: mgr.GetCache(), Client: mgr.GetClient(),
-			Recorder: mgr.GetEventRecorderFor("mainspring"), //nolint:staticcheck // events.k8s.io has no deduplication by message yet
+			Recorder: mgr.GetEventRecorderFor("mainspring"), //nolint:staticcheck // the controller writes core Events, as Karpenter does
 			Clock:    clk, Options: o,
 		})
 	if err != nil {
