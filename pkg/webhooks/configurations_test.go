@@ -1,0 +1,134 @@
+package webhooks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mainspring-rt/mainspring/charts"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/webhooks"
+	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
+)
+
+// keeper is a Configurations over the chart's objects and more.
+func keeper(t *testing.T, rotate bool, refuse error, more ...client.Object) (*webhooks.Configurations, *record.FakeRecorder) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mcv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	installed, err := charts.Webhooks("https://localhost:9443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range installed.Mutating {
+		more = append(more, c)
+	}
+	for _, c := range installed.Validating {
+		more = append(more, c)
+	}
+	update := func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+		if _, secret := o.(*corev1.Secret); secret && refuse != nil {
+			return refuse
+		}
+		return c.Update(ctx, o, options...)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(more...).WithInterceptorFuncs(interceptor.Funcs{Update: update}).Build()
+	recorder := record.NewFakeRecorder(1000)
+	return &webhooks.Configurations{
+		Reader: c, Cache: c, Client: c, Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(start),
+		Options: webhooks.Options{
+			Namespace: systemNamespace, Secret: secretName, Rotate: rotate, Configurations: "mainspring",
+			Authority: certs.Authority{DNSNames: []string{"localhost"}, Validity: 90 * 24 * time.Hour},
+		},
+	}, recorder
+}
+
+func emptySecret(data map[string][]byte) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: secretName, UID: "s"}, Data: data}
+}
+
+func bundleOf(t *testing.T, c *webhooks.Configurations) string {
+	t.Helper()
+	config := &admissionv1.MutatingWebhookConfiguration{}
+	if err := c.Reader.Get(t.Context(), client.ObjectKey{Name: "mainspring"}, config); err != nil {
+		t.Fatal(err)
+	}
+	return string(config.Webhooks[0].ClientConfig.CABundle)
+}
+
+// cert-manager fills the Secret in its own time; we only read it.
+func TestAForeignCertificateIsTakenAsItIs(t *testing.T) {
+	c, _ := keeper(t, false, errors.New("nobody may write it"), emptySecret(nil))
+	again, err := c.Reconcile(t.Context(), reconcile.Request{})
+	if err != nil || again.RequeueAfter == 0 || bundleOf(t, c) != "" {
+		t.Errorf("an empty Secret: %v, again in %s, bundle %q", err, again.RequeueAfter, bundleOf(t, c))
+	}
+	c, _ = keeper(t, false, errors.New("nobody may write it"), emptySecret(map[string][]byte{certs.KeyCA: []byte("authority")}))
+	if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil || bundleOf(t, c) != "authority" {
+		t.Errorf("a filled one: %v, bundle %q", err, bundleOf(t, c))
+	}
+	c, _ = keeper(t, false, nil)
+	if _, err := c.Reconcile(t.Context(), reconcile.Request{}); !apierrors.IsNotFound(err) {
+		t.Errorf("no Secret: %v", err)
+	}
+}
+
+// Of two leaders in a hand-over the second writer fails and reads again; a bundle of a certificate that was not
+// stored must not be announced.
+func TestALostRaceForTheSecretChangesNothing(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, secretName, errors.New("modified"))
+	c, _ := keeper(t, true, conflict, emptySecret(nil))
+	if _, err := c.Reconcile(t.Context(), reconcile.Request{}); !apierrors.IsConflict(err) || bundleOf(t, c) != "" {
+		t.Errorf("%v, bundle %q", err, bundleOf(t, c))
+	}
+}
+
+func TestMissingConfigurationsAreNamed(t *testing.T) {
+	for _, name := range []string{"mainspring", "mainspring-governed"} {
+		c, _ := keeper(t, true, nil)
+		gone := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := c.Client.Delete(t.Context(), gone); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err == nil || !strings.Contains(err.Error(), `"`+name+`" not found`) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestMcKubesWithoutAnEntryAreTold(t *testing.T) {
+	var more []client.Object
+	for i := range 201 {
+		m := mckube(fmt.Sprintf("m%d", i), selecting("app", fmt.Sprint(i)))
+		m.CreationTimestamp = metav1.Time{Time: start.Add(time.Duration(i) * time.Second)}
+		more = append(more, m)
+	}
+	c, recorder := keeper(t, true, nil, more...)
+	if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+		t.Fatal(err)
+	}
+	if event := <-recorder.Events; !strings.Contains(event, "LabelNeeded") || !strings.Contains(event, "sdv.com") || len(recorder.Events) != 0 {
+		t.Errorf("%s, and %d more", event, len(recorder.Events))
+	}
+}
