@@ -3,6 +3,7 @@ package rtruntime
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -63,7 +63,7 @@ func (p *preemptions) Register(_ context.Context, m manager.Manager) error {
 	return controllerruntime.NewControllerManagedBy(m).
 		Named("rtruntime.preemption").
 		For(&corev1.Pod{}, builder.WithPredicates(predicate.NewPredicateFuncs(mayNeedRoom))).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(p.displacedFor)).
+		WatchesRawSource(onChange(p.Store, nobody, waiting)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1,
 			// The longest wait is short: what failed must not keep a plan beyond its deadline.
@@ -78,14 +78,22 @@ func mayNeedRoom(o client.Object) bool {
 	return ok && (pod.Annotations[mcv1.AnnotationPreempting] != "" || pod.Spec.NodeName == "" && len(pod.Spec.ResourceClaims) > 0)
 }
 
-// displacedFor are the pods for which a pod has to go.
-func (p *preemptions) displacedFor(_ context.Context, victim client.Object) []reconcile.Request {
+// nobody: pods that wait already are found by the watch.
+func nobody(*state.Snapshot) []reconcile.Request { return nil }
+
+// waiting picks pods that have no node, and those with plans for nodes on which something has changed. The
+// watch alone would not do: it may be ahead of the cache, which then says that a pod need not wait.
+func waiting(s *state.Snapshot, change state.Change) []reconcile.Request {
 	var out []reconcile.Request
-	for _, plan := range p.Store.Snapshot().Preemptions() {
-		for _, uid := range plan.Victims {
-			if uid == victim.GetUID() {
-				out = append(out, reconcile.Request{NamespacedName: plan.Pod.Key()})
-			}
+	for _, key := range change.Pods {
+		pod, ok := s.PodNamed(key.Namespace, key.Name)
+		if ok && (pod.NodeName == "" && len(pod.Claims) > 0 || pod.Preempting != nil) {
+			out = append(out, reconcile.Request{NamespacedName: key})
+		}
+	}
+	for _, plan := range s.Preemptions() {
+		if slices.Contains(change.Nodes, plan.Node) {
+			out = append(out, reconcile.Request{NamespacedName: plan.Pod.Key()})
 		}
 	}
 	return out

@@ -76,6 +76,14 @@ func Overdrawn(budget *policyv1.PodDisruptionBudget, victims ...*corev1.Pod) []s
 	return out
 }
 
+// Waiting picks the pods to look at after a change.
+func Waiting(s *state.Snapshot, change state.Change) (out []string) {
+	for _, r := range waiting(s, change) {
+		out = append(out, r.Name)
+	}
+	return out
+}
+
 // NewPreemptions and NewYields are the loops.
 var NewPreemptions = newPreemptions
 

@@ -1,6 +1,7 @@
 package rtruntime_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -155,6 +156,35 @@ func (s *site) drop() {
 		}
 	}
 	s.objects = kept
+}
+
+func TestChangesWakeWhoWaits(t *testing.T) {
+	s, high, _, _ := crowded()
+	text, err := planned().Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	high.Annotations = map[string]string{mcv1.AnnotationPreempting: text}
+	s.pod("other", "", one("High", 80, 0))
+	snapshot := statetest.Build(s.objects...)
+	named := func(names ...string) (change state.Change) {
+		for _, name := range names {
+			change.Pods = append(change.Pods, types.NamespacedName{Namespace: "default", Name: name})
+		}
+		return change
+	}
+	for _, test := range []struct {
+		change state.Change
+		want   []string
+	}{
+		{named("low-1", "other", "gone", "high"), []string{"other", "high"}},
+		{state.Change{Nodes: []string{"a"}}, []string{"high"}},
+		{state.Change{Nodes: []string{"b"}}, nil},
+	} {
+		if got := rtruntime.Waiting(snapshot, test.change); !slices.Equal(got, test.want) {
+			t.Errorf("%+v: got %v, want %v", test.change, got, test.want)
+		}
+	}
 }
 
 func TestHeldBackWhileRoomIsMadeForMoreCriticalPods(t *testing.T) {
