@@ -85,7 +85,9 @@ func addWebhooks(mgr manager.Manager, own *Options, store *state.Store, clk cloc
 	if err := webhooks.RegisterMetrics(crmetrics.Registry); err != nil {
 		return err
 	}
-	handlers := webhooks.Handlers{Cluster: webhooks.FromStore(store, clk), Granularity: own.RT.BudgetGranularity.Microseconds()}
+	handlers := webhooks.Handlers{
+		Cluster: webhooks.FromStore(store, clk), Granularity: own.RT.BudgetGranularity.Microseconds(), Live: mgr.GetAPIReader(),
+	}
 	ready, err := webhooks.Add(mgr, handlers, clk, webhooks.Options{
 		Host: o.Host, Port: o.Port, Namespace: o.Namespace, Secret: o.CertSecret,
 		Authority: certs.Authority{DNSNames: o.dnsNames(), Validity: o.CertValidity}, Rotate: o.CertRotation,

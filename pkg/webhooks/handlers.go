@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -29,6 +30,8 @@ const (
 type Handlers struct {
 	Cluster     Cluster
 	Granularity int64
+	// Live reads from the API server itself; nil: what Cluster knows is all there is.
+	Live client.Reader
 }
 
 // Register serves the handlers.
@@ -47,18 +50,22 @@ func (h Handlers) Register(server webhook.Server) {
 func (h Handlers) whenSynced(handle admission.HandlerFunc) admission.HandlerFunc {
 	return func(ctx context.Context, req admission.Request) admission.Response {
 		if err := h.Cluster.Synced(); err != nil {
-			return refused(apierrors.NewServiceUnavailable(fmt.Sprintf("Mainspring is not ready to admit real-time work, try again: %s", err)))
+			return unavailable(err)
 		}
 		return handle(ctx, req)
 	}
 }
 
-func (h Handlers) mutatePod(_ context.Context, req admission.Request) admission.Response {
+func (h Handlers) mutatePod(ctx context.Context, req admission.Request) admission.Response {
 	pod, namespace, err := decodePod(req)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	in := Surroundings{McKubes: h.Cluster.McKubesFor(pod), Granularity: h.Granularity}
+	mckubes, err := h.governing(ctx, pod)
+	if err != nil {
+		return unavailable(err)
+	}
+	in := Surroundings{McKubes: mckubes, Granularity: h.Granularity}
 	if c, any := h.Cluster.Preempting(); any {
 		in.Preempting = &c
 	}
@@ -74,17 +81,20 @@ func (h Handlers) mutatePod(_ context.Context, req admission.Request) admission.
 	return admission.PatchResponseFromRaw(req.Object.Raw, data)
 }
 
-func (h Handlers) validatePod(_ context.Context, req admission.Request) admission.Response {
+func (h Handlers) validatePod(ctx context.Context, req admission.Request) admission.Response {
 	pod, _, err := decodePod(req)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	mckubes := h.Cluster.McKubesFor(pod)
 	if req.Operation == admissionv1.Update {
-		if err := ValidatePodUpdate(pod, mckubes); err != nil {
+		if err := ValidatePodUpdate(pod, h.Cluster.McKubesFor(pod)); err != nil {
 			return invalid(req, err)
 		}
 		return admission.Allowed("")
+	}
+	mckubes, err := h.governing(ctx, pod)
+	if err != nil {
+		return unavailable(err)
 	}
 	warnings, err := ValidatePod(pod, mckubes)
 	if err != nil {
@@ -130,6 +140,10 @@ func invalid(req admission.Request, err error) admission.Response {
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
 		Message: fmt.Sprintf("%s %s/%s: %s", req.Kind.Kind, req.Namespace, name, err),
 	}})
+}
+
+func unavailable(err error) admission.Response {
+	return refused(apierrors.NewServiceUnavailable(fmt.Sprintf("Mainspring is not ready to admit real-time work, try again: %s", err)))
 }
 
 func refused(err *apierrors.StatusError) admission.Response {

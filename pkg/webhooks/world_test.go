@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
@@ -20,6 +21,7 @@ type world struct {
 	mckubes    []*mcv1.McKube
 	pods       []*corev1.Pod
 	preempting *rt.Criticality
+	live       client.Reader // what the API server knows already
 }
 
 var errLists = errors.New("pods have not been listed")
