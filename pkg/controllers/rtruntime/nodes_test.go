@@ -371,10 +371,13 @@ func TestAnAgentIsSilentWhenItsHeartbeatStays(t *testing.T) {
 	if !meta.IsStatusConditionTrue(c.rtNode(n.Name).Status.Conditions, v1alpha1.ConditionReady) {
 		t.Error("the agent's condition Ready is gone")
 	}
-	// A clock of ours that goes back makes nobody silent.
+	// A clock of ours that goes back makes nobody silent, nor lets silence pass unseen.
 	l.clock.SetTime(start.Add(-time.Hour))
 	l.lookAndAct(n.Name)
 	expect(metav1.ConditionTrue, "Heartbeat")
+	l.clock.Step(10 * time.Second)
+	l.lookAndAct(n.Name)
+	expect(metav1.ConditionFalse, "AgentSilent")
 }
 
 // Raises and their end are told and counted once, as the agent reports them; so is pressure.
@@ -413,6 +416,36 @@ func TestLevelsAndPressureAreToldOnce(t *testing.T) {
 	}
 	if got, want := strings.Join(l.told.reasons(n.Name), " "), "CPUPressure CPUPressureOver"; got != want {
 		t.Errorf("told on the node: %s, want %s", got, want)
+	}
+}
+
+// A refusal is told on pod and McKube once, and again when it was over in between.
+func TestARefusalIsToldOnce(t *testing.T) {
+	c := newCluster(t)
+	n := c.node("n", 1)
+	p := c.run("a", n.Name, "High", 20, 40, 0)
+	m := &mcv1.McKube{}
+	c.must(c.Get(t.Context(), client.ObjectKeyFromObject(p), m))
+	budget := func(us int64) {
+		t.Helper()
+		m.Spec.RTSettings.RuntimeHi = us
+		c.must(c.Update(t.Context(), m))
+	}
+	l := c.loop()
+	l.lookAndAct(n.Name)
+	budget(45_000)
+	r := c.rtNode(n.Name)
+	r.Spec = v1alpha1.RTNodeSpec{}
+	c.must(c.Update(t.Context(), r)) // a newcomer again, and its claim no longer pays
+	l.lookAndAct(n.Name)
+	l.lookAndAct(n.Name)
+	if got, want := strings.Join(l.told.reasons(p.Name), " "), "Placed Placed NotAdmitted NotAdmitted"; got != want {
+		t.Errorf("told %s, want %s", got, want)
+	}
+	budget(40_000)
+	l.lookAndAct(n.Name)
+	if got := c.rtNode(n.Name).Spec.Servers; len(got) != 1 || len(l.told.reasons(p.Name)) != 6 {
+		t.Errorf("servers are %v, told %v", got, l.told.reasons(p.Name))
 	}
 }
 
