@@ -19,6 +19,8 @@ type dirty struct {
 	mckubes map[pair]bool
 	// booked are cores on which only reservations have changed.
 	booked []booked
+	// former are McKubes that governed a pod which is gone, or may no longer be theirs.
+	former []pair
 }
 
 // booked is a core of a node.

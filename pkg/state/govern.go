@@ -92,8 +92,10 @@ func (s *Snapshot) regovern(uid types.UID, d *dirty) {
 
 // ungovern takes the links of a governed container away.
 func (s *Snapshot) ungovern(g Governed, uid types.UID, d *dirty) {
+	d.former = append(d.former, pair{g.McKube.Namespace, g.McKube.Name})
 	s.governs = unlink(s.governs, string(g.McKube.UID), string(uid))
 	for _, rival := range g.Rivals {
+		d.former = append(d.former, pair{rival.Namespace, rival.Name})
 		s.governs = unlink(s.governs, string(rival.UID), string(uid))
 	}
 	if g.Claim == nil {

@@ -202,6 +202,9 @@ func (s *Snapshot) changed(d *dirty) Change {
 	}
 	out := Change{Nodes: slices.Sorted(maps.Keys(nodes))}
 	mckubes := maps.Clone(d.mckubes)
+	for _, key := range d.former {
+		mckubes[key] = true
+	}
 	for uid := range d.pods {
 		pod, ok := s.Pod(uid)
 		if !ok {

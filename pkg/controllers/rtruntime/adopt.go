@@ -18,31 +18,47 @@ const (
 	suffixAdopted = "rt"
 	// reserved is how long the room for a claim is kept until the cache has seen it.
 	reserved = 10 * time.Second
-	// refusedAgain is when to ask again for room that there was not: pods that leave wake the loop earlier.
+	// refusedAgain is when to ask again for room that there was not: what leaves wakes the loop earlier.
 	refusedAgain = 30 * time.Second
 )
 
 // adopt gives containers that ran before their McKube came a claim on the best core of their node, so that
 // the scheduler and the provisioner count them. What finds no core stays an ordinary container, and the
-// gates say why.
+// gates say why. One that cannot be served keeps no other back.
 func (c *mckubes) adopt(ctx context.Context, g *governance) (time.Duration, error) {
 	var after time.Duration
+	var failed []error
 	for _, p := range g.parts {
 		if !p.adoptable() {
 			continue
 		}
 		best, gates := g.snapshot.BestCoreOn(p.pod.NodeName, p.Server)
 		if len(gates) > 0 {
-			after = refusedAgain
+			after = earliest(after, again(p))
 			continue
 		}
 		h := c.holding(p, suffixAdopted, best.Core, p.Server.Charge(c.Options.Granularity))
-		if err := c.reserveAndHold(ctx, p, h); err != nil {
-			return 0, err
+		err := c.reserveAndHold(ctx, g, p, h)
+		var refused *state.RefusedError
+		switch {
+		case errors.As(err, &refused):
+			after = earliest(after, soon) // somebody else was faster; another core may do
+		case err != nil:
+			failed = append(failed, err)
+		default:
+			c.publish(events.Adopted(g.mckube, string(p.pod.UID), p.where(best.Core)))
 		}
-		c.publish(events.Adopted(g.mckube, string(p.pod.UID), p.where(best.Core)))
 	}
-	return after, nil
+	return after, errors.Join(failed...)
+}
+
+// again is when to ask again for room that there was not: after reservations, which nothing tells the end
+// of, have expired.
+func again(p part) time.Duration {
+	if p.node != nil && len(p.node.Reservations) > 0 {
+		return reserved
+	}
+	return refusedAgain
 }
 
 // adoptable tells whether the container runs without a claim that somebody else will allocate.
@@ -63,52 +79,68 @@ func (p part) adoptable() bool {
 // budget in force.
 func (c *mckubes) grow(ctx context.Context, g *governance) (time.Duration, error) {
 	var after time.Duration
+	var failed []error
 	for _, p := range g.parts {
-		missing := c.missing(p)
+		missing := p.missing(c.Options.Granularity)
 		if missing <= 0 {
 			continue
 		}
-		h := c.holding(p, suffixAdopted+"-"+strconv.Itoa(1+len(p.Further)), p.Claim.Core, missing)
-		err := c.reserveAndHold(ctx, p, h)
+		h := c.holding(p, p.furtherSuffix(), p.Claim.Core, missing)
+		err := c.reserveAndHold(ctx, g, p, h)
 		var refused *state.RefusedError
 		switch {
 		case errors.As(err, &refused):
-			g.refusals[p.Server.ID] = fmt.Sprintf("core %d of node %s has no room for the new budget (needs %d ppm, others hold %d of %d ppm by %s); the old one stays in force",
-				refused.Core, refused.Node, refused.Verdict.Need, refused.Verdict.Used, refused.Verdict.Limit, refused.Verdict.Test)
-			c.publish(events.BudgetKept(g.mckube, string(p.pod.UID), g.refusals[p.Server.ID]))
-			after = refusedAgain
+			g.blocked[p.Server.ID] = state.Gate{Name: state.GateCore, Container: p.Container, Reason: reasonBudgetKept, Message: kept(refused)}
+			after = earliest(after, again(p))
 		case err != nil:
-			return 0, err
+			failed = append(failed, err)
 		}
 	}
-	return after, nil
+	return after, errors.Join(failed...)
+}
+
+func kept(r *state.RefusedError) string {
+	return fmt.Sprintf("core %d of node %s has no room for the new budget (needs %d ppm, others hold %d of %d ppm by %s); the old one stays in force",
+		r.Core, r.Node, r.Verdict.Need, r.Verdict.Used, r.Verdict.Limit, r.Verdict.Test)
 }
 
 // missing is what the claims of a container are short of its budget.
-func (c *mckubes) missing(p part) rt.PPM {
+func (p part) missing(granularity int64) rt.PPM {
 	if p.Err != nil || p.server == nil || !p.Claim.Allocated() || p.Claim.Node != p.pod.NodeName {
 		return 0
 	}
-	for _, further := range p.Further {
-		if !further.Allocated() {
-			return 0 // it is being allocated
+	return p.Server.Charge(granularity) - p.server.Claimed
+}
+
+// furtherSuffix is that of the next further claim: of one that was made and not allocated, as a crash leaves
+// it, or else the first that is free.
+func (p part) furtherSuffix() string {
+	taken := map[string]bool{}
+	for _, claim := range append([]*state.ClaimView{p.Claim}, p.Further...) {
+		taken[claim.Name] = claim.Allocated()
+	}
+	for n := 1; ; n++ { // one of the first len(taken)+1 is free
+		suffix := suffixAdopted + "-" + strconv.Itoa(n)
+		if !taken[claimName(p.pod.Name, p.Container, suffix)] {
+			return suffix
 		}
 	}
-	return p.Server.Charge(c.Options.Granularity) - p.server.Claimed
 }
 
 // reserveAndHold tests the core and reserves its room in one step, so that no two loops give it away
-// twice, then makes the claim. The reservation covers the time until the cache has seen the claim.
-func (c *mckubes) reserveAndHold(ctx context.Context, p part, h holding) error {
+// twice, then makes the claim. The reservation covers the time until the cache has seen the claim. It also stays
+// when the claim could not be made: a write that failed for us may still have been done.
+func (c *mckubes) reserveAndHold(ctx context.Context, g *governance, p part, h holding) error {
 	r := state.Reservation{Key: p.Server.ID, Node: h.Node, Core: h.Core, Server: p.Server, Until: c.Clock.Now().Add(reserved)}
 	if err := c.Store.Reserve(r); err != nil {
 		return err
 	}
-	if _, err := c.hold(ctx, h); err != nil {
-		c.Store.Release(r.Key)
-		return err
+	_, err := c.hold(ctx, h)
+	var taken *takenError
+	if errors.As(err, &taken) {
+		g.blocked[p.Server.ID] = state.Gate{Name: state.GateClaim, Container: p.Container, Reason: reasonNameTaken, Message: taken.Error()}
 	}
-	return nil
+	return err
 }
 
 func (c *mckubes) holding(p part, suffix string, core int, bandwidth rt.PPM) holding {

@@ -66,30 +66,31 @@ func (v values) String() string {
 // annotate writes them on the pods that the McKube governs.
 func (c *mckubes) annotate(ctx context.Context, g *governance) (time.Duration, error) {
 	for _, pod := range g.pods() {
-		if err := c.annotatePod(ctx, pod, annotationsOf(g.snapshot, pod)); err != nil {
+		if _, err := c.annotatePod(ctx, pod, annotationsOf(g.snapshot, pod)); err != nil {
 			return 0, err
 		}
 	}
 	return 0, nil
 }
 
-func (d Dependencies) annotatePod(ctx context.Context, view *state.PodView, want map[string]string) error {
+// annotatePod tells whether it changed anything.
+func (d Dependencies) annotatePod(ctx context.Context, view *state.PodView, want map[string]string) (bool, error) {
 	pod := &corev1.Pod{}
 	err := d.Client.Get(ctx, view.Key(), pod)
 	if apierrors.IsNotFound(err) || err == nil && pod.UID != view.UID {
-		return nil // the cache will say so
+		return false, nil // the cache will say so
 	}
 	if err != nil {
-		return fmt.Errorf("reading pod %s: %w", view.Key(), err)
+		return false, fmt.Errorf("reading pod %s: %w", view.Key(), err)
 	}
 	annotated := pod.DeepCopy()
 	if !setAnnotations(annotated, want) {
-		return nil
+		return false, nil
 	}
-	if err := d.Client.Patch(ctx, annotated, client.MergeFrom(pod)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("annotating pod %s: %w", view.Key(), err)
+	if err := d.Client.Patch(ctx, annotated, ifUnchanged(pod)); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("annotating pod %s: %w", view.Key(), err)
 	}
-	return nil
+	return true, nil
 }
 
 // setAnnotations tells whether anything changed.
@@ -139,11 +140,26 @@ func (p part) core() string {
 	return ""
 }
 
-// configured tells whether its agent is believed and has read back what was asked for.
+// configured tells whether its agent is believed and has read back what the McKube asks for.
 func (p part) configured() bool {
-	if p.server == nil || p.server.Spec == nil || p.server.Applied == nil || p.node.Agent == state.AgentSilent {
+	return p.told() && p.node.Agent != state.AgentSilent && p.obeyed()
+}
+
+// told tells whether the node was told what the McKube asks for.
+func (p part) told() bool {
+	return p.server != nil && p.server.Spec != nil && p.server.McKube != nil && sameBudgets(*p.server.Spec, entryOf(p.server))
+}
+
+// obeyed tells whether the agent has read back what the node was told. Less than runtime_low is obedience, too, once
+// the agent has seen the spec: it squeezes by the plan.
+func (p part) obeyed() bool {
+	if p.server == nil || p.server.Spec == nil || p.server.Applied == nil || p.node.RTNode == nil {
 		return false
 	}
 	asked, applied := p.server.Spec, p.server.Applied
-	return applied.Error == "" && applied.PeriodUs == asked.PeriodUs && slices.Equal(applied.Cores, asked.Cores)
+	if applied.Error != "" || applied.PeriodUs != asked.PeriodUs || !slices.Equal(applied.Cores, asked.Cores) {
+		return false
+	}
+	seen := p.node.RTNode.Status.ObservedGeneration >= p.node.RTNode.Generation
+	return applied.BudgetUs <= asked.BudgetHighUs && (applied.BudgetUs >= asked.BudgetLowUs || seen)
 }

@@ -106,7 +106,10 @@ func (d Dependencies) hold(ctx context.Context, h holding) (*resourcev1.Resource
 	err := d.Client.Create(ctx, claim)
 	if apierrors.IsAlreadyExists(err) {
 		err = d.Client.Get(ctx, client.ObjectKeyFromObject(claim), claim)
-		if err == nil && (!metav1.IsControlledBy(claim, podOf(h)) || claim.Status.Allocation != nil) {
+		if err == nil && !metav1.IsControlledBy(claim, podOf(h)) {
+			return nil, &takenError{h.Namespace, h.Name}
+		}
+		if err == nil && claim.Status.Allocation != nil { // the cache is about to show it
 			return nil, fmt.Errorf("holding core %d of node %s: %w", h.Core, h.Node,
 				apierrors.NewAlreadyExists(resourcev1.Resource("resourceclaims"), h.Name))
 		}
@@ -120,6 +123,14 @@ func (d Dependencies) hold(ctx context.Context, h holding) (*resourcev1.Resource
 	}
 	d.FreedCapacity()
 	return claim, nil
+}
+
+// takenError is a claim of somebody else that has the name of one to be made: of an earlier pod of the name,
+// with which it goes, or of a user.
+type takenError struct{ namespace, name string }
+
+func (e *takenError) Error() string {
+	return fmt.Sprintf("claim %s/%s exists and does not belong to the pod; delete it", e.namespace, e.name)
 }
 
 func podOf(h holding) *corev1.Pod {

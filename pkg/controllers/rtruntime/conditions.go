@@ -21,6 +21,7 @@ const (
 	reasonNoSettings                  = "NoSettings"
 	reasonConflict                    = state.ReasonConflict
 	reasonBudgetKept                  = "BudgetKept"
+	reasonNameTaken                   = "NameTaken"
 	reasonAtLow                       = "AtLow"
 	reasonRaised                      = "Raised"
 	reasonNotSqueezed, reasonSqueezed = "NotSqueezed", "Squeezed"
@@ -55,11 +56,21 @@ func (g *governance) verdicts() []verdict {
 				break
 			}
 		}
-		if kept := g.refusals[p.Server.ID]; kept != "" {
-			out[i].blocking = state.Gate{Name: state.GateCore, Container: p.Container, Reason: reasonBudgetKept, Message: kept}
+		if g.taken != "" && !p.Claim.Allocated() {
+			out[i].blocking = state.Gate{Name: state.GateTemplate, Container: p.Container, Reason: reasonNameTaken, Message: takenMessage(g.taken)}
+		}
+		if blocked, ok := g.blocked[p.Server.ID]; ok {
+			out[i].blocking = blocked
+		}
+		if out[i].blocking.Name == "" && !p.configured() {
+			out[i].blocking = state.Gate{Name: state.GateConfigured, Container: p.Container, Reason: state.ReasonNotConfigured, Message: "the new settings are not in force yet"}
 		}
 	}
 	return out
+}
+
+func takenMessage(template string) string {
+	return fmt.Sprintf("claim template %s exists and does not belong to the McKube; delete it", template)
 }
 
 // refusal tells whether a container was looked at and no core was found.
@@ -74,9 +85,9 @@ func conditionsOf(g *governance, verdicts []verdict, status mcv1.McKubeStatus) [
 	nothing, none := idle(g)
 	if none {
 		return []metav1.Condition{
-			as(nothing, mcv1.ConditionAdmitted, metav1.ConditionFalse), as(nothing, mcv1.ConditionPlaced, metav1.ConditionFalse),
-			as(nothing, mcv1.ConditionConfigured, metav1.ConditionFalse), escalated(g, status), degraded(g), preempted(g, nil),
-			budgetTooLow(g), as(nothing, mcv1.ConditionReady, metav1.ConditionFalse),
+			unmet(nothing, mcv1.ConditionAdmitted), unmet(nothing, mcv1.ConditionPlaced),
+			unmet(nothing, mcv1.ConditionConfigured), escalated(g, status), degraded(g), preempted(g, nil),
+			budgetTooLow(g), unmet(nothing, mcv1.ConditionReady),
 		}
 	}
 	return []metav1.Condition{
@@ -84,7 +95,7 @@ func conditionsOf(g *governance, verdicts []verdict, status mcv1.McKubeStatus) [
 		holdsFor(g, verdicts, mcv1.ConditionPlaced, "assigned to a core:", func(p part, _ verdict) bool { return p.physical() != rt.NoCore }),
 		holdsFor(g, verdicts, mcv1.ConditionConfigured, "read back by the agent:", func(p part, _ verdict) bool { return p.configured() }),
 		escalated(g, status), degraded(g), preempted(g, verdicts), budgetTooLow(g),
-		holdsFor(g, verdicts, mcv1.ConditionReady, "admitted, placed and configured:", func(_ part, v verdict) bool { return v.blocking.Name == "" }),
+		ready(g, verdicts),
 	}
 }
 
@@ -96,8 +107,10 @@ func idle(g *governance) (metav1.Condition, bool) {
 		return metav1.Condition{Reason: reasonNoSettings, Message: "spec.rtSettings is not given, so nothing is governed yet"}, true
 	case len(g.parts) > 0:
 		return metav1.Condition{}, false
+	case g.taken != "":
+		return metav1.Condition{Reason: reasonNameTaken, Message: takenMessage(g.taken)}, true
 	case len(g.rivals) > 0:
-		return metav1.Condition{Reason: reasonConflict, Message: fmt.Sprintf("McKube %s, which is older, governs the container already; delete one of the two", g.rivals[0].Name)}, true
+		return conflict(g), true
 	case spec.Podname != "":
 		return metav1.Condition{Reason: reasonNoPod, Message: fmt.Sprintf("there is no pod %s in namespace %s", spec.Podname, g.mckube.Namespace)}, true
 	default:
@@ -105,8 +118,8 @@ func idle(g *governance) (metav1.Condition, bool) {
 	}
 }
 
-func as(c metav1.Condition, kind string, status metav1.ConditionStatus) metav1.Condition {
-	c.Type, c.Status = kind, status
+func unmet(c metav1.Condition, kind string) metav1.Condition {
+	c.Type, c.Status = kind, metav1.ConditionFalse
 	return c
 }
 
@@ -121,12 +134,25 @@ func holdsFor(g *governance, verdicts []verdict, kind, what string, is func(part
 		if gate.Name == "" { // the cache has changed between two looks; the next one settles it
 			c.Reason, c.Message = state.ReasonNotPlaced, "pod "+p.pod.Name+" is being looked at"
 		}
-		if gate.Reason == state.ReasonAgentSilent && kind == mcv1.ConditionConfigured {
-			c.Status = metav1.ConditionUnknown
+		if kind == mcv1.ConditionConfigured && p.node != nil && p.node.Agent == state.AgentSilent {
+			c.Status, c.Reason = metav1.ConditionUnknown, state.ReasonAgentSilent
+			c.Message = "pod " + p.pod.Name + ": the agent of node " + p.node.Name + " is silent; what it applied last stays in force"
 		}
 		return c
 	}
 	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reasonReady, Message: fmt.Sprintf("%s %d of %d", what, len(g.parts), len(g.parts))}
+}
+
+// ready sums up. A container that another McKube governs is a fault even while others are in order.
+func ready(g *governance, verdicts []verdict) metav1.Condition {
+	if len(g.rivals) > 0 {
+		return unmet(conflict(g), mcv1.ConditionReady)
+	}
+	return holdsFor(g, verdicts, mcv1.ConditionReady, "admitted, placed and configured:", func(_ part, v verdict) bool { return v.blocking.Name == "" })
+}
+
+func conflict(g *governance) metav1.Condition {
+	return metav1.Condition{Reason: reasonConflict, Message: fmt.Sprintf("McKube %s, which is older, governs the container already; delete one of the two", g.rivals[0].Name)}
 }
 
 func escalated(g *governance, status mcv1.McKubeStatus) metav1.Condition {
@@ -144,7 +170,7 @@ func escalated(g *governance, status mcv1.McKubeStatus) metav1.Condition {
 
 func degraded(g *governance) metav1.Condition {
 	for _, p := range g.parts {
-		if p.server == nil || p.server.Applied == nil || p.server.Spec == nil || p.server.Applied.BudgetUs >= p.server.Spec.BudgetLowUs {
+		if !p.obeyed() || p.server.Applied.BudgetUs >= p.server.Spec.BudgetLowUs {
 			continue
 		}
 		return metav1.Condition{Type: mcv1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: reasonSqueezed,

@@ -31,5 +31,6 @@ func (c *mckubes) fillInNode(ctx context.Context, g *governance) (time.Duration,
 	if err := c.Client.Patch(ctx, filled, client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{})); err != nil {
 		return 0, fmt.Errorf("filling in the node of McKube %s: %w", client.ObjectKeyFromObject(m), err)
 	}
+	g.mckube = filled // the status is written to this version
 	return 0, nil
 }

@@ -67,9 +67,12 @@ func (c *mckubes) matching(ctx context.Context, m *mcv1.McKube) ([]corev1.Pod, e
 // release makes one container an ordinary one. It waits while its node is still told to run it as a
 // server of nobody.
 func (c *mckubes) release(ctx context.Context, s *state.Snapshot, m *mcv1.McKube, pod *corev1.Pod) (waits bool, err error) {
+	container, err := mcv1.ContainerOf(m, pod)
+	if err != nil {
+		return false, nil //nolint:nilerr // it never governed anything of this pod
+	}
 	view, ok := s.Pod(pod.UID)
-	container, containerErr := mcv1.ContainerOf(m, pod)
-	if !ok || containerErr != nil {
+	if !ok {
 		return false, nil
 	}
 	if governedBy(view, container) {
@@ -83,10 +86,11 @@ func (c *mckubes) release(ctx context.Context, s *state.Snapshot, m *mcv1.McKube
 	if err := c.letGoHeld(ctx, pod, container); err != nil {
 		return false, err
 	}
-	if view.NodeName != "" && !view.Finished() {
+	changed, err := c.annotatePod(ctx, view, annotationsOf(s, view))
+	if changed && view.NodeName != "" && !view.Finished() {
 		c.publish(events.Released(pod, string(pod.UID), m.Name))
 	}
-	return false, c.annotatePod(ctx, view, annotationsOf(s, view))
+	return false, err
 }
 
 func governedBy(pod *state.PodView, container string) bool {

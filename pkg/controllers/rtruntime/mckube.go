@@ -6,10 +6,12 @@ import (
 	"slices"
 	"time"
 
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	controllerruntime "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -19,15 +21,19 @@ import (
 
 // mckubes keeps what a McKube promises to its containers: templates of claims for pods to come, claims
 // for those that came before it, and its status.
-type mckubes struct{ Dependencies }
+type mckubes struct {
+	Dependencies
+	outdated *outdated
+}
 
-func newMcKubes(d Dependencies) *mckubes { return &mckubes{d} }
+func newMcKubes(d Dependencies) *mckubes { return &mckubes{d, newOutdated()} }
 
 // Register adds the loop to the manager.
 func (c *mckubes) Register(_ context.Context, m manager.Manager) error {
 	return controllerruntime.NewControllerManagedBy(m).
 		Named("rtruntime.mckube").
-		WatchesRawSource(onChange(c.Store, everyMcKube, newWakes().pick)).
+		WatchesRawSource(onChange(c.Store, everyMcKube, newWakes(c.Store.Snapshot).pick)).
+		Watches(&resourcev1.ResourceClaimTemplate{}, handler.EnqueueRequestForOwner(m.GetScheme(), m.GetRESTMapper(), &mcv1.McKube{}, handler.OnlyControllerOwner())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: timeout}).
 		Complete(c)
 }
@@ -52,35 +58,37 @@ var mckubeSteps = []mckubeStep{
 // Reconcile serves one McKube.
 func (c *mckubes) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	if c.Store.Synced() != nil {
-		return reconcile.Result{RequeueAfter: unsynced}, nil
+		return reconcile.Result{RequeueAfter: unsynced}, nil //nolint:nilerr // to be early is no failure
 	}
 	snapshot := c.Store.Snapshot()
 	m, ok := snapshot.McKube(request.Namespace, request.Name)
-	if !ok {
+	if !ok || m.DeletionTimestamp != nil {
+		c.outdated.forget(request.NamespacedName)
+	}
+	switch {
+	case !ok:
 		return reconcile.Result{}, nil
-	}
-	if m.DeletionTimestamp != nil {
+	case m.DeletionTimestamp != nil:
 		return settled(c.finalize(ctx, snapshot, m))
-	}
-	if !slices.Contains(m.Finalizers, mcv1.Finalizer) {
+	case !slices.Contains(m.Finalizers, mcv1.Finalizer):
 		return settled(reconcile.Result{}, c.addFinalizer(ctx, m)) // the change wakes the loop again
 	}
 	g := govern(snapshot, m)
-	after, err := c.serve(ctx, g)
-	err = errors.Join(err, c.report(ctx, g))
-	return settled(reconcile.Result{RequeueAfter: after}, err)
+	served, err := settled(c.serve(ctx, g))
+	reported, failed := settled(reconcile.Result{}, c.report(ctx, g))
+	return reconcile.Result{RequeueAfter: earliest(served.RequeueAfter, reported.RequeueAfter)}, errors.Join(err, failed)
 }
 
-func (c *mckubes) serve(ctx context.Context, g *governance) (time.Duration, error) {
+func (c *mckubes) serve(ctx context.Context, g *governance) (reconcile.Result, error) {
 	var soonest time.Duration
 	for _, do := range mckubeSteps {
 		after, err := do(c, ctx, g)
 		if err != nil {
-			return 0, err
+			return reconcile.Result{}, err
 		}
 		soonest = earliest(soonest, after)
 	}
-	return soonest, nil
+	return reconcile.Result{RequeueAfter: soonest}, nil
 }
 
 // governance is a McKube and the containers that it governs, as one snapshot has them.
@@ -90,8 +98,10 @@ type governance struct {
 	parts    []part
 	// rivals are the older McKubes that govern containers which this one would.
 	rivals []*mcv1.McKube
-	// refusals are why a budget that grew is not in force, by ID of the server.
-	refusals map[string]string
+	// blocked are the gates that only an attempt has shown to be closed, by ID of the server.
+	blocked map[string]state.Gate
+	// taken is the claim template of somebody else that has the name of ours.
+	taken string
 }
 
 // part is one governed container.
@@ -103,7 +113,7 @@ type part struct {
 }
 
 func govern(s *state.Snapshot, m *mcv1.McKube) *governance {
-	g := &governance{snapshot: s, mckube: m, refusals: map[string]string{}}
+	g := &governance{snapshot: s, mckube: m, blocked: map[string]state.Gate{}}
 	for _, pod := range s.PodsFor(m) {
 		for _, governed := range pod.Governed {
 			switch {

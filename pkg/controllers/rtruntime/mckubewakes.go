@@ -1,6 +1,7 @@
 package rtruntime
 
 import (
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -15,20 +16,23 @@ import (
 // wakes chooses the McKubes that a change of a node concerns. Agents renew their heartbeat every few
 // seconds; that alone wakes nobody.
 type wakes struct {
-	mu   sync.Mutex
-	seen map[string]*state.NodeView
+	latest func() *state.Snapshot
+	mu     sync.Mutex
+	seen   map[string]*state.NodeView
 }
 
-func newWakes() *wakes { return &wakes{seen: map[string]*state.NodeView{}} }
+func newWakes(latest func() *state.Snapshot) *wakes {
+	return &wakes{latest: latest, seen: map[string]*state.NodeView{}}
+}
 
 // pick are the McKubes of a change of the cache, each once.
-func (w *wakes) pick(s *state.Snapshot, c state.Change) []reconcile.Request {
+func (w *wakes) pick(_ *state.Snapshot, c state.Change) []reconcile.Request {
 	keys := map[types.NamespacedName]bool{}
 	for _, key := range c.McKubes {
 		keys[key] = true
 	}
 	for _, name := range c.Nodes {
-		before, after := w.replace(s, name)
+		before, after := w.replace(name)
 		for _, server := range concerned(before, after) {
 			if server.McKube != nil {
 				keys[client.ObjectKeyFromObject(server.McKube)] = true
@@ -42,11 +46,12 @@ func (w *wakes) pick(s *state.Snapshot, c state.Change) []reconcile.Request {
 	return out
 }
 
-// replace remembers the node as it is now, and returns how it was; nil for not there.
-func (w *wakes) replace(s *state.Snapshot, name string) (before, after *state.NodeView) {
-	after, _ = s.NodeView(name)
+// replace remembers the node as it is now, and returns how it was; nil for not there. It looks under its
+// lock, so that no older picture follows a newer one.
+func (w *wakes) replace(name string) (before, after *state.NodeView) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	after, _ = w.latest().NodeView(name)
 	before = w.seen[name]
 	if after == nil {
 		delete(w.seen, name)
@@ -67,7 +72,7 @@ func concerned(before, after *state.NodeView) []state.ServerView {
 	case after == nil:
 		return before.Servers
 	case !sameNode(before, after):
-		return after.Servers
+		return append(slices.Clone(before.Servers), after.Servers...)
 	}
 	was := make(map[string]*state.ServerView, len(before.Servers))
 	for i := range before.Servers {
@@ -77,8 +82,11 @@ func concerned(before, after *state.NodeView) []state.ServerView {
 	var out []state.ServerView
 	for i := range after.Servers {
 		server := after.Servers[i]
-		if old := was[server.ID]; old == nil || room && server.Witness == rt.NoCore || !sameServer(old, &server) {
+		switch old := was[server.ID]; {
+		case old == nil || room && server.Witness == rt.NoCore:
 			out = append(out, server)
+		case !sameServer(old, &server):
+			out = append(out, *old, server) // their McKubes may differ
 		}
 		delete(was, server.ID)
 	}
@@ -106,6 +114,6 @@ func sameNode(a, b *state.NodeView) bool {
 }
 
 func sameServer(a, b *state.ServerView) bool {
-	return a.Witness == b.Witness && a.Physical == b.Physical && a.Claimed == b.Claimed && a.Running == b.Running &&
+	return a.McKube == b.McKube && a.Witness == b.Witness && a.Physical == b.Physical && a.Claimed == b.Claimed && a.Running == b.Running &&
 		equality.Semantic.DeepEqual(a.Spec, b.Spec) && equality.Semantic.DeepEqual(a.Applied, b.Applied)
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
-// report writes the status where it differs, and records what became of the McKube.
+// report writes the status where it differs, and records what became of the McKube. What others changed
+// meanwhile is looked at again first, so nothing is told twice.
 func (c *mckubes) report(ctx context.Context, g *governance) error {
 	status := statusOf(g, c.Clock.Now())
 	if equality.Semantic.DeepEqual(status, g.mckube.Status) {
@@ -26,7 +27,7 @@ func (c *mckubes) report(ctx context.Context, g *governance) error {
 	}
 	reported := g.mckube.DeepCopy()
 	reported.Status = status
-	if err := c.Client.Status().Patch(ctx, reported, client.MergeFrom(g.mckube)); client.IgnoreNotFound(err) != nil {
+	if err := c.Client.Status().Patch(ctx, reported, client.MergeFromWithOptions(g.mckube, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("patching the status of McKube %s: %w", client.ObjectKeyFromObject(g.mckube), err)
 	}
 	c.publish(transitions(g, status)...)
@@ -42,7 +43,10 @@ func transitions(g *governance, now mcv1.McKubeStatus) []events.Event {
 		return *after, after.Status == status && (before == nil || before.Status != status || before.Reason != after.Reason)
 	}
 	uid := string(g.mckube.UID)
-	if admitted, yes := became(mcv1.ConditionAdmitted, metav1.ConditionFalse); yes && refusal(admitted.Reason) {
+	switch admitted, yes := became(mcv1.ConditionAdmitted, metav1.ConditionFalse); {
+	case yes && admitted.Reason == reasonBudgetKept:
+		out = append(out, events.BudgetKept(g.mckube, uid, admitted.Message))
+	case yes && refusal(admitted.Reason):
 		out = append(out, events.Refused(g.mckube, uid, admitted.Reason, admitted.Message))
 	}
 	if ready, yes := became(mcv1.ConditionReady, metav1.ConditionFalse); yes && ready.Reason == reasonConflict && len(g.rivals) > 0 {

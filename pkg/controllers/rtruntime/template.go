@@ -3,75 +3,74 @@ package rtruntime
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 )
 
-// outdated is how long the template of former settings stays for pods that the webhook has just given it.
-const outdated = time.Minute
+// outdatedFor is how long the template of former settings stays for pods that the webhook has just given it.
+const outdatedFor = time.Minute
 
 // ensureTemplate makes the template of the claims that the webhook gives to pods, and removes those of
 // former settings once no pod refers to them. Kubernetes makes claims from a template when it comes, so
 // pods may be there before it.
 func (c *mckubes) ensureTemplate(ctx context.Context, g *governance) (time.Duration, error) {
-	if g.mckube.Spec.RTSettings == nil {
-		return 0, nil
-	}
-	template, err := rtdra.Template(g.mckube, c.Options.Granularity)
-	if err != nil {
-		return 0, nil //nolint:nilerr // the settings are at fault, and the status says so
-	}
-	if !g.snapshot.Template(template.Namespace, template.Name) {
-		if err := c.createTemplate(ctx, g, template); err != nil {
-			return 0, err
-		}
-	}
-	return c.removeOutdated(ctx, g, template.Name)
-}
-
-func (c *mckubes) createTemplate(ctx context.Context, g *governance, template *resourcev1.ResourceClaimTemplate) error {
-	err := c.Client.Create(ctx, template)
-	if !apierrors.IsAlreadyExists(err) {
-		if err != nil {
-			return fmt.Errorf("creating claim template %s: %w", template.Name, err)
-		}
-		return nil
-	}
-	existing := &resourcev1.ResourceClaimTemplate{}
-	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(template), existing); err != nil {
-		return fmt.Errorf("reading claim template %s: %w", template.Name, err)
-	}
-	if !metav1.IsControlledBy(existing, g.mckube) {
-		return fmt.Errorf("claim template %s/%s exists and is not owned by McKube %s; delete it", template.Namespace, template.Name, g.mckube.Name)
-	}
-	return nil
-}
-
-func (c *mckubes) removeOutdated(ctx context.Context, g *governance, current string) (time.Duration, error) {
 	list := &resourcev1.ResourceClaimTemplateList{}
 	if err := c.Client.List(ctx, list, client.InNamespace(g.mckube.Namespace)); err != nil {
 		return 0, fmt.Errorf("listing claim templates: %w", err)
 	}
-	var since time.Time
-	for i := range list.Items {
-		if list.Items[i].Name == current {
-			since = list.Items[i].CreationTimestamp.Time
+	current := ""
+	if g.mckube.Spec.RTSettings != nil {
+		template, err := rtdra.Template(g.mckube, c.Options.Granularity)
+		if err != nil {
+			return 0, nil //nolint:nilerr // the settings are at fault, and the status says so
+		}
+		current = template.Name
+		if err := c.createTemplate(ctx, g, template, list.Items); err != nil {
+			return 0, err
 		}
 	}
+	return c.removeOutdated(ctx, g, current, list.Items)
+}
+
+// createTemplate makes the template unless it exists. One of that name that the McKube does not own may ask
+// for anything, so it is not used: that of an earlier McKube of the name goes by itself, any other is
+// reported.
+func (c *mckubes) createTemplate(ctx context.Context, g *governance, template *resourcev1.ResourceClaimTemplate, existing []resourcev1.ResourceClaimTemplate) error {
+	for i := range existing {
+		if existing[i].Name != template.Name {
+			continue
+		}
+		if metav1.IsControlledBy(&existing[i], g.mckube) {
+			return nil
+		}
+		g.taken = template.Name
+		return fmt.Errorf("claim template %s/%s exists and does not belong to McKube %s; delete it", template.Namespace, template.Name, g.mckube.Name)
+	}
+	if err := c.Client.Create(ctx, template); err != nil {
+		return fmt.Errorf("creating claim template %s: %w", template.Name, err)
+	}
+	return nil
+}
+
+func (c *mckubes) removeOutdated(ctx context.Context, g *governance, current string, existing []resourcev1.ResourceClaimTemplate) (time.Duration, error) {
 	var soonest time.Duration
-	for i := range list.Items {
-		template := &list.Items[i]
+	now, unused := c.Clock.Now(), map[types.UID]bool{}
+	for i := range existing {
+		template := &existing[i]
 		if template.Name == current || !metav1.IsControlledBy(template, g.mckube) || g.uses(template.Name) {
 			continue
 		}
-		if left := outdated - c.Clock.Since(since); since.IsZero() || left > 0 {
-			soonest = earliest(soonest, max(left, soon))
+		unused[template.UID] = true
+		left := outdatedFor - c.outdated.age(client.ObjectKeyFromObject(g.mckube), template.UID, now)
+		if left > 0 {
+			soonest = earliest(soonest, left)
 			continue
 		}
 		err := c.Client.Delete(ctx, template, client.Preconditions{UID: &template.UID})
@@ -79,6 +78,7 @@ func (c *mckubes) removeOutdated(ctx context.Context, g *governance, current str
 			return 0, fmt.Errorf("deleting claim template %s: %w", template.Name, err)
 		}
 	}
+	c.outdated.keep(client.ObjectKeyFromObject(g.mckube), unused)
 	return soonest, nil
 }
 
@@ -93,3 +93,45 @@ func (g *governance) uses(template string) bool {
 	}
 	return false
 }
+
+// outdated remembers since when templates of former settings have been seen unused, by McKube. It goes by the
+// controller's clock, so a restart begins anew.
+type outdated struct {
+	mu    sync.Mutex
+	since map[types.NamespacedName]map[types.UID]time.Time
+}
+
+func newOutdated() *outdated {
+	return &outdated{since: map[types.NamespacedName]map[types.UID]time.Time{}}
+}
+
+// age is for how long the template has been unused. A clock that went backwards begins anew.
+func (o *outdated) age(mckube types.NamespacedName, template types.UID, now time.Time) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.since[mckube] == nil {
+		o.since[mckube] = map[types.UID]time.Time{}
+	}
+	first, known := o.since[mckube][template]
+	if !known || now.Before(first) {
+		o.since[mckube][template] = now
+		return 0
+	}
+	return now.Sub(first)
+}
+
+// keep forgets the templates of the McKube that are not unused any more.
+func (o *outdated) keep(mckube types.NamespacedName, unused map[types.UID]bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for template := range o.since[mckube] {
+		if !unused[template] {
+			delete(o.since[mckube], template)
+		}
+	}
+	if len(o.since[mckube]) == 0 {
+		delete(o.since, mckube)
+	}
+}
+
+func (o *outdated) forget(mckube types.NamespacedName) { o.keep(mckube, nil) }

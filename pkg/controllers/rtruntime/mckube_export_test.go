@@ -1,0 +1,61 @@
+package rtruntime
+
+import (
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// NewMcKubes is the loop over McKubes.
+func NewMcKubes(d Dependencies) reconcile.Reconciler { return newMcKubes(d) }
+
+// StatusOf is the status of a McKube on a snapshot. kept are why budgets that grew are not in force, by ID of
+// the server.
+func StatusOf(s *state.Snapshot, m *mcv1.McKube, now time.Time, kept map[string]string) mcv1.McKubeStatus {
+	g := govern(s, m)
+	for id, why := range kept {
+		g.blocked[id] = state.Gate{Name: state.GateCore, Reason: reasonBudgetKept, Message: why}
+	}
+	return statusOf(g, now)
+}
+
+// EventsOf are the reasons of the Events of a status after the one before.
+func EventsOf(s *state.Snapshot, m *mcv1.McKube, now mcv1.McKubeStatus) []string {
+	var out []string
+	for _, e := range transitions(govern(s, m), now) {
+		out = append(out, e.Reason)
+	}
+	return out
+}
+
+// AnnotationsOf are those of a pod.
+func AnnotationsOf(s *state.Snapshot, namespace, pod string) map[string]string {
+	view, ok := s.PodNamed(namespace, pod)
+	if !ok {
+		return nil
+	}
+	return annotationsOf(s, view)
+}
+
+// Concerned are the IDs of the servers that a change of a node concerns.
+func Concerned(before, after *state.NodeView) []string {
+	var out []string
+	for _, s := range concerned(before, after) {
+		out = append(out, s.ID)
+	}
+	return out
+}
+
+// PartOf is what is to be done for the first container that a McKube governs: whether it is adopted, which
+// bandwidth its claims are short of, and the suffix of the claim that pays it.
+func PartOf(s *state.Snapshot, m *mcv1.McKube, granularity int64) (adoptable bool, missing rt.PPM, suffix string) {
+	p := govern(s, m).parts[0]
+	if p.Claim != nil {
+		suffix = p.furtherSuffix()
+	}
+	return p.adoptable(), p.missing(granularity), suffix
+}
