@@ -4,7 +4,7 @@
 // Four loops share the state cache and nothing else: McKubes (mckube.go), nodes (nodes.go), pods for which
 // room is made (preemption.go) and pods that wait for them (yield.go). Every loop decides on one
 // snapshot of the cache by pure functions, then acts, and may be repeated at any point: what it
-// remembers beyond API objects are times only.
+// remembers beyond API objects are times, and what it wrote that the cache does not show yet.
 package rtruntime
 
 import (

@@ -12,19 +12,15 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
-	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
@@ -236,66 +232,6 @@ func (s *siege) allow(b *policyv1.PodDisruptionBudget, allowed int32) {
 		ObservedGeneration: b.Generation, DisruptionsAllowed: allowed, CurrentHealthy: 1 + allowed, DesiredHealthy: 1, ExpectedPods: 1 + allowed,
 	}
 	s.must(s.API.Status().Update(s.Context(), b))
-}
-
-// besieger is a controller with a cache of its own, which the test fills.
-type besieger struct {
-	*siege
-	reconcile.Reconciler
-	store *state.Store
-	seen  map[types.UID]client.Object
-}
-
-// start starts a preemption loop that knows what there is now, and nothing of its predecessors.
-func (s *siege) start(loop func(rtruntime.Dependencies) reconcile.Reconciler) *besieger {
-	s.Helper()
-	own := clocktesting.NewFakeClock(s.clock.Now())
-	b := &besieger{siege: s, store: state.New(state.Options{Clock: own}), seen: map[types.UID]client.Object{}}
-	b.look()
-	b.store.Complete()
-	own.Step(time.Minute) // claims may name pods that are gone
-	b.Reconciler = loop(rtruntime.Dependencies{
-		Clock: s.clock, Client: s.Client, Recorder: s.told, Store: b.store, FreedCapacity: func() {},
-		InFlight: func(context.Context, *corev1.Pod) bool { return s.inFlight },
-		Options:  rtruntime.Options{Granularity: granularity, PreemptionDelay: preemptionDelay, AgentTimeout: 10 * time.Second},
-	})
-	return b
-}
-
-func preempting(d rtruntime.Dependencies) reconcile.Reconciler { return rtruntime.NewPreemptions(d) }
-func yielding(d rtruntime.Dependencies) reconcile.Reconciler   { return rtruntime.NewYields(d) }
-
-// look fills the cache with what the API server has now.
-func (b *besieger) look() {
-	b.Helper()
-	now := map[types.UID]client.Object{}
-	for _, list := range []client.ObjectList{
-		&corev1.NodeList{}, &resourcev1.ResourceSliceList{}, &corev1.PodList{}, &mcv1.McKubeList{}, &resourcev1.ResourceClaimList{},
-	} {
-		b.must(b.API.List(b.Context(), list))
-		b.must(meta.EachListItem(list, func(o runtime.Object) error {
-			object := o.(client.Object)
-			if !b.mine(object) {
-				return nil
-			}
-			now[object.GetUID()] = object
-			return b.store.Update(o)
-		}))
-	}
-	for uid, old := range b.seen {
-		if now[uid] == nil {
-			b.must(b.store.Delete(old))
-		}
-	}
-	b.seen = now
-}
-
-// act takes one step for a pod on what the cache has.
-func (b *besieger) act(pod string) time.Duration {
-	b.Helper()
-	result, err := b.Reconcile(b.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: b.namespace, Name: pod}})
-	b.must(err)
-	return result.RequeueAfter
 }
 
 // pod as the server has it; nil when it is gone.

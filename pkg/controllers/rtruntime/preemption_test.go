@@ -1,8 +1,6 @@
 package rtruntime_test
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,83 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
 )
-
-// besieged is a node where two Low pods must go for pod high, and a bystander on another core.
-func besieged(t testing.TB, namespace string) *siege {
-	t.Helper()
-	s := newSiege(t, namespace)
-	s.node("a", 2)
-	s.run("low-1", "a", "Low", 40, 0)
-	s.run("low-2", "a", "Low", 40, 0)
-	s.run("equal", "a", "High", 80, 1)
-	s.wait("high", "High", 80)
-	return s
-}
-
-// drama goes on until the pod is on a node and its plan is gone: the controller lives until its death, and
-// then another one goes on. It returns how often a controller acted.
-func (s *siege) drama(pod string) int {
-	s.Helper()
-	b := s.start(preempting)
-	for acts := 1; acts < 60; acts++ {
-		b.look()
-		_, err := b.Reconcile(s.Context(), request(s.namespace, pod))
-		if errors.Is(err, errDied) {
-			b = s.start(preempting)
-		} else {
-			s.must(err)
-		}
-		s.clock.Step(200 * time.Millisecond)
-		s.bury()
-		s.schedule(pod)
-		if s.pod(pod).Spec.NodeName != "" && s.plan(pod) == nil {
-			return acts
-		}
-	}
-	s.Fatalf("pod %s has no node, or its plan does not end: %s", pod, s.pod(pod).Annotations)
-	return 0
-}
-
-func request(namespace, name string) reconcile.Request {
-	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}}
-}
-
-// Whatever write the controller dies before or after, the next one ends what it began: both victims are
-// evicted, nobody else is, nobody before the plan was written.
-func TestAnotherControllerGoesOn(t *testing.T) {
-	undisturbed := besieged(t, "undisturbed")
-	undisturbed.drama("high")
-	if undisturbed.writes != 4 { // plan, two evictions, end
-		t.Errorf("%d writes in an undisturbed run", undisturbed.writes)
-	}
-	for at := 1; at <= undisturbed.writes; at++ {
-		for _, before := range []bool{true, false} {
-			name := fmt.Sprintf("dies-%d-%t", at, before)
-			t.Run(name, func(t *testing.T) {
-				s := besieged(t, name)
-				s.dieAt, s.dieBefore = at, before
-				s.watch = func() {
-					if s.plan("high") == nil {
-						t.Error("evicted without a plan")
-					}
-				}
-				s.drama("high")
-				if got := s.running(); !slices.Equal(got, []string{"equal", "high"}) {
-					t.Errorf("left: %v", got)
-				}
-				if slices.Sort(s.evicted); !slices.Equal(slices.Compact(slices.Clone(s.evicted)), []string{"low-1", "low-2"}) || len(s.evicted) > 2 {
-					t.Errorf("evicted: %v", s.evicted)
-				}
-			})
-		}
-	}
-}
 
 func TestAPreemptionTellsWhatItDoes(t *testing.T) {
 	s := besieged(t, "tells")
