@@ -248,8 +248,8 @@ const (
 	ConditionDegraded = "Degraded"
 	// ConditionPreempted: a container was moved off its core, or its pod evicted, for a more critical one.
 	ConditionPreempted = "Preempted"
-	// ConditionBudgetTooLow: the budget is below the node's enforcement granularity, or the container
-	// overruns runtime_hi.
+	// ConditionBudgetTooLow: runtime_low is below the granularity that the node measured, so the budget
+	// cannot be enforced there.
 	ConditionBudgetTooLow = "BudgetTooLow"
 	// ConditionReady sums up: admitted, placed and configured, with an agent that is alive.
 	ConditionReady = "Ready"
