@@ -74,6 +74,7 @@ type Environment struct {
 	recorder    *history.Recorder
 	logStart    int64 // where the spec begins in the controller's log
 	agentsStart int64 // and in the agents'
+	outage      bool  // the spec has taken the API server away
 	failed      bool
 }
 

@@ -18,6 +18,7 @@ const restartBackoff = 10 * time.Second
 // it: when it ends by itself it is started again. It returns how often that was.
 func (env *Environment) ExpectOutage(lasting time.Duration) (restarts int) {
 	GinkgoHelper()
+	env.outage = true
 	Expect(env.Plane.StopAPIServer(env)).To(Succeed())
 	Consistently(func(g Gomega) {
 		g.Expect(env.apiAnswers()).NotTo(Succeed(), "the API server is away")
