@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,7 +39,7 @@ func (c *cluster) controller() {
 	c.must(err)
 	noNames := true
 	mgr, err := ctrl.NewManager(p.RESTConfig(), ctrl.Options{
-		Scheme: c.Scheme(), Metrics: server.Options{BindAddress: "0"}, Controller: ctrlconfig.Controller{SkipNameValidation: &noNames},
+		Scheme: c.Scheme(), Metrics: server.Options{BindAddress: "0"}, Logger: logr.Discard(), Controller: ctrlconfig.Controller{SkipNameValidation: &noNames},
 	})
 	c.must(err)
 	store := state.New(state.Options{})
