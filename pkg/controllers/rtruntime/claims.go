@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
@@ -50,11 +51,14 @@ func claimName(pod, container, suffix string) string {
 	return name + "-" + suffix
 }
 
-// claim is the ResourceClaim of a holding, not yet allocated. The pod owns it: it ends with the pod.
+// claim is the ResourceClaim of a holding, not yet allocated. The pod owns it: it ends with the pod. The finalizer
+// is Kubernetes' own, as on claims that the scheduler allocates: with it Kubernetes takes the allocation back
+// before the claim goes, and only that wakes the scheduler for pods that wait for the core.
 func (h holding) claim() *resourcev1.ResourceClaim {
 	return &resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: h.Namespace, Name: h.Name,
+			Finalizers:  []string{resourcev1.Finalizer},
 			Labels:      map[string]string{labelHeld: string(h.PodUID)},
 			Annotations: map[string]string{annotationPodClaim: rtdra.ClaimName(h.Container)},
 			OwnerReferences: []metav1.OwnerReference{{
@@ -137,14 +141,21 @@ func podOf(h holding) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: h.Pod, UID: h.PodUID}}
 }
 
-// letGo gives back what hold claimed: first the allocation, so that the bandwidth is free even where the
-// deletion waits for finalizers, then the claim.
+// letGo gives back what hold claimed: first the allocation, which tells the scheduler, then the claim.
 func (d Dependencies) letGo(ctx context.Context, claim *resourcev1.ResourceClaim) error {
 	if claim.Status.Allocation != nil || len(claim.Status.ReservedFor) > 0 {
 		freed := claim.DeepCopy()
 		freed.Status.Allocation, freed.Status.ReservedFor, freed.Status.Devices = nil, nil, nil
 		if err := d.Client.Status().Update(ctx, freed); err != nil {
 			return fmt.Errorf("freeing claim %s/%s: %w", claim.Namespace, claim.Name, err)
+		}
+		claim = freed
+	}
+	if controllerutil.ContainsFinalizer(claim, resourcev1.Finalizer) {
+		without := claim.DeepCopy()
+		controllerutil.RemoveFinalizer(without, resourcev1.Finalizer)
+		if err := d.Client.Patch(ctx, without, client.MergeFromWithOptions(claim, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("removing the finalizer of claim %s/%s: %w", claim.Namespace, claim.Name, err)
 		}
 	}
 	err := d.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
