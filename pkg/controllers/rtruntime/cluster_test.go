@@ -3,10 +3,12 @@ package rtruntime_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,6 +66,9 @@ type cluster struct {
 	prefix string
 }
 
+// clusters counts them, so that a test which runs twice has new names.
+var clusters atomic.Int64
+
 func newCluster(t testing.TB) *cluster {
 	t.Helper()
 	p, err := plane()
@@ -80,7 +85,7 @@ func newCluster(t testing.TB) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &cluster{TB: t, Client: c, prefix: strings.ToLower(strings.Map(letters, t.Name())) + "-"}
+	return &cluster{TB: t, Client: c, prefix: fmt.Sprintf("%s-%d-", strings.ToLower(strings.Map(letters, t.Name())), clusters.Add(1))}
 }
 
 func letters(r rune) rune {
