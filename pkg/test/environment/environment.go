@@ -71,6 +71,7 @@ type Environment struct {
 	dir         string
 	scraper     scraper
 	service     *service // the webhooks' address; nil without webhooks
+	audit       *audit   // nil without webhooks
 	recorder    *history.Recorder
 	logStart    int64 // where the spec begins in the controller's log
 	agentsStart int64 // and in the agents'
@@ -82,7 +83,8 @@ type Environment struct {
 // started by the first spec.
 func Start(data []byte) *Environment {
 	GinkgoHelper()
-	env, ready := startPlane(data)
+	env, ready := prepare(data)
+	env.startPlane(ready)
 	Expect(env.Plane.ApplyCRDs(env, crds()...)).To(Succeed())
 	env.installController(ready.program(controllerProgram))
 	var err error
@@ -91,8 +93,8 @@ func Start(data []byte) *Environment {
 	return env
 }
 
-// startPlane brings up an empty control plane with kubelets.
-func startPlane(data []byte) (*Environment, prepared) {
+// prepare gives the environment its directory.
+func prepare(data []byte) (*Environment, prepared) {
 	GinkgoHelper()
 	SetDefaultEventuallyTimeout(eventuallyTimeout)
 	SetDefaultEventuallyPollingInterval(pollEvery)
@@ -105,6 +107,13 @@ func startPlane(data []byte) (*Environment, prepared) {
 	var err error
 	env.dir, err = os.MkdirTemp("", fmt.Sprintf("mainspring-e2e-%d-", GinkgoParallelProcess()))
 	Expect(err).NotTo(HaveOccurred())
+	return env, ready
+}
+
+// startPlane brings up an empty control plane with kubelets.
+func (env *Environment) startPlane(ready prepared, apiServerArgs ...string) {
+	GinkgoHelper()
+	var err error
 	env.Plane, err = localplane.Start(env, localplane.Options{
 		Dir:                    env.dir,
 		Progress:               GinkgoWriter,
@@ -113,10 +122,10 @@ func startPlane(data []byte) (*Environment, prepared) {
 		ControllerManager:      true,
 		Kwok:                   true,
 		NodeMonitorGracePeriod: nodeGrace,
+		APIServerArgs:          apiServerArgs,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	env.connect()
-	return env, ready
 }
 
 func (env *Environment) connect() {

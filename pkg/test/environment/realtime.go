@@ -30,7 +30,10 @@ const (
 // the API server reaches the webhooks.
 func StartRealtime(data []byte, catalogue string) *Environment {
 	GinkgoHelper()
-	env, ready := startPlane(data)
+	env, ready := prepare(data)
+	recorded, args := newAudit(env.dir)
+	env.audit = recorded
+	env.startPlane(ready, args...)
 	manifests := env.installCharts(map[string]any{})
 	env.useRealtimeController(ready.program(controllerProgram), catalogue, manifests)
 	env.useAgents(ready.program(agentsProgram), catalogue, manifests)
@@ -109,7 +112,8 @@ func (env *Environment) expectWebhooks() {
 }
 
 // ExpectPromisesKept expects that, on every version of every object since the spec began, real-time
-// admission kept what it promises, and that the API server refused neither program a right.
+// admission kept what it promises, that neither program deleted a pod but by the Eviction API, and that
+// the API server refused neither a right.
 func (env *Environment) ExpectPromisesKept() {
 	GinkgoHelper()
 	if env.recorder == nil {
@@ -117,6 +121,7 @@ func (env *Environment) ExpectPromisesKept() {
 	}
 	h, _ := env.HistoryWithGaps()
 	Expect(promises.Broken(h)).To(BeEmpty())
+	Expect(env.audit.deletions()).To(BeEmpty(), "pods deleted without the Eviction API")
 	Expect(env.Agents.Crash()).To(Succeed())
 	Expect(env.Agents.troubleSince(env.agentsStart)).To(BeEmpty())
 	if env.outage {

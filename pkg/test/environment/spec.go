@@ -39,6 +39,7 @@ func (env *Environment) BeforeEach() {
 	env.expectStanding()
 	if env.realtime() {
 		env.ExpectAgents()
+		env.audit.begin()
 	}
 	var err error
 	env.recorder, err = history.Start(env, env.Client)
