@@ -72,6 +72,20 @@ func TemplateName(m *mcv1.McKube, granularity int64) (string, error) {
 	return template.Name, nil
 }
 
+// suffixAwaited ends the names of templates for pods that came before their McKube.
+const suffixAwaited = "-rt-awaited"
+
+// AwaitedTemplate names the template of a container whose pod came before its McKube. The pod waits for
+// its claim until the template is there, which the McKube fills when it comes. base is the pod's name or,
+// while it has none, what that will begin with: pods of one owner share the template.
+func AwaitedTemplate(base, container string) string {
+	suffix := "-" + hash(base+"/"+container) + suffixAwaited
+	return cut(base, maxTemplateName-len(suffix)) + suffix
+}
+
+// Awaited tells whether AwaitedTemplate made the name.
+func Awaited(template string) bool { return strings.HasSuffix(template, suffixAwaited) }
+
 // ClaimSpec is what Template's claims ask for.
 func ClaimSpec(m *mcv1.McKube, granularity int64) (resourcev1.ResourceClaimSpec, error) {
 	template, err := Template(m, granularity)

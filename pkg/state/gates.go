@@ -115,6 +115,9 @@ func closed(name, reason, format string, args ...any) Gate {
 }
 
 func ungoverned(pod *PodView) Gate {
+	if _, labelled := pod.Labels[mcv1.LabelRT]; labelled && pod.NodeName == "" && len(pod.Claims) > 0 {
+		return closed(GateMcKube, ReasonNoMcKube, "the pod has label %s and waits for a McKube in namespace %s that matches it; create one with spec.podname %q or a selector, or re-create the pod without the label", mcv1.LabelRT, pod.Namespace, pod.Name)
+	}
 	if _, labelled := pod.Labels[mcv1.LabelRT]; labelled {
 		return closed(GateMcKube, ReasonNoMcKube, "the pod has label %s, but no McKube in namespace %s matches it; create one with spec.podname %q or a selector", mcv1.LabelRT, pod.Namespace, pod.Name)
 	}
@@ -187,6 +190,9 @@ func checkTemplate(s *Snapshot, pod *PodView, g Governed) Gate {
 	if !named || claim.Template == "" || g.Claim.Allocated() {
 		return Gate{}
 	}
+	if node := mcv1.UserNode(g.McKube); g.Claim == nil && rtdra.Awaited(claim.Template) && node != "" {
+		return closed(GateTemplate, ReasonNoTemplate, "McKube %s binds the pod to node %s, and a pod that came before its McKube can no longer be bound; re-create the pod", g.McKube.Name, node)
+	}
 	if g.Claim == nil && !s.Template(pod.Namespace, claim.Template) {
 		return closed(GateTemplate, ReasonNoTemplate, "the claim's template %s does not exist; the controller makes it when McKube %s is in order", claim.Template, g.McKube.Name)
 	}
@@ -194,6 +200,9 @@ func checkTemplate(s *Snapshot, pod *PodView, g Governed) Gate {
 		return closed(GateTemplate, ReasonClaimNotMade, "template %s exists; Kubernetes has not made the claim from it yet", claim.Template)
 	}
 	current, err := rtdra.TemplateName(g.McKube, s.granularity)
+	if rtdra.Awaited(claim.Template) {
+		return passed(GateTemplate, "the pod came first; claim %s was made when McKube %s filled template %s", g.Claim.Name, g.McKube.Name, claim.Template)
+	}
 	if err == nil && current != claim.Template {
 		return passed(GateTemplate, "claim %s was made from template %s; McKube %s has changed since, and new pods get %s", g.Claim.Name, claim.Template, g.McKube.Name, current)
 	}

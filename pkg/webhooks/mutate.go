@@ -36,7 +36,7 @@ func MutatePod(pod *corev1.Pod, in Surroundings) (*corev1.Pod, error) {
 	out := pod.DeepCopy()
 	annotate(out, list)
 	if len(list) == 0 {
-		return out, nil
+		return out, await(out)
 	}
 	if _, labelled := out.Labels[mcv1.LabelRT]; !labelled {
 		if out.Labels == nil {
@@ -103,24 +103,46 @@ func isHost(r corev1.NodeSelectorRequirement, node string) bool {
 	return r.Key == corev1.LabelHostname && r.Operator == corev1.NodeSelectorOpIn && slices.Equal(r.Values, []string{node})
 }
 
-// claim gives the container its claim. A claim of that name that came with a copied pod is replaced.
+// await has a pod that came before its McKube wait for it, instead of running without a core: its claim is
+// made from a template that the McKube fills when it comes. Which of several containers will be governed
+// nobody knows yet, and the scheduler never sees a pod that is bound already, so these run, and are
+// admitted where they are.
+func await(pod *corev1.Pod) error {
+	if _, labelled := pod.Labels[mcv1.LabelRT]; !labelled || pod.Spec.NodeName != "" || len(pod.Spec.Containers) != 1 {
+		return nil
+	}
+	base := pod.Name
+	if base == "" {
+		base = pod.GenerateName
+	}
+	container := pod.Spec.Containers[0].Name
+	return claimFrom(pod, container, rtdra.AwaitedTemplate(base, container))
+}
+
+// claim gives the container its claim.
 func claim(pod *corev1.Pod, b binding, granularity int64) error {
 	template, err := rtdra.TemplateName(b.mckube, granularity)
 	if err != nil {
 		return err
 	}
-	name := rtdra.ClaimName(b.container)
+	return claimFrom(pod, b.container, template)
+}
+
+// claimFrom gives the container a claim that is made from the template. A claim of that name that came
+// with a copied pod is replaced.
+func claimFrom(pod *corev1.Pod, of, template string) error {
+	name := rtdra.ClaimName(of)
 	wanted := corev1.PodResourceClaim{Name: name, ResourceClaimTemplateName: &template}
 	at := slices.IndexFunc(pod.Spec.ResourceClaims, func(c corev1.PodResourceClaim) bool { return c.Name == name })
 	switch {
 	case at < 0:
 		pod.Spec.ResourceClaims = append(pod.Spec.ResourceClaims, wanted)
 	case pod.Spec.ResourceClaims[at].ResourceClaimTemplateName == nil:
-		return fmt.Errorf("spec.resourceClaims[%d].name is %q, which is kept for the core of container %s; it must have another name", at, name, b.container)
+		return fmt.Errorf("spec.resourceClaims[%d].name is %q, which is kept for the core of container %s; it must have another name", at, name, of)
 	default:
 		pod.Spec.ResourceClaims[at] = wanted
 	}
-	container := containerNamed(&pod.Spec, b.container)
+	container := containerNamed(&pod.Spec, of)
 	if !slices.ContainsFunc(container.Resources.Claims, func(c corev1.ResourceClaim) bool { return c.Name == name }) {
 		container.Resources.Claims = append(container.Resources.Claims, corev1.ResourceClaim{Name: name})
 	}

@@ -99,11 +99,43 @@ func TestSidecarsCanBeGoverned(t *testing.T) {
 	}
 }
 
-func TestALabelledPodWithoutMcKubeOnlyWaits(t *testing.T) {
+func TestALabelledPodWithoutMcKubeWaitsForIt(t *testing.T) {
 	for name, mckubes := range map[string][]*mcv1.McKube{"none": nil, "without settings": {mckube("m", withoutSettings)}} {
-		got := mutate(t, labelled(pod("app", "log"), "sdv.com", "x"), mckubes...)
-		if !maps.Equal(got.Annotations, map[string]string{"mckube.io/rt-pending": "true"}) || got.Spec.ResourceClaims != nil {
-			t.Errorf("%s: %v %v", name, got.Annotations, got.Spec.ResourceClaims)
+		got := mutate(t, labelled(pod("app"), "sdv.com", "x"), mckubes...)
+		if !maps.Equal(got.Annotations, map[string]string{"mckube.io/rt-pending": "true"}) {
+			t.Errorf("%s: %v", name, got.Annotations)
+		}
+		claims := got.Spec.ResourceClaims
+		if len(claims) != 1 || claims[0].Name != "rt-app" || !rtdra.Awaited(*claims[0].ResourceClaimTemplateName) || got.Spec.Containers[0].Resources.Claims[0].Name != "rt-app" {
+			t.Errorf("%s: %+v", name, got.Spec)
+		}
+	}
+}
+
+func TestPodsOfOneOwnerWaitForOneTemplate(t *testing.T) {
+	waits := func(name, generateName string) string {
+		p := labelled(pod("app"), "sdv.com", "x")
+		p.Name, p.GenerateName = name, generateName
+		return *mutate(t, p).Spec.ResourceClaims[0].ResourceClaimTemplateName
+	}
+	if a, b := waits("", "web-"), waits("", "web-"); a != b {
+		t.Errorf("%s and %s, want one", a, b)
+	}
+	if a, b := waits("web-1", ""), waits("web-2", ""); a == b {
+		t.Errorf("pods of different names share %s", a)
+	}
+}
+
+func TestWhatCannotWaitRunsWithoutACore(t *testing.T) {
+	bound := labelled(pod("app"), "sdv.com", "x")
+	bound.Spec.NodeName = "n"
+	for name, p := range map[string]*corev1.Pod{
+		"several containers": labelled(pod("app", "log"), "sdv.com", "x"),
+		"bound to a node":    bound,
+		"no label":           pod("app"),
+	} {
+		if got := mutate(t, p); got.Spec.ResourceClaims != nil {
+			t.Errorf("%s: %+v", name, got.Spec.ResourceClaims)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package rtruntime
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 )
 
@@ -32,11 +34,32 @@ func (c *mckubes) ensureTemplate(ctx context.Context, g *governance) (time.Durat
 			return 0, nil //nolint:nilerr // the settings are at fault, and the status says so
 		}
 		current = template.Name
-		if err := c.createTemplate(ctx, g, template, list.Items); err != nil {
-			return 0, err
+		for _, name := range append([]string{current}, g.awaited()...) {
+			named := template.DeepCopy()
+			named.Name = name
+			if err := c.createTemplate(ctx, g, named, list.Items); err != nil {
+				return 0, err
+			}
 		}
 	}
 	return c.removeOutdated(ctx, g, current, list.Items)
+}
+
+// awaited are the templates that pods which came before the McKube wait for. A McKube that binds its pods to a node
+// does not fill them: nothing can bind those pods any more.
+func (g *governance) awaited() []string {
+	if mcv1.UserNode(g.mckube) != "" {
+		return nil
+	}
+	var out []string
+	for _, p := range g.parts {
+		for _, claim := range p.pod.Claims {
+			if claim.Container == p.Container && p.Claim == nil && rtdra.Awaited(claim.Template) && !slices.Contains(out, claim.Template) {
+				out = append(out, claim.Template)
+			}
+		}
+	}
+	return out
 }
 
 // createTemplate makes the template unless it exists. One of that name that the McKube does not own may ask
