@@ -56,7 +56,7 @@ func (p plane) liveRealtime(t *testing.T) (end func()) {
 		g.Expect(client.IgnoreAlreadyExists(p.client.Create(t.Context(), first))).To(gomega.Succeed())
 	})
 	p.apply(t, test.RTPod("first", test.Tolerates("edge")),
-		test.RTPod("late", test.Tolerates("edge"), test.OnNodes(karpenterv1.NodePoolLabelKey, pool.Name)))
+		test.Pod("late", "100m", test.Tolerates("edge"), test.OnNodes(karpenterv1.NodePoolLabelKey, pool.Name)))
 	p.expectBound(t, "first", 1)
 	p.expectBound(t, "late", 1)
 	p.apply(t, late)

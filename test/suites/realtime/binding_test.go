@@ -49,11 +49,22 @@ var _ = Describe("A McKube", func() {
 		)))
 	})
 
-	It("that comes after its pod adopts the running container, onto a core that scheduler and Karpenter then see taken", func() {
-		env.ExpectApplied(twoCores(oneMachine), test.RTPod("late", inPool("two")))
+	It("that comes after its pod finds it waiting, and opens a node for it", func() {
+		env.ExpectApplied(test.NodePool("general"), twoCores(oneMachine), test.RTPod("first"))
+		pod := &corev1.Pod{}
+		Expect(env.Client.Get(env, client.ObjectKey{Namespace: test.Namespace, Name: "first"}, pod)).To(Succeed())
+		Expect(pod.Annotations).To(HaveKeyWithValue(mcoperatorv1.AnnotationPending, "true"))
+		Expect(pod.Spec.ResourceClaims).To(HaveLen(1), "it runs nowhere without a core")
+		m := test.McKube("first", 60)
+		env.ExpectApplied(m)
+		Expect(env.EventuallyPlace("first").Pod.UID).To(Equal(pod.UID))
+		env.EventuallyTrue(m, mcoperatorv1.ConditionReady)
+	})
+
+	It("that comes after a pod without the label adopts the running container, onto a core that scheduler and Karpenter then see taken", func() {
+		env.ExpectApplied(twoCores(oneMachine), test.Pod("late", "100m", inPool("two")))
 		pod := env.EventuallyPodsBound("late", 1)[0]
 		Expect(pod.Spec.ResourceClaims).To(BeEmpty())
-		Expect(pod.Annotations).To(HaveKeyWithValue(mcoperatorv1.AnnotationPending, "true"))
 		m := test.McKube("late", 60)
 		env.ExpectApplied(m)
 		place := env.EventuallyPlace("late")
@@ -72,9 +83,9 @@ var _ = Describe("A McKube", func() {
 		Expect(env.EventuallyPlace("third").Core).To(Equal(place.Core), "the room is given back with the pod")
 	})
 
-	It("that comes after its pod, on a node without cores for real-time work, says that the pod has to be created again", func() {
+	It("that comes after a pod without the label, on a node without cores for real-time work, says that the pod has to be created again", func() {
 		m := test.McKube("stray", 30)
-		env.ExpectApplied(test.NodePool("general"), test.RTPod("stray"))
+		env.ExpectApplied(test.NodePool("general"), test.Pod("stray", "100m"))
 		env.EventuallyPodsBound("stray", 1)
 		env.ExpectApplied(m)
 		env.EventuallyFalse(m, mcoperatorv1.ConditionAdmitted, "NodeHasNoCores", "re-create")
