@@ -52,22 +52,21 @@ func measurePlacement(ctx context.Context, full size, l load) ([]report.Figure, 
 			if err != nil {
 				return nil, err
 			}
-			found.took = paced.took
-			r.add(found)
-			fmt.Fprintf(os.Stderr, "  %v, round %d: p50 %.4f ms, p99 %.4f ms, %.0f/s\n", b.size, round+1, ms(quantile(found.took, 0.5)), ms(quantile(found.took, 0.99)), found.rate)
+			r.add(paced, found)
+			fmt.Fprintf(os.Stderr, "  %v, round %d: p50 %.4f ms, p99 %.4f ms, %.0f/s\n", b.size, round+1, ms(quantile(paced.took, 0.5)), ms(quantile(paced.took, 0.99)), found.rate)
 		}
 	}
 	return append(placementFigures(full, big, little, l), large.questions()...), nil
 }
 
 func placementFigures(full size, big, little rounds, l load) []report.Figure {
-	how := fmt.Sprintf("find the best core and reserve it, %v; %d placements, as many releases and %d heartbeats a second; median of %d rounds of %d",
-		full, arrivals, full.nodes/int(heartbeat.Seconds()), l.rounds, l.decisions/4)
+	how := fmt.Sprintf("find the best core and reserve it, %v; %.0f placements a second (at most %d), as many releases and %d heartbeats; median of %d rounds of %d",
+		full, median(big.arrived), arrivals, full.nodes/int(heartbeat.Seconds()), l.rounds, l.decisions/4)
 	return []report.Figure{
 		{Key: "placement_p50_ms", Value: ms(median(big.p50)), Note: how},
 		{Key: "placement_p99_ms", Value: ms(median(big.p99)), Goal: "< 1", Note: "the same"},
 		{Key: "placement_max_ms", Value: ms(median(big.max)), Note: "the slowest of a round, median of the rounds"},
-		{Key: "decisions_per_s", Value: median(big.rate), Note: fmt.Sprintf("placements as fast as one goroutine per CPU can, each with the release of an older one, under heartbeats; %d a round, %.1f %% found no core", l.decisions, big.refused*100)},
+		{Key: "decisions_per_s", Value: median(big.rate), Note: fmt.Sprintf("placements as fast as one goroutine per CPU can, each with the release of an older one, under heartbeats; %d a round, %.1f %% found no core", l.decisions, median(big.refused)*100)},
 		{Key: "placement_p50_100_nodes_ms", Value: ms(median(little.p50)), Note: "the same on a tenth of the nodes and containers"},
 		{Key: "placement_p99_100_nodes_ms", Value: ms(median(little.p99)), Note: "the same on a tenth of the nodes and containers"},
 		{Key: "growth_100_to_1000_nodes", Value: ratio(big.p50, little.p50), Goal: "< 2", Note: "p50 at full size / p50 at a tenth, median of the rounds"},
@@ -85,17 +84,18 @@ func ratio(a, b []time.Duration) float64 {
 
 // rounds are figures of several rounds.
 type rounds struct {
-	p50, p99, max []time.Duration
-	rate          []float64
-	refused       float64
+	p50, p99, max          []time.Duration
+	rate, arrived, refused []float64
 }
 
-func (r *rounds) add(f finding) {
-	r.p50 = append(r.p50, quantile(f.took, 0.5))
-	r.p99 = append(r.p99, quantile(f.took, 0.99))
-	r.max = append(r.max, quantile(f.took, 1))
-	r.rate = append(r.rate, f.rate)
-	r.refused = float64(f.refused) / float64(len(f.took))
+// add takes times from a round at a given pace, and the rate from one without.
+func (r *rounds) add(paced, free finding) {
+	r.p50 = append(r.p50, quantile(paced.took, 0.5))
+	r.p99 = append(r.p99, quantile(paced.took, 0.99))
+	r.max = append(r.max, quantile(paced.took, 1))
+	r.arrived = append(r.arrived, paced.rate)
+	r.rate = append(r.rate, free.rate)
+	r.refused = append(r.refused, float64(free.refused)/float64(len(free.took)))
 }
 
 // finding is one round.
