@@ -212,7 +212,7 @@ func (n *NodeView) claimant(claim *ClaimView, id string, core int, ppm rt.PPM) S
 func (p *PodView) server(g Governed) ServerView {
 	return ServerView{
 		Server: g.Server, PodUID: p.UID, Namespace: p.Namespace, Pod: p.Name, Container: g.Container,
-		McKube: g.McKube, Claim: g.Claim, Witness: rt.NoCore, Physical: rt.NoCore,
+		McKube: g.McKube, Claim: g.Claim, Further: g.Further, Witness: rt.NoCore, Physical: rt.NoCore,
 	}
 }
 

@@ -218,6 +218,7 @@ func parseClaim(c *resourcev1.ResourceClaim) *ClaimView {
 	out := &ClaimView{
 		UID: c.UID, Namespace: c.Namespace, Name: c.Name, PodUID: podOf(c), Core: rt.NoCore,
 		Deleting: c.DeletionTimestamp != nil, Created: c.CreationTimestamp, podClaim: c.Annotations[resourcev1.PodResourceClaimAnnotation],
+		Held: c.Labels[v1alpha1.LabelHeldFor] != "",
 	}
 	if len(shares) > 0 {
 		out.Node, out.Core, out.Claimed, out.further = shares[0].node, shares[0].core, shares[0].ppm, shares[1:]

@@ -92,7 +92,9 @@ type ClaimView struct {
 	// Claimed is the bandwidth that it takes from the core, as the scheduler counts.
 	Claimed  rt.PPM
 	Deleting bool
-	Created  metav1.Time
+	// Held: the controller allocated it for a container that ran already, not the scheduler.
+	Held    bool
+	Created metav1.Time
 
 	podClaim string  // annotation of kube's own controller: the name within the pod
 	further  []share // cores beyond the first, which none of our templates asks for
@@ -168,7 +170,9 @@ type ServerView struct {
 	Namespace, Pod, Container string
 	// McKube governs it; nil when none does any longer, or the server is a claim of nobody.
 	McKube *mcv1.McKube
-	Claim  *ClaimView
+	// Claim and Further are its claims, as in Governed.
+	Claim   *ClaimView
+	Further []*ClaimView
 	// Claimed is the bandwidth that its claims take from its core.
 	Claimed rt.PPM
 	// Witness is the core of its claim, Physical the one of RTNode.spec; rt.NoCore for none.

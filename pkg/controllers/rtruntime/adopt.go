@@ -32,6 +32,11 @@ func (c *mckubes) adopt(ctx context.Context, g *governance) (time.Duration, erro
 		if !p.adoptable() {
 			continue
 		}
+		if wait := c.outbid.wait(p.Server.ID, c.Clock.Now()); wait > 0 {
+			g.blocked[p.Server.ID] = p.outbidden()
+			after = earliest(after, wait)
+			continue
+		}
 		best, gates := g.snapshot.BestCoreOn(p.pod.NodeName, p.Server)
 		if len(gates) > 0 {
 			after = earliest(after, again(p))
@@ -83,6 +88,11 @@ func (c *mckubes) grow(ctx context.Context, g *governance) (time.Duration, error
 	for _, p := range g.parts {
 		missing := p.missing(c.Options.Granularity)
 		if missing <= 0 {
+			continue
+		}
+		if wait := c.outbid.wait(p.Server.ID, c.Clock.Now()); wait > 0 {
+			g.blocked[p.Server.ID] = p.outbidden()
+			after = earliest(after, wait)
 			continue
 		}
 		h := c.holding(p, p.furtherSuffix(), p.Claim.Core, missing)

@@ -25,10 +25,6 @@ import (
 // annotationPodClaim is Kubernetes' own: which claim of its pod a ResourceClaim is.
 const annotationPodClaim = "resource.kubernetes.io/pod-claim-name"
 
-// labelHeld marks the claims that the controller made for containers that already ran, so that they can be
-// told from those of the scheduler when a McKube goes.
-const labelHeld = v1alpha1.Group + "/held-for"
-
 // holding is bandwidth of a core to be held for a container that runs.
 type holding struct {
 	// Name of the claim.
@@ -59,7 +55,7 @@ func (h holding) claim() *resourcev1.ResourceClaim {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: h.Namespace, Name: h.Name,
 			Finalizers:  []string{resourcev1.Finalizer},
-			Labels:      map[string]string{labelHeld: string(h.PodUID)},
+			Labels:      map[string]string{v1alpha1.LabelHeldFor: string(h.PodUID)},
 			Annotations: map[string]string{annotationPodClaim: rtdra.ClaimName(h.Container)},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "v1", Kind: "Pod", Name: h.Pod, UID: h.PodUID, Controller: ptr.To(true),
@@ -169,7 +165,7 @@ func (d Dependencies) letGo(ctx context.Context, claim *resourcev1.ResourceClaim
 // heldClaims lists the claims that the controller made for containers of a pod.
 func (d Dependencies) heldClaims(ctx context.Context, namespace string, pod types.UID) ([]resourcev1.ResourceClaim, error) {
 	list := &resourcev1.ResourceClaimList{}
-	err := d.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{labelHeld: string(pod)})
+	err := d.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelHeldFor: string(pod)})
 	if err != nil {
 		return nil, fmt.Errorf("listing claims held for pod %s: %w", pod, err)
 	}

@@ -3,6 +3,8 @@ package rtruntime
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/events"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
@@ -36,3 +38,15 @@ func ServerOf(e v1alpha1.RTServer) rt.Server { return serverOf(e) }
 func Raisable(core rt.Core, servers []rt.Server, plan rt.CorePlan, held map[string]bool) map[string]bool {
 	return raisable(core, servers, plan, held)
 }
+
+// Overbooked are the claims of a node that give way.
+func Overbooked(n *state.NodeView) map[types.UID]bool { return overbooked(n) }
+
+// NewPatience counts who gave way.
+var NewPatience = newOutbid
+
+// GaveWay has a server wait.
+func (o *outbid) GaveWay(id string, now time.Time) { o.gaveWay(id, now) }
+
+// Wait is how long it waits.
+func (o *outbid) Wait(id string, now time.Time) time.Duration { return o.wait(id, now) }

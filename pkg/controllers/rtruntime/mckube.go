@@ -24,9 +24,10 @@ import (
 type mckubes struct {
 	Dependencies
 	outdated *outdated
+	outbid   *outbid
 }
 
-func newMcKubes(d Dependencies) *mckubes { return &mckubes{d, newOutdated()} }
+func newMcKubes(d Dependencies) *mckubes { return &mckubes{d, newOutdated(), newOutbid()} }
 
 // Register adds the loop to the manager.
 func (c *mckubes) Register(_ context.Context, m manager.Manager) error {
@@ -52,7 +53,7 @@ type mckubeStep func(*mckubes, context.Context, *governance) (time.Duration, err
 // mckubeSteps are in the order in which a container is served. Each may be repeated, and one that fails
 // keeps back those behind it but not the status, which says why.
 var mckubeSteps = []mckubeStep{
-	(*mckubes).ensureTemplate, (*mckubes).fillInNode, (*mckubes).adopt, (*mckubes).grow, (*mckubes).annotate,
+	(*mckubes).ensureTemplate, (*mckubes).fillInNode, (*mckubes).giveWay, (*mckubes).adopt, (*mckubes).grow, (*mckubes).annotate,
 }
 
 // Reconcile serves one McKube.

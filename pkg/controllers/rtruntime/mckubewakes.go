@@ -78,12 +78,12 @@ func concerned(before, after *state.NodeView) []state.ServerView {
 	for i := range before.Servers {
 		was[before.Servers[i].ID] = &before.Servers[i]
 	}
-	room := freed(before, after)
+	room, over := freed(before, after), overbooked(after)
 	var out []state.ServerView
 	for i := range after.Servers {
 		server := after.Servers[i]
 		switch old := was[server.ID]; {
-		case old == nil || room && server.Witness == rt.NoCore:
+		case old == nil || room && server.Witness == rt.NoCore || len(over.of(&server)) > 0:
 			out = append(out, server)
 		case !sameServer(old, &server):
 			out = append(out, *old, server) // their McKubes may differ

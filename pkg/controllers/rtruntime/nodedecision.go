@@ -40,11 +40,11 @@ func decide(n *state.NodeView, before pressure, now time.Time, granularity int64
 		d.Spec = n.RTNode.Spec // nothing is known of the cores, so nothing is known better
 		return d
 	}
-	list, unpaid := candidates(n, granularity)
+	list, unpaid := d.candidates(n, now, granularity)
 	placed := d.arrange(n, list)
 	for _, c := range unpaid {
 		d.Refused[c.server.ID] = rt.Verdict{
-			Test: rt.TestT1, Need: c.server.Charge(granularity), Limit: c.view.Claimed, Reason: reasonClaimTooSmall, Server: c.server.ID,
+			Test: rt.TestT1, Need: c.server.Charge(granularity), Limit: c.view.Claimed, Reason: c.unpaid(), Server: c.server.ID,
 		}
 	}
 	on := byCore(list, placed)
@@ -58,16 +58,22 @@ func decide(n *state.NodeView, before pressure, now time.Time, granularity int64
 }
 
 // candidates are the containers that have a claim on a core of the node, and those among them that
-// their claims do not pay for.
-func candidates(n *state.NodeView, granularity int64) (list, unpaid []candidate) {
+// their claims do not pay for. Claims that give way pay for nothing, and those just made not yet.
+func (d *nodeDecision) candidates(n *state.NodeView, now time.Time, granularity int64) (list, unpaid []candidate) {
+	over := overbooked(n)
 	for i := range n.Servers {
 		s := &n.Servers[i]
 		if !s.Running || s.McKube == nil || s.Witness == rt.NoCore {
 			continue
 		}
-		if c, ok := candidateOf(s, granularity); ok {
+		firm, wait := firmly(s, over, now)
+		d.Wake = earliest(d.Wake, wait)
+		c, ok := candidateOf(firm, granularity)
+		c.outbid = len(over.of(s)) > 0
+		switch {
+		case ok && (!c.outbid || c.server.Charge(granularity) <= firm.Claimed):
 			list = append(list, c)
-		} else {
+		case wait == 0 || c.outbid:
 			unpaid = append(unpaid, c)
 		}
 	}

@@ -19,6 +19,16 @@ type candidate struct {
 	entry  v1alpha1.RTServer
 	// fallback, when not nil, is what runs now, for settings that grew: should they not pass, it stays.
 	fallback *candidate
+	// outbid: claims of it give way, because the scheduler has given their core away, too.
+	outbid bool
+}
+
+// unpaid is why its claims do not pay for it.
+func (c candidate) unpaid() string {
+	if c.outbid {
+		return reasonOutbid
+	}
+	return reasonClaimTooSmall
 }
 
 // candidateOf is the container as its McKube wants it or, when its claims do not pay for that, as it runs.

@@ -14,6 +14,9 @@ const (
 	LabelWattsIdle = Group + "/watts-idle"
 	// LabelWattsMax is the power of the fully loaded machine in watts, a decimal number.
 	LabelWattsMax = Group + "/watts-max"
+	// LabelHeldFor marks a ResourceClaim that the controller made for a container that ran already, and not
+	// the scheduler; its value is the pod's UID.
+	LabelHeldFor = Group + "/held-for"
 	// LabelReservationID names the capacity reservation that a machine runs in; absent outside
 	// reservations.
 	LabelReservationID = Group + "/reservation-id"
