@@ -10,7 +10,8 @@ const Finalizer = "mckube.mcoperator.sdv.com/finalizer"
 
 // Criticality says who is raised and who gives way when a core is short (Vestal, RTSS 2007). Any
 // letter case is accepted.
-// +kubebuilder:validation:Pattern=`^([Hh][Ii][Gg][Hh]|[Mm][Ii][Dd][Dd][Ll][Ee]|[Ll][Oo][Ww])$`
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:XValidation:rule=`self.matches('^(?i)(high|middle|low)$')`,message=`must be High, Middle or Low`
 type Criticality string
 
 // Criticalities in their usual spelling, lowest first.
@@ -56,11 +57,12 @@ const (
 )
 
 // McKubeSpec gives one container of the governed pods a real-time budget.
-// +kubebuilder:validation:XValidation:rule="(has(self.podname) && size(self.podname) > 0) != has(self.selector)",message="exactly one of podname and selector must be given"
-// +kubebuilder:validation:XValidation:rule="has(self.podname) == has(oldSelf.podname) && (!has(self.podname) || self.podname == oldSelf.podname)",message="podname cannot be changed; create another McKube"
-// +kubebuilder:validation:XValidation:rule="has(self.selector) == has(oldSelf.selector) && (!has(self.selector) || self.selector == oldSelf.selector)",message="selector cannot be changed; create another McKube"
-// +kubebuilder:validation:XValidation:rule="has(self.container) == has(oldSelf.container) && (!has(self.container) || self.container == oldSelf.container)",message="container cannot be changed; create another McKube"
-// +kubebuilder:validation:XValidation:rule="has(self.pressuredDeadlinesTotal) == has(self.pressuredDeadlinesPeriod)",message="pressuredDeadlinesTotal and pressuredDeadlinesPeriod must be given together"
+// +kubebuilder:validation:XValidation:rule=`(has(self.podname) && size(self.podname) > 0) != has(self.selector)`,message=`exactly one of podname and selector must be given`,messageExpression=`has(self.selector) && has(self.podname) ? 'podname is "%s" and selector is given too; exactly one of podname and selector must be given'.format([self.podname]) : 'podname and selector are missing; exactly one of podname and selector must be given'`,fieldPath=".podname"
+// +kubebuilder:validation:XValidation:rule=`has(self.podname) == has(oldSelf.podname) && (!has(self.podname) || self.podname == oldSelf.podname)`,message=`podname cannot be changed; create another McKube`,messageExpression=`'podname is "%s" and was "%s"; podname cannot be changed; create another McKube'.format([(has(self.podname) ? self.podname : ”), (has(oldSelf.podname) ? oldSelf.podname : ”)])`,fieldPath=".podname"
+// +kubebuilder:validation:XValidation:rule=`has(self.selector) == has(oldSelf.selector) && (!has(self.selector) || self.selector == oldSelf.selector)`,message=`selector cannot be changed; create another McKube`,fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule=`has(self.container) == has(oldSelf.container) && (!has(self.container) || self.container == oldSelf.container)`,message=`container cannot be changed; create another McKube`,messageExpression=`'container is "%s" and was "%s"; container cannot be changed; create another McKube'.format([(has(self.container) ? self.container : ”), (has(oldSelf.container) ? oldSelf.container : ”)])`,fieldPath=".container"
+// +kubebuilder:validation:XValidation:rule=`!has(self.pressuredDeadlinesTotal) || has(self.pressuredDeadlinesPeriod)`,message=`pressuredDeadlinesTotal and pressuredDeadlinesPeriod must be given together`,messageExpression=`'pressuredDeadlinesPeriod is missing though pressuredDeadlinesTotal is %d; they must be given together'.format([self.pressuredDeadlinesTotal])`,fieldPath=".pressuredDeadlinesPeriod",reason=FieldValueRequired
+// +kubebuilder:validation:XValidation:rule=`!has(self.pressuredDeadlinesPeriod) || has(self.pressuredDeadlinesTotal)`,message=`pressuredDeadlinesPeriod and pressuredDeadlinesTotal must be given together`,messageExpression=`'pressuredDeadlinesTotal is missing though pressuredDeadlinesPeriod is %d; they must be given together'.format([self.pressuredDeadlinesPeriod])`,fieldPath=".pressuredDeadlinesTotal",reason=FieldValueRequired
 type McKubeSpec struct {
 	// podname is the pod it governs, in the McKube's namespace. Exactly one of podname and selector.
 	// +optional
@@ -69,7 +71,7 @@ type McKubeSpec struct {
 	// selector chooses the pods it governs, in the McKube's namespace, so that the pods of a
 	// Deployment are governed and stay so when they are re-created. An empty selector is refused.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="selector must hold at least one label or expression"
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="selector is empty; a selector must hold at least one label or expression"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// container is the container's name. It may be left out when the pod has one container.
 	// +optional
@@ -108,12 +110,10 @@ type McKubeSpec struct {
 
 // RTSettings is a server: at most a budget of CPU time in every period (constant bandwidth server,
 // Abeni and Buttazzo, RTSS 1998). All times are in microseconds.
-// +kubebuilder:validation:XValidation:rule="self.runtime_low <= self.runtime_hi",message="runtime_low must be at most runtime_hi (equal: no escalation)"
-// +kubebuilder:validation:XValidation:rule="self.runtime_hi * 100 <= self.period * 95",message="runtime_hi must be at most 95 % of period"
-// +kubebuilder:validation:XValidation:rule="!has(self.deadline) || (self.runtime_hi <= self.deadline && self.deadline <= self.period)",message="deadline must be from runtime_hi to period"
-// +kubebuilder:validation:XValidation:rule="!has(self.levels) || self.levels.all(l, self.runtime_low < l.runtime && l.runtime < self.runtime_hi)",message="levels must lie between runtime_low and runtime_hi"
-// +kubebuilder:validation:XValidation:rule="!has(self.core) || self.core.matches('^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$')",message="core must be a cpuset list, for example \"2-3\" or \"0,2\""
-// +kubebuilder:validation:XValidation:rule="!has(self.core) || !self.core.matches('^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$') || self.core.split(',').all(r, !r.contains('-') || int(r.split('-')[0]) <= int(r.split('-')[1]))",message="core holds a range that runs backwards; write it as lower-higher, for example \"2-3\""
+// +kubebuilder:validation:XValidation:rule=`self.runtime_low <= self.runtime_hi`,message=`runtime_low must be at most runtime_hi (equal: no escalation)`,messageExpression=`'runtime_low is %d; runtime_low must be at most runtime_hi, %d (equal: no escalation)'.format([self.runtime_low, self.runtime_hi])`,fieldPath=".runtime_low"
+// +kubebuilder:validation:XValidation:rule=`self.period < 100 || self.period > 10000000 || self.runtime_hi < 1 || self.runtime_hi > 10000000 || self.runtime_hi * 100 <= self.period * 95`,message=`runtime_hi must be at most 95 % of period`,messageExpression=`'runtime_hi is %d; runtime_hi must be at most 95 %% of period, %d'.format([self.runtime_hi, self.period * 95 / 100])`,fieldPath=".runtime_hi"
+// +kubebuilder:validation:XValidation:rule=`!has(self.deadline) || (self.runtime_hi <= self.deadline && self.deadline <= self.period)`,message=`deadline must be from runtime_hi to period`,messageExpression=`'deadline is %d; deadline must be from runtime_hi to period, %d to %d'.format([self.deadline, self.runtime_hi, self.period])`,fieldPath=".deadline"
+// +kubebuilder:validation:XValidation:rule=`!has(self.levels) || self.levels.all(l, self.runtime_low < l.runtime && l.runtime < self.runtime_hi)`,message=`levels must lie between runtime_low and runtime_hi`,messageExpression=`'level %s is %d; levels must lie between runtime_low and runtime_hi, %d and %d'.format([self.levels.filter(l, !(self.runtime_low < l.runtime && l.runtime < self.runtime_hi))[0].name, self.levels.filter(l, !(self.runtime_low < l.runtime && l.runtime < self.runtime_hi))[0].runtime, self.runtime_low, self.runtime_hi])`,fieldPath=".levels"
 type RTSettings struct {
 	// period in microseconds, from 100 to 10 seconds.
 	// +kubebuilder:validation:Minimum=100
@@ -137,13 +137,14 @@ type RTSettings struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:XValidation:rule="self.all(l, l.name != 'low' && l.name != 'hi')",message="the level names low and hi are those of runtime_low and runtime_hi"
 	Levels []Level `json:"levels,omitempty"`
 	// core is the set of preferred cores as a cpuset list, "2-3" or "0,2". A preference: the core
 	// that was given is in status.allocatedCore. Left out, any core.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$')`,message=`core must be a cpuset list of numbers up to 9999, for example "2-3" or "0,2"`
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$') || self.split(',').all(r, !r.contains('-') || int(r.split('-')[0]) <= int(r.split('-')[1]))`,message=`core holds a range that runs backwards; write it as lower-higher, for example "2-3"`
 	Core *string `json:"core,omitempty"`
 	// tasks are the periodic tasks inside the container. When given, the budget is tested against
 	// them and advice is returned as warnings; nothing is refused.
@@ -158,7 +159,8 @@ type Level struct {
 	// name appears in status.currentRuntime.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')`,message=`the name of a level must be of lower-case letters, digits and inner dashes`
+	// +kubebuilder:validation:XValidation:rule=`self != 'low' && self != 'hi'`,message=`the level names low and hi are those of runtime_low and runtime_hi`
 	Name string `json:"name"`
 	// runtime is the budget in microseconds.
 	// +kubebuilder:validation:Minimum=1
@@ -167,8 +169,8 @@ type Level struct {
 }
 
 // Task is a periodic or sporadic task inside the container. All times are in microseconds.
-// +kubebuilder:validation:XValidation:rule="!has(self.deadline) || (self.wcet <= self.deadline && self.deadline <= self.period)",message="a task's deadline must be from wcet to period"
-// +kubebuilder:validation:XValidation:rule="self.wcet <= self.period",message="a task's wcet must be at most its period"
+// +kubebuilder:validation:XValidation:rule=`!has(self.deadline) || (self.wcet <= self.deadline && self.deadline <= self.period)`,message=`deadline must be from wcet to period`,messageExpression=`'deadline is %d; deadline must be from wcet to period, %d to %d'.format([self.deadline, self.wcet, self.period])`,fieldPath=".deadline"
+// +kubebuilder:validation:XValidation:rule=`self.wcet <= self.period`,message=`wcet must be at most its period`,messageExpression=`'wcet is %d; wcet must be at most its period, %d'.format([self.wcet, self.period])`,fieldPath=".wcet"
 type Task struct {
 	// period is the shortest time between two releases.
 	// +kubebuilder:validation:Minimum=1
@@ -186,8 +188,9 @@ type Task struct {
 }
 
 // Escalation says when the budget is raised and given back.
-// +kubebuilder:validation:XValidation:rule="has(self.overruns) == has(self.periods)",message="overruns and periods must be given together: overruns of periods"
-// +kubebuilder:validation:XValidation:rule="!has(self.overruns) || !has(self.periods) || self.overruns <= self.periods",message="overruns must be at most periods"
+// +kubebuilder:validation:XValidation:rule=`!has(self.overruns) || has(self.periods)`,message=`overruns and periods must be given together`,messageExpression=`'periods is missing though overruns is %d; they must be given together'.format([self.overruns])`,fieldPath=".periods",reason=FieldValueRequired
+// +kubebuilder:validation:XValidation:rule=`!has(self.periods) || has(self.overruns)`,message=`periods and overruns must be given together`,messageExpression=`'overruns is missing though periods is %d; they must be given together'.format([self.periods])`,fieldPath=".overruns",reason=FieldValueRequired
+// +kubebuilder:validation:XValidation:rule=`!has(self.overruns) || !has(self.periods) || self.overruns <= self.periods`,message=`overruns must be at most periods`,messageExpression=`'overruns is %d; overruns must be at most periods, %d'.format([self.overruns, self.periods])`,fieldPath=".overruns"
 type Escalation struct {
 	// mode is Elastic or Reserved. Default Elastic.
 	// +optional
@@ -213,16 +216,14 @@ type Escalation struct {
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="recoveryDelay must be at most 24h"
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,8}([.][0-9]{1,9})?(ms|s)|[0-9]{1,5}([.][0-9]{1,9})?(m|h))+$') && duration(self) <= duration('24h')`,message=`recoveryDelay must be a duration of at most 24h, for example 5s or 1m30s`
 	RecoveryDelay *metav1.Duration `json:"recoveryDelay,omitempty"`
 	// dwell is how long a raised budget is kept at least; it doubles when the container escalates
 	// again soon. Default: the longer of 20 periods and 1s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="dwell must be at most 24h"
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,8}([.][0-9]{1,9})?(ms|s)|[0-9]{1,5}([.][0-9]{1,9})?(m|h))+$') && duration(self) <= duration('24h')`,message=`dwell must be a duration of at most 24h, for example 5s or 1m30s`
 	Dwell *metav1.Duration `json:"dwell,omitempty"`
 }
 
