@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -87,6 +88,7 @@ func addWebhooks(mgr manager.Manager, own *Options, store *state.Store, clk cloc
 	}
 	handlers := webhooks.Handlers{
 		Cluster: webhooks.FromStore(store, clk), Granularity: own.RT.BudgetGranularity.Microseconds(), Live: mgr.GetAPIReader(),
+		Spared: []string{metav1.NamespaceSystem, o.Namespace},
 	}
 	ready, err := webhooks.Add(mgr, handlers, clk, webhooks.Options{
 		Host: o.Host, Port: o.Port, Namespace: o.Namespace, Secret: o.CertSecret,

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -34,6 +35,8 @@ const (
 	patience = 30 * time.Second
 	// reasonLabelNeeded is the reason of Events on McKubes for which there is no entry.
 	reasonLabelNeeded = "LabelNeeded"
+	// reasonSecretMissing is the reason of Events on the Secret that somebody deleted.
+	reasonSecretMissing = "WebhookSecretMissing"
 )
 
 // Configurations keeps the webhook configurations true: the certificate in their Secret, the bundle
@@ -46,6 +49,8 @@ type Configurations struct {
 	Recorder      record.EventRecorder
 	Clock         clock.PassiveClock
 	Options       Options
+	// missing: the Secret is gone and not ours to create, and this was told.
+	missing bool
 }
 
 // Reconcile looks at everything; there is nothing to tell requests apart by.
@@ -56,11 +61,12 @@ func (c *Configurations) Reconcile(ctx context.Context, _ reconcile.Request) (re
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	c.tell(ctx, secret)
 	next := reconcile.Result{RequeueAfter: min(recheck, c.Options.Authority.Validity/20)}
-	if len(secret.Data[certs.KeyCA]) == 0 {
-		return next, nil // cert-manager has not filled it yet
+	var bundle []byte // none: cert-manager has not filled the Secret yet, or it is gone
+	if len(secret.Data[certs.KeyCA]) > 0 {
+		bundle = certs.Bundle(secret.Data)
 	}
-	bundle := certs.Bundle(secret.Data)
 	mutating, err := c.injectMutating(ctx, bundle)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -69,7 +75,7 @@ func (c *Configurations) Reconcile(ctx context.Context, _ reconcile.Request) (re
 }
 
 // certificate reads the Secret and, where that is ours to do, renews what is in it. The Secret is
-// created where no chart has.
+// created where no chart has; who may not do that, as with the chart's rights, gets one without UID and data.
 func (c *Configurations) certificate(ctx context.Context) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	key := types.NamespacedName{Namespace: c.Options.Namespace, Name: c.Options.Secret}
@@ -86,16 +92,43 @@ func (c *Configurations) certificate(ctx context.Context) (*corev1.Secret, error
 	if err != nil || !changed {
 		return secret, err
 	}
-	secret.Data = data
+	wanted := secret.DeepCopy()
+	wanted.Data = data
 	if secret.UID == "" {
-		err = c.Client.Create(ctx, secret)
+		err = c.Client.Create(ctx, wanted)
 	} else {
-		err = c.Client.Update(ctx, secret)
+		err = c.Client.Update(ctx, wanted)
+	}
+	if apierrors.IsForbidden(err) && secret.UID == "" {
+		return secret, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("storing the webhooks' certificate: %w", err)
 	}
-	return secret, nil
+	return wanted, nil
+}
+
+// tell says once that the Secret is gone, or back. A create cannot be limited to one name, so the chart does not
+// allow any: the replicas go on with the certificate in their memory, and whoever deleted the Secret
+// has to bring it back.
+func (c *Configurations) tell(ctx context.Context, secret *corev1.Secret) {
+	was := c.missing
+	c.missing = secret.UID == "" && len(secret.Data) == 0
+	log := log.FromContext(ctx).WithValues("Secret", client.ObjectKeyFromObject(secret))
+	if !c.missing {
+		secretMissing.Set(0)
+		if was {
+			log.Info("The webhooks' Secret is back")
+		}
+		return
+	}
+	secretMissing.Set(1)
+	if was {
+		return
+	}
+	log.Info("The webhooks' Secret is gone and the controller may not create it: replicas that run keep the certificate they have, one that starts gets none. helm upgrade or kubectl create secret generic brings it back")
+	c.Recorder.Eventf(secret, corev1.EventTypeWarning, reasonSecretMissing,
+		"The webhooks' Secret is gone: replicas that run keep the certificate they have, one that starts gets none. To bring it back: kubectl create secret generic %s -n %s", secret.Name, secret.Namespace)
 }
 
 func (c *Configurations) injectMutating(ctx context.Context, bundle []byte) (*admissionv1.MutatingWebhookConfiguration, error) {
@@ -123,7 +156,7 @@ func (c *Configurations) injectValidating(ctx context.Context, bundle []byte) er
 }
 
 func inject(config *admissionv1.WebhookClientConfig, bundle []byte) bool {
-	if bytes.Equal(config.CABundle, bundle) {
+	if len(bundle) == 0 || bytes.Equal(config.CABundle, bundle) {
 		return false
 	}
 	config.CABundle = bundle

@@ -104,6 +104,51 @@ func TestALostRaceForTheSecretChangesNothing(t *testing.T) {
 	}
 }
 
+// The chart's rights do not allow to create the Secret: what is served stays, what is not about the certificate
+// goes on, and one Event tells whoever deleted it.
+func TestADeletedSecretIsToldOnce(t *testing.T) {
+	c, recorder := keeper(t, true, nil, emptySecret(nil))
+	reconciled := func(what string, events int) string {
+		t.Helper()
+		if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if len(recorder.Events) != events {
+			t.Fatalf("%s: %d events", what, len(recorder.Events))
+		}
+		return bundleOf(t, c)
+	}
+	bundle := reconciled("filled", 0)
+	if err := c.Client.Delete(t.Context(), emptySecret(nil)); err != nil {
+		t.Fatal(err)
+	}
+	all := c.Client
+	c.Client = interceptor.NewClient(all.(client.WithWatch), interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, secretName, errors.New("no right"))
+		},
+	})
+	if err := all.Create(t.Context(), mckube("m")); err != nil {
+		t.Fatal(err)
+	}
+	if reconciled("deleted", 1) != bundle || reconciled("still deleted", 1) != bundle {
+		t.Error("the bundle of the certificate that is still served was taken away")
+	}
+	governed := &admissionv1.MutatingWebhookConfiguration{}
+	if err := all.Get(t.Context(), client.ObjectKey{Name: "mainspring-governed"}, governed); err != nil || len(governed.Webhooks) != 1 {
+		t.Errorf("%v, %d entries of governed pods", err, len(governed.Webhooks))
+	}
+	if event := <-recorder.Events; !strings.Contains(event, "WebhookSecretMissing") || !strings.Contains(event, "kubectl create secret generic mainspring-webhook -n mainspring-system") {
+		t.Error(event)
+	}
+	if err := all.Create(t.Context(), emptySecret(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if renewed := reconciled("back", 0); renewed == "" || renewed == bundle {
+		t.Error("no new authority in the Secret that came back")
+	}
+}
+
 func TestMissingConfigurationsAreNamed(t *testing.T) {
 	for _, name := range []string{"mainspring", "mainspring-governed"} {
 		c, _ := keeper(t, true, nil)

@@ -134,7 +134,7 @@ func (g *group) entry(template admissionv1.MutatingWebhook) admissionv1.Mutating
 	if len(g.names) > 0 {
 		e.MatchConditions = []admissionv1.MatchCondition{{Name: "podname", Expression: named(g.names)}}
 	}
-	e.Name = g.id() + ".governed.mckube.io"
+	e.Name = g.name()
 	return e
 }
 
@@ -147,8 +147,13 @@ func named(names []string) string {
 	return fmt.Sprintf("has(object.metadata.name) && object.metadata.name in [%s]", strings.Join(quoted, ", "))
 }
 
-// id names the entry by its oldest McKube, whose group it stays in.
-func (g *group) id() string {
-	sum := sha256.Sum256([]byte(string(g.mckubes[0].UID) + "/" + g.mckubes[0].Namespace + "/" + g.mckubes[0].Name))
-	return "g" + hex.EncodeToString(sum[:8])
+// longestName is what is kept of a McKube's name in that of its entry, which has 253 characters at most.
+const longestName = 128
+
+// name is by the oldest McKube, whose group it stays in, for whoever reads it in the API server's errors.
+func (g *group) name() string {
+	oldest := g.mckubes[0]
+	sum := sha256.Sum256([]byte(string(oldest.UID) + "/" + oldest.Namespace + "/" + oldest.Name))
+	readable := strings.TrimRight(oldest.Name[:min(longestName, len(oldest.Name))], ".-")
+	return fmt.Sprintf("%s.%s.g%s.governed.mckube.io", readable, oldest.Namespace, hex.EncodeToString(sum[:4]))
 }

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"pgregory.net/rapid"
 
 	"github.com/mainspring-rt/mainspring/charts"
@@ -84,7 +86,7 @@ func TestEntriesAreAsStrictAsTheTemplate(t *testing.T) {
 			*e.ClientConfig.URL != "https://localhost:9443/mutate-pods" || len(e.Rules) != 1 || e.Rules[0].Resources[0] != "pods" {
 			t.Errorf("%+v", e)
 		}
-		if strings.Count(e.Name, ".") < 2 || len(e.Name) > 63 {
+		if strings.Count(e.Name, ".") < 2 || !strings.Contains(e.Name, ".default.g") {
 			t.Errorf("name %s", e.Name)
 		}
 	}
@@ -141,5 +143,24 @@ func TestEntriesAreBounded(t *testing.T) {
 	entries, left = webhooks.Entries(entryTemplate(t), names)
 	if len(entries) != 3 || len(left) != 0 || strings.Count(entries[0].MatchConditions[0].Expression, "pod-") != 100 {
 		t.Errorf("%d entries for 250 names, %d left out", len(entries), len(left))
+	}
+}
+
+// Two names that are cut alike stay different, and the API server takes each.
+func TestEntriesAreNamedByTheirMcKube(t *testing.T) {
+	long := strings.Repeat("a", 127) + "."
+	mckubes := []*mcv1.McKube{
+		mckube("camera", in(strings.Repeat("n", 63))), mckube(long+"x", selecting("app", "x")), mckube(long+"y", selecting("app", "y")),
+	}
+	entries, _ := webhooks.Entries(entryTemplate(t), mckubes)
+	seen := map[string]bool{}
+	for _, e := range entries {
+		seen[e.Name] = true
+		if errs := validation.IsFullyQualifiedName(field.NewPath("name"), e.Name); len(errs) > 0 {
+			t.Error(errs)
+		}
+	}
+	if len(seen) != 3 || !slices.ContainsFunc(entries, func(e admissionv1.MutatingWebhook) bool { return strings.HasPrefix(e.Name, "camera.nnn") }) {
+		t.Errorf("names %v", seen)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -32,6 +33,8 @@ type Handlers struct {
 	Granularity int64
 	// Live reads from the API server itself; nil: what Cluster knows is all there is.
 	Live client.Reader
+	// Spared are the namespaces whose pods are never sent to the webhooks.
+	Spared []string
 }
 
 // Register serves the handlers.
@@ -109,6 +112,9 @@ func (h Handlers) validateMcKube(_ context.Context, req admission.Request) admis
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the McKube: %w", err))
 	}
 	m.Namespace = req.Namespace
+	if slices.Contains(h.Spared, m.Namespace) {
+		return invalid(req, spared(m.Namespace))
+	}
 	warnings, errs := ValidateMcKube(m, h.Cluster, h.Granularity)
 	if len(errs) > 0 {
 		return invalid(req, errs.ToAggregate())

@@ -34,7 +34,7 @@ func ask(t testing.TB, w *world, path, kind string, object any) *admissionapi.Ad
 func send(t testing.TB, w *world, path, kind string, raw []byte) *admissionapi.AdmissionResponse {
 	t.Helper()
 	server := webhook.NewServer(webhook.Options{})
-	webhooks.Handlers{Cluster: w, Granularity: granularity, Live: w.live}.Register(server)
+	webhooks.Handlers{Cluster: w, Granularity: granularity, Live: w.live, Spared: w.spared}.Register(server)
 	review := admissionapi.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionapi.AdmissionRequest{
@@ -170,4 +170,22 @@ func FuzzHandlers(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A pod there would start without its claim, and the McKube would promise what nobody keeps.
+func TestMcKubesOfSparedNamespacesAreRefused(t *testing.T) {
+	w := &world{spared: []string{"kube-system", "default"}}
+	r := ask(t, w, webhooks.PathValidateMcKubes, "McKube", mckube("m"))
+	if r.Allowed {
+		t.Fatal("it is admitted")
+	}
+	for _, want := range []string{"metadata.namespace", `namespace "default"`, "never sent to the webhooks", "another namespace"} {
+		if !strings.Contains(r.Result.Message, want) {
+			t.Errorf("%s, want %q", r.Result.Message, want)
+		}
+	}
+	w.spared = []string{"kube-system"}
+	if r := ask(t, w, webhooks.PathValidateMcKubes, "McKube", mckube("m")); !r.Allowed {
+		t.Errorf("elsewhere: %s", r.Result.Message)
+	}
 }

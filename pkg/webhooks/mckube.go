@@ -42,6 +42,13 @@ func ValidateMcKube(m *mcv1.McKube, cluster Cluster, granularity int64) (warning
 	return append(advice(m, server, granularity), containerAdvice(m, cluster)...), nil
 }
 
+// spared refuses a McKube where it could keep no promise: a pod there would start without its claim.
+func spared(namespace string) error {
+	return field.Forbidden(field.NewPath("metadata", "namespace"), fmt.Sprintf(
+		"pods of namespace %q are never sent to the webhooks, so that the cluster and the controller start without them, and cannot be given a real-time core; "+
+			"McKube and pod must be in another namespace", namespace))
+}
+
 func nameErrors(m *mcv1.McKube) (errs field.ErrorList) {
 	for _, name := range []struct {
 		field, value string

@@ -27,6 +27,10 @@ var (
 		Name: "mainspring_webhook_certificate_expiry_timestamp_seconds",
 		Help: "When the certificate that the webhooks serve with ends, in seconds since 1970; 0 while there is none.",
 	})
+	secretMissing = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "mainspring_webhook_secret_missing",
+		Help: "1 on the leader while the Secret with the webhooks' certificate is gone and the controller may not create it, else 0.",
+	})
 	leftOut = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "mainspring_webhook_selectors_left_out",
 		Help: "McKubes whose pods are only governed when they carry label sdv.com, because there are too many selectors to send each to the webhooks.",
@@ -35,7 +39,7 @@ var (
 
 // RegisterMetrics adds the package's metrics to a registry, once, before the webhooks answer.
 func RegisterMetrics(registry prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{requests, expiry, leftOut} {
+	for _, c := range []prometheus.Collector{requests, expiry, secretMissing, leftOut} {
 		if err := registry.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}

@@ -27,6 +27,7 @@ func TestWebhooksOnAnAPIServer(t *testing.T) {
 	t.Run("before they ever ran", s.blocksOnlyRealTimePods)
 	s.start(t)
 	t.Run("a labelled pod is given its core", s.mutatesLabelled)
+	t.Run("McKubes of spared namespaces", s.sparesNamespaces)
 	t.Run("a governed pod needs no label", s.mutatesGoverned)
 	t.Run("a dry run changes nothing", s.dryRunChangesNothing)
 	t.Run("refusals and warnings reach the user", s.refusesAndWarns)
@@ -71,6 +72,16 @@ func (s *stage) mutatesLabelledAgain(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// sparesNamespaces: a McKube where no pod is sent to us could keep no promise.
+func (s *stage) sparesNamespaces(t *testing.T) {
+	for _, namespace := range []string{"kube-system", systemNamespace} {
+		m := mckube("spared", podname("spared"), in(namespace))
+		if err := s.client.Create(t.Context(), m, client.DryRunAll); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), `namespace "`+namespace+`"`) {
+			t.Errorf("%s: %v", namespace, err)
+		}
+	}
 }
 
 func (s *stage) mutatesGoverned(t *testing.T) {

@@ -159,7 +159,7 @@ func (s *stage) start(t *testing.T) {
 	if err := informer.New(store).Register(t.Context(), mgr); err != nil {
 		t.Fatal(err)
 	}
-	handlers := webhooks.Handlers{Cluster: webhooks.FromStore(store, s.clock), Granularity: granularity}
+	handlers := webhooks.Handlers{Cluster: webhooks.FromStore(store, s.clock), Granularity: granularity, Spared: []string{"kube-system", systemNamespace}}
 	s.ready, err = webhooks.Add(mgr, handlers, s.clock, webhooks.Options{
 		Host: "localhost", Port: s.port, Namespace: systemNamespace, Secret: secretName,
 		Authority:      certs.Authority{DNSNames: []string{"localhost"}, Validity: time.Hour},

@@ -22,6 +22,7 @@ type world struct {
 	pods       []*corev1.Pod
 	preempting *rt.Criticality
 	live       client.Reader // what the API server knows already
+	spared     []string
 }
 
 var errLists = errors.New("pods have not been listed")

@@ -271,7 +271,7 @@ func TestReadingSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// The newest come first, whichever field their authors wrote the time in; those of other pods are left out.
+// The newest come first, whichever field their authors wrote the time in; those of other pods are left out, and equal ones are told once.
 func TestTheLatestEventsOfThePodAreTold(t *testing.T) {
 	t.Parallel()
 	scheme, err := explain.Scheme()
@@ -290,6 +290,9 @@ func TestTheLatestEventsOfThePodAreTold(t *testing.T) {
 	for i := range 6 {
 		objects = append(objects, event(fmt.Sprintf("event %d", i), "brake-1", i))
 	}
+	again := event("event 4", "brake-1", 6)
+	again.Name = "event 4, told again"
+	objects = append(objects, again)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithIndex(&corev1.Event{}, "involvedObject.uid", func(o client.Object) []string { return []string{string(o.(*corev1.Event).InvolvedObject.UID)} }).Build()
 	explanation, err := explain.Pod(statetest.Build(scenarios()["no-cores"]...), "car", "brake")

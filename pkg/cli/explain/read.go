@@ -101,7 +101,7 @@ type Event struct {
 // shownEvents is how many of the latest events are told.
 const shownEvents = 5
 
-// AddEvents adds the latest events about the pod: the scheduler and the provisioner say there why they
+// AddEvents adds the latest events about the pod, equal ones once: the scheduler and the provisioner say there why they
 // can do nothing for it, which no other object tells.
 func (e *Explanation) AddEvents(ctx context.Context, c client.Reader) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
@@ -111,12 +111,15 @@ func (e *Explanation) AddEvents(ctx context.Context, c client.Reader) error {
 		return fmt.Errorf("reading events: %w", err)
 	}
 	slices.SortStableFunc(list.Items, func(a, b corev1.Event) int { return told(b).Compare(told(a)) })
-	for _, event := range list.Items[:min(shownEvents, len(list.Items))] {
+	for _, event := range list.Items {
 		source := event.ReportingController
 		if source == "" {
 			source = event.Source.Component
 		}
-		e.Events = append(e.Events, Event{Type: event.Type, Reason: event.Reason, Source: source, Message: event.Message})
+		one := Event{Type: event.Type, Reason: event.Reason, Source: source, Message: event.Message}
+		if len(e.Events) < shownEvents && !slices.Contains(e.Events, one) { // told again in an Event of its own
+			e.Events = append(e.Events, one)
+		}
 	}
 	return nil
 }
