@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
@@ -72,12 +73,35 @@ func preflightAPI(ctx context.Context, config *rest.Config, gates options.Featur
 	if err != nil {
 		return fmt.Errorf("building the discovery client: %w", err)
 	}
+	info, err := client.ServerVersion()
+	if err != nil {
+		return fmt.Errorf("asking the API server at %s for its version: %w", config.Host, err)
+	}
+	if err := recent(info.GitVersion); err != nil {
+		return fmt.Errorf("the API server at %s %w", config.Host, err)
+	}
 	missing, err := missingResources(ctx, client, requirements(gates))
 	if err != nil {
 		return fmt.Errorf("asking the API server at %s what it serves: %w", config.Host, err)
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("the API server at %s does not serve %s; install the chart mainspring-crds", config.Host, strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// oldestServer is the first release that serves device claims as resource.k8s.io/v1.
+var oldestServer = version.MustParseSemantic("v1.34.0")
+
+// recent refuses an API server that is older than what the controllers need. Pre-releases of that
+// release are recent enough.
+func recent(gitVersion string) error {
+	v, err := version.ParseGeneric(gitVersion)
+	if err != nil {
+		return fmt.Errorf("says that its version is %q: %w", gitVersion, err)
+	}
+	if v.LessThan(oldestServer) {
+		return fmt.Errorf("is Kubernetes %s; it must be 1.34 or later, and for real-time containers 1.36, or 1.34 with the feature gate DRAConsumableCapacity", gitVersion)
 	}
 	return nil
 }

@@ -79,3 +79,29 @@ func TestPreflightNamesAPortInUse(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
+
+func TestOldServersAreRefused(t *testing.T) {
+	for given, want := range map[string]string{
+		"v1.36.3": "", "v1.34.0": "", "v1.34.0-rc.1": "", "v1.34.2-eks-1234567": "", "v1.35.1+k3s1": "", "v2.0.0": "",
+		"v1.33.9":        "is Kubernetes v1.33.9; it must be 1.34 or later",
+		"v1.32.7-gke.10": "is Kubernetes v1.32.7-gke.10; it must be 1.34 or later",
+		"new":            `says that its version is "new"`,
+	} {
+		if err := recent(given); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", given, err, want)
+		}
+	}
+}
+
+func TestPreflightNamesAnOldServer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"major": "1", "minor": "33", "gitVersion": "v1.33.4"}`)
+	}))
+	defer server.Close()
+	err := preflightAPI(t.Context(), &rest.Config{Host: server.URL}, options.FeatureGates{})
+	want := "the API server at " + server.URL + " is Kubernetes v1.33.4; it must be 1.34 or later"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
