@@ -117,6 +117,12 @@ func (d Dependencies) hold(ctx context.Context, h holding) (*resourcev1.Resource
 	if err != nil {
 		return nil, fmt.Errorf("creating claim %s/%s: %w", h.Namespace, h.Name, err)
 	}
+	before := claim.DeepCopy()
+	if controllerutil.AddFinalizer(claim, resourcev1.Finalizer) { // one that was about to be let go
+		if err := d.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return nil, fmt.Errorf("adding the finalizer of claim %s/%s: %w", h.Namespace, h.Name, err)
+		}
+	}
 	claim.Status = h.status()
 	if err := d.Client.Status().Update(ctx, claim); err != nil {
 		return nil, fmt.Errorf("allocating claim %s/%s: %w", h.Namespace, h.Name, err)

@@ -265,6 +265,67 @@ func TestAnAdoptedContainerGivesWayToTheScheduler(t *testing.T) {
 	}
 }
 
+// Whatever write the controller dies at while a claim gives way: the container ends with one claim, on the other core,
+// which tells the scheduler when it goes.
+func TestAClaimGivesWayWhateverHappens(t *testing.T) {
+	for at := 1; at <= 6; at++ {
+		for _, before := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%d-%t", at, before), func(t *testing.T) {
+				o := newCluster(t).office()
+				o.prefix += fmt.Sprintf("%d-%t-", at, before)
+				n := o.node("n", 2)
+				p := o.bare("p", n.Name, "app")
+				o.mckube("m", "p", 50, 50)
+				o.settle([]string{n.Name}, "m")
+				winner := o.run("w", n.Name, "Low", 60, 60, 0)
+				o.writes, o.dieAt, o.dieBefore = 0, at, before
+				for range 3 {
+					o.settle([]string{n.Name}, "m")
+					o.clock.Step(time.Minute)
+				}
+				want := fmt.Sprintf("%s@1 low 50/50, %s@0 low 60/60", p.Name, winner.Name)
+				if p.UID > winner.UID {
+					want = fmt.Sprintf("%s@0 low 60/60, %s@1 low 50/50", winner.Name, p.Name)
+				}
+				if got := spec(o.rtNode(n.Name).Spec); got != want || o.cores(p) != "app-rt=501000@core-1" {
+					t.Errorf("spec %s, want %s; claims %s", got, want, o.cores(p))
+				}
+				for _, claim := range o.held(p) {
+					if !slices.Contains(claim.Finalizers, resourcev1.Finalizer) {
+						t.Errorf("claim %s may go before the scheduler is told", claim.Name)
+					}
+				}
+				o.is("m", mcv1.ConditionPlaced, metav1.ConditionTrue, "Ready")
+			})
+		}
+	}
+}
+
+// The claim of a budget that grew gives way before it pays: the container runs on with the old budget.
+func TestTheClaimOfAGrowthGivesWay(t *testing.T) {
+	o := newCluster(t).office()
+	n := o.node("n", 1)
+	p := o.run("p", n.Name, "High", 20, 20, 0)
+	o.settle([]string{n.Name}, "p")
+	o.change("p", func(m *mcv1.McKube) { m.Spec.RTSettings.RuntimeLow, m.Spec.RTSettings.RuntimeHi = 50_000, 50_000 })
+	if _, err := o.serve("p"); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := o.cores(p), "app-rt-1=300000@core-0"; got != want {
+		t.Errorf("claims %s, want %s", got, want)
+	}
+	winner := o.run("w", n.Name, "Low", 60, 60, 0)
+	o.settle([]string{n.Name}, "p")
+	o.is("p", mcv1.ConditionAdmitted, metav1.ConditionFalse, "BudgetKept")
+	budgets := map[types.UID]int64{}
+	for _, e := range o.rtNode(n.Name).Spec.Servers {
+		budgets[e.PodUID] = e.BudgetHighUs
+	}
+	if want := map[types.UID]int64{p.UID: 20_000, winner.UID: 60_000}; !maps.Equal(budgets, want) || len(o.held(p)) > 0 {
+		t.Errorf("budgets %v, want %v; held %s", budgets, want, o.cores(p))
+	}
+}
+
 // A McKube whose claim gives way is woken by the claim of the other.
 func TestWhoHasToGiveWayIsWoken(t *testing.T) {
 	m := newMachine(1)
