@@ -266,7 +266,7 @@ func checkPlaced(s *Snapshot, pod *PodView, g Governed) Gate {
 	if !ok {
 		return closed(GatePlaced, ReasonNotPlaced, "it was on core %d of node %s, which is gone", v.Physical, n.Name)
 	}
-	held := rt.Admit(core.Core, n.Runs(core).Servers, v.Server)
+	held := rt.Admit(core.Core, n.Runs(core).Servers, v.InForce())
 	gate := passed(GatePlaced, "it runs on core %d; %s of %s of that core is promised (%s)", core.ID, percent(core.Placed), percent(core.Capacity), held.Test)
 	gate.Numbers = []Number{numberOf(n.Name, core.ID, held)}
 	return gate

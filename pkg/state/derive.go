@@ -41,6 +41,9 @@ func (s *Snapshot) derive(name string) *NodeView {
 	s.addPods(&servers)
 	servers.addRTNode()
 	n.Servers = servers.sorted()
+	for i := range n.Servers {
+		n.Servers[i].settle(n.Granularity, s.granularity)
+	}
 	n.Reservations = s.reservationsOn(name)
 	if len(n.Cores) == 0 && len(n.Servers) == 0 && n.RTNode == nil && !n.Stale {
 		return nil
@@ -261,14 +264,7 @@ func (l *serverList) addRTNode() {
 
 // specified is a server that is known from RTNode.spec alone.
 func (n *NodeView) specified(spec *v1alpha1.RTServer) ServerView {
-	criticality, err := rt.ParseCriticality(spec.Criticality)
-	server := rt.Server{
-		ID: rtdra.ServerID(spec.PodUID, spec.Container), Criticality: criticality, Period: spec.PeriodUs,
-		Deadline: spec.DeadlineUs, Low: spec.BudgetLowUs, High: spec.BudgetHighUs, Limited: spec.Limited,
-	}
-	if err == nil {
-		err = server.Validate()
-	}
+	server, err := serverTold(spec)
 	if err != nil {
 		n.Problems = append(n.Problems, fmt.Sprintf("RTNode.spec.servers of pod %s/%s, container %s: %v", spec.Namespace, spec.Pod, spec.Container, err))
 		server = placeholder(server.ID, rt.MaxCapacity, n.Granularity)
@@ -284,10 +280,11 @@ func (n *NodeView) addUp() {
 	for i := range n.Servers {
 		s := &n.Servers[i]
 		if core, ok := n.Core(s.home()); ok {
-			core.Claimed += max(s.Claimed, s.Charge(core.Granularity))
+			core.Claimed += s.charge(core.Granularity)
 		}
 		if core, ok := n.Core(s.Physical); ok {
-			core.Placed += s.Charge(core.Granularity)
+			running := s.InForce()
+			core.Placed += running.Charge(core.Granularity)
 		}
 	}
 	for i := range n.Cores {
@@ -299,8 +296,8 @@ func (n *NodeView) addUp() {
 func (n *NodeView) book(c *CoreView) {
 	c.Reserved = 0
 	for _, r := range n.Reservations {
-		if r.Core == c.ID && !n.holds(r) {
-			c.Reserved += r.Server.Charge(c.Granularity)
+		if r.Core == c.ID {
+			c.Reserved += n.booked(r, c.Granularity)
 		}
 	}
 	c.Free = max(0, c.Capacity-c.Claimed-c.Reserved)

@@ -187,7 +187,8 @@ func (n *NodeView) preemptible(core int) (lower [2][]rt.PPM) {
 		if s.home() != core || s.Claimant() {
 			continue
 		}
-		ppm := max(s.Claimed, s.Charge(n.Granularity))
+		counts := n.counted(s, n.Granularity)
+		ppm := counts.Charge(n.Granularity)
 		for b := int(s.Criticality); b < len(lower); b++ {
 			lower[b] = append(lower[b], ppm)
 		}

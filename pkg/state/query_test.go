@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
@@ -36,15 +37,21 @@ func drawCluster(t *rapid.T) []runtime.Object {
 			}
 		}
 		out = append(out, n, statetest.Slice(n, cores...))
+		var running []v1alpha1.RTServer
 		for c := range cores {
 			for s := range rapid.IntRange(0, 3).Draw(t, "servers") {
 				name := fmt.Sprintf("p-%d-%d-%d", i, c, s)
 				p := statetest.On(statetest.WithClaim(statetest.Pod("default", name, types.UID(name), "app"), "app", name), n.Name)
 				low := rapid.Int64Range(5, 30).Draw(t, "low")
-				m := statetest.McKube("default", name, name, rapid.SampledFrom(criticalities).Draw(t, "criticality"), low, low)
+				wish := max(1, low+rapid.SampledFrom([]int64{0, 0, -4, 50}).Draw(t, "wish"))
+				m := statetest.McKube("default", name, name, rapid.SampledFrom(criticalities).Draw(t, "criticality"), wish, wish)
 				out = append(out, p, m, statetest.Claim(p, name, "app", n.Name, c, rt.PPM(low*10_000+1_000)))
+				if rapid.Bool().Draw(t, "runs") {
+					running = append(running, statetest.RTServer(p, "app", int32(c)))
+				}
 			}
 		}
+		out = append(out, statetest.RTNode(n, running...))
 	}
 	return out
 }
@@ -298,6 +305,7 @@ func TestBestCoreOnANodePassesInBothPackings(t *testing.T) {
 	n := statetest.Node("n", "n-1")
 	claimed := statetest.On(statetest.WithClaim(statetest.Pod("default", "claimed", "claimed", "app"), "app", "claimed"), "n")
 	moved := statetest.RTServer(claimed, "app", 1)
+	moved.Criticality, moved.BudgetLowUs, moved.BudgetHighUs = "High", 60_000, 60_000
 	s := statetest.Build(n, statetest.Slice(n, statetest.Cores(3)...), claimed, statetest.McKube("default", "claimed", "claimed", "High", 60, 60),
 		statetest.Claim(claimed, "claimed", "app", "n", 0, 601_000), statetest.RTNode(n, moved))
 	got, gates := s.BestCoreOn("n", server("x", rt.Low, 50, 50))

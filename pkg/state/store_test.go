@@ -42,7 +42,7 @@ func TestANodeShowsBothPackings(t *testing.T) {
 	if !ok || v.Witness != 1 || v.Physical != 2 || !v.Running || v.McKube.Name != "m" || v.Claim.Name != "p-claim" {
 		t.Fatalf("server is %+v", v)
 	}
-	for core, want := range map[int]state.CoreView{0: {Free: 900_000}, 1: {Claimed: 301_000, Free: 599_000}, 2: {Placed: 301_000, Free: 900_000}} {
+	for core, want := range map[int]state.CoreView{0: {Free: 900_000}, 1: {Claimed: 301_000, Free: 599_000}, 2: {Placed: 101_000, Free: 900_000}} {
 		c, _ := got.Core(core)
 		if c.Claimed != want.Claimed || c.Placed != want.Placed || c.Free != want.Free {
 			t.Errorf("core %d is %+v, want %+v", core, *c, want)
@@ -73,12 +73,12 @@ func TestABudgetIsBookedOnceAndOnTheCoreThatWasGiven(t *testing.T) {
 }
 
 // Where the claim is larger than the settings (they were lowered since), the scheduler counts the claim.
-// Where it is smaller, the settings count.
-func TestTheLargerOfClaimAndSettingsIsCharged(t *testing.T) {
+// Where it is smaller, the settings are a wish that nobody has paid for.
+func TestTheClaimIsChargedWhateverTheSettings(t *testing.T) {
 	t.Parallel()
 	n := statetest.Node("n", "n-1")
 	p := statetest.On(statetest.WithClaim(statetest.Pod("default", "p", "p-1", "app"), "app", "p-claim"), "n")
-	for claimed, want := range map[rt.PPM]rt.PPM{500_000: 500_000, 100_000: 301_000} {
+	for claimed, want := range map[rt.PPM]rt.PPM{500_000: 500_000, 100_000: 100_000} {
 		got := view(t, statetest.Build(n, statetest.Slice(n, statetest.Cores(1)...), p, statetest.McKube("default", "m", "p", "High", 20, 30), statetest.Claim(p, "p-claim", "app", "n", 0, claimed)), "n")
 		if got.Cores[0].Claimed != want {
 			t.Errorf("claim of %d: %d is claimed, want %d", claimed, got.Cores[0].Claimed, want)
@@ -173,7 +173,7 @@ func TestWithoutSlicesTheReportedCoresStay(t *testing.T) {
 	r.Status.Cores = []v1alpha1.RTCoreStatus{{ID: 0, Sibling: -1, CapacityPpm: 900_000}}
 	s := statetest.Build(n, p, r, statetest.McKube("default", "m", "p", "High", 20, 30))
 	got := view(t, s, "n")
-	if got.Offered || len(got.Cores) != 1 || got.Cores[0].Placed != 301_000 {
+	if got.Offered || len(got.Cores) != 1 || got.Cores[0].Placed != 101_000 {
 		t.Errorf("node is %+v", got)
 	}
 	if c, gates := s.BestCore(server("x", rt.Low, 1, 1)); len(gates) == 0 {

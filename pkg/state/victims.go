@@ -129,7 +129,7 @@ func (p VictimPlan) criticalities() []rt.Criticality {
 func (p VictimPlan) bandwidth(granularity int64) rt.PPM {
 	total := rt.PPM(0)
 	for _, v := range p.Victims {
-		total += v.Charge(granularity)
+		total += v.charge(granularity)
 	}
 	return total
 }

@@ -156,8 +156,8 @@ type NodeView struct {
 // CoreView is a core and what is promised of it.
 type CoreView struct {
 	rt.Core
-	// Claimed is the sum of the claims on it (the witness packing), with at least what each server's
-	// budgets need; Placed that of the servers that run on it; Reserved that of reservations.
+	// Claimed is the sum of the claims on it (the witness packing), with at least what runs of each server;
+	// Placed that of the servers that run on it; Reserved what reservations take beyond.
 	Claimed, Placed, Reserved rt.PPM
 	// Free is what one more claim may ask.
 	Free rt.PPM
@@ -165,6 +165,7 @@ type CoreView struct {
 
 // ServerView is a container that is, or should be, a server of the node.
 type ServerView struct {
+	// Server is what its McKube asks for; InForce is what counts for others.
 	rt.Server
 	PodUID                    types.UID
 	Namespace, Pod, Container string
@@ -182,6 +183,8 @@ type ServerView struct {
 	// Spec is its entry in RTNode.spec, Applied in RTNode.status; nil for none.
 	Spec    *v1alpha1.RTServer
 	Applied *v1alpha1.RTServerStatus
+
+	inForce *rt.Server // where it is not what the McKube asks for
 }
 
 // Claimant tells whether the server stands for a claim whose container is unknown.
@@ -242,63 +245,4 @@ func (n *NodeView) RT() rt.Node {
 		}
 	}
 	return out
-}
-
-// Claims is the load of a core in the witness packing: what its claims promise, the reservations, and
-// the servers that run there without a claim.
-func (n *NodeView) Claims(core *CoreView) rt.Load {
-	load := rt.Load{Core: core.Core}
-	for i := range n.Servers {
-		if s := &n.Servers[i]; s.home() == core.ID {
-			load.Servers = append(load.Servers, s.claimant(core.Granularity))
-		}
-	}
-	for _, r := range n.Reservations {
-		if r.Core == core.ID && !n.holds(r) {
-			load.Servers = append(load.Servers, r.Server)
-		}
-	}
-	return load
-}
-
-// Runs is the load of a core in the physical packing.
-func (n *NodeView) Runs(core *CoreView) rt.Load {
-	load := rt.Load{Core: core.Core}
-	for i := range n.Servers {
-		if s := &n.Servers[i]; s.Physical == core.ID {
-			load.Servers = append(load.Servers, s.Server)
-		}
-	}
-	return load
-}
-
-// holds tells whether the reserved server is on its core already.
-func (n *NodeView) holds(r Reservation) bool {
-	s, ok := n.Server(r.Server.ID)
-	return ok && s.home() == r.Core
-}
-
-// home is the core on which the scheduler counts the server.
-func (s *ServerView) home() int {
-	if s.Witness != rt.NoCore {
-		return s.Witness
-	}
-	return s.Physical
-}
-
-// claimant is the server with at least the bandwidth of its claim: while a claim is larger than the
-// settings, the scheduler counts the claim.
-func (s *ServerView) claimant(granularity int64) rt.Server {
-	if s.Claimed <= s.Charge(granularity) {
-		return s.Server
-	}
-	out := placeholder(s.ID, s.Claimed, granularity)
-	out.Criticality, out.Priority = s.Criticality, s.Priority
-	return out
-}
-
-// placeholder is a server that takes exactly the bandwidth.
-func placeholder(id string, ppm rt.PPM, granularity int64) rt.Server {
-	budget := max(1, int64(min(ppm, rt.MaxCapacity))-granularity)
-	return rt.Server{ID: id, Criticality: rt.High, Period: int64(rt.OneCore), Low: budget, High: budget}
 }

@@ -154,6 +154,43 @@ func TestABudgetGrowsOrIsKept(t *testing.T) {
 	}
 }
 
+// Settings that a core refuses to one container change nothing for the others, nor do two such refuse each other.
+func TestAWishThatIsRefusedLeavesTheNeighboursReady(t *testing.T) {
+	o := newCluster(t).office()
+	n := o.node("n", 1)
+	names := []string{"greedy", "keen", "same"}
+	for _, name := range names {
+		o.bare(name, n.Name, "app")
+		o.mckube(name, name, 20, 20)
+	}
+	o.settle([]string{n.Name}, names...)
+	o.change("greedy", func(m *mcv1.McKube) { m.Spec.RTSettings.RuntimeHi = 60_000 })
+	o.settle([]string{n.Name}, names...)
+	o.is("greedy", mcv1.ConditionAdmitted, metav1.ConditionFalse, "BudgetKept")
+	o.is("keen", mcv1.ConditionAdmitted, metav1.ConditionTrue, "Ready")
+	o.is("same", mcv1.ConditionAdmitted, metav1.ConditionTrue, "Ready")
+	o.change("keen", func(m *mcv1.McKube) { m.Spec.RTSettings.RuntimeHi = 40_000 })
+	o.settle([]string{n.Name}, names...)
+	o.is("keen", mcv1.ConditionAdmitted, metav1.ConditionTrue, "Ready")
+	o.is("same", mcv1.ConditionAdmitted, metav1.ConditionTrue, "Ready")
+	if got := spec(o.rtNode(n.Name).Spec); !strings.Contains(got, "low 20/40") || strings.Contains(got, "20/60") {
+		t.Errorf("the spec is %s", got)
+	}
+}
+
+func TestTheTemplateGoesWithTheSettings(t *testing.T) {
+	o := newCluster(t).office()
+	m := o.mckube("m", "p", 20, 20)
+	o.settle(nil, "m")
+	o.change("m", func(m *mcv1.McKube) { m.Spec.RTSettings = nil })
+	o.settle(nil, "m")
+	o.clock.Step(time.Minute)
+	o.settle(nil, "m")
+	if got := o.templates(m); len(got) != 0 {
+		t.Errorf("templates without settings: %v", got)
+	}
+}
+
 func TestFormerTemplatesGoAMinuteAfterTheLastPod(t *testing.T) {
 	o := newCluster(t).office()
 	m := o.mckube("m", "p", 20, 20)

@@ -28,11 +28,8 @@ func (c *mckubes) ensureTemplate(ctx context.Context, g *governance) (time.Durat
 		return 0, fmt.Errorf("listing claim templates: %w", err)
 	}
 	current := ""
-	if g.mckube.Spec.RTSettings != nil {
-		template, err := rtdra.Template(g.mckube, c.Options.Granularity)
-		if err != nil {
-			return 0, nil //nolint:nilerr // the settings are at fault, and the status says so
-		}
+	template, err := rtdra.Template(g.mckube, c.Options.Granularity)
+	if g.mckube.Spec.RTSettings != nil && err == nil { // the status says what is wrong with settings
 		current = template.Name
 		for _, name := range append([]string{current}, g.awaited()...) {
 			named := template.DeepCopy()
