@@ -18,8 +18,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// displace evicts the first of the victims, provided that all of them could be: none goes for nothing. The
-// rest is decided anew, each time.
+// displace evicts the first of the victims, provided that all of them could be: none goes for nothing. Rivals
+// that wait for the same node go before. The rest is decided anew, each time.
 func (p *preemptions) displace(ctx context.Context, c preemptor, plan state.Preemption, uids []types.UID) (reconcile.Result, error) {
 	victims, err := p.read(ctx, uids)
 	if err != nil {
@@ -39,8 +39,17 @@ func (p *preemptions) displace(ctx context.Context, c preemptor, plan state.Pree
 		if err := p.unchanged(ctx, c); err != nil {
 			return reconcile.Result{}, err
 		}
-		if refused, err = p.evict(ctx, victims[0]); err != nil {
+		left, vetoed, err := p.clear(ctx, c, plan)
+		if err != nil {
 			return reconcile.Result{}, err
+		}
+		if left && vetoed == nil {
+			return reconcile.Result{RequeueAfter: soon}, nil
+		}
+		if refused = vetoed; refused == nil {
+			if refused, err = p.evict(ctx, victims[0]); err != nil {
+				return reconcile.Result{}, err
+			}
 		}
 	}
 	if refused != nil {
