@@ -50,8 +50,9 @@ type recollection struct {
 	seen    bool
 	// evicted are victims that the cache may still show as if nothing had happened.
 	evicted uids
-	// rest is until when no other plan is made.
-	rest time.Time
+	// rest is until when no other plan is made, after so many that were in vain one after the other.
+	rest   time.Time
+	inVain int
 }
 
 func newPreemptions(d Dependencies) *preemptions {
@@ -176,7 +177,7 @@ func (p *preemptions) unplanned(ctx context.Context, c preemptor) (reconcile.Res
 		if !c.memory.seen && now.Sub(c.memory.written) < lag {
 			return reconcile.Result{RequeueAfter: soon}, nil
 		}
-		*c.memory = recollection{uid: c.memory.uid, rest: c.memory.rest}
+		*c.memory = recollection{uid: c.memory.uid, rest: c.memory.rest, inVain: c.memory.inVain}
 	}
 	if !waitsForCore(c.view) {
 		delete(p.memories, c.view.Key())

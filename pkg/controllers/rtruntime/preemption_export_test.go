@@ -22,6 +22,9 @@ const (
 	PreemptionRest = preemptionRest
 )
 
+// RestAfter is how long nothing is tried again after so many plans in vain.
+var RestAfter = restAfter
+
 // Scene is what room may be made of.
 type Scene struct {
 	Snapshot  *state.Snapshot

@@ -226,6 +226,16 @@ func TestBackoffGrowsAndEndsWithThePlan(t *testing.T) {
 	}
 }
 
+func TestPlansInVainComeLessAndLessOften(t *testing.T) {
+	for inVain, want := range map[int]time.Duration{
+		1: 30 * time.Second, 2: time.Minute, 3: 2 * time.Minute, 5: 8 * time.Minute, 6: 10 * time.Minute, 1 << 30: 10 * time.Minute,
+	} {
+		if got := rtruntime.RestAfter(inVain); got != want {
+			t.Errorf("after %d in vain: %s, want %s", inVain, got, want)
+		}
+	}
+}
+
 func TestNodesNeedMoreThanCores(t *testing.T) {
 	allocatable := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourcePods: resource.MustParse("2")}
 	needs := func(name, cpu string) corev1.Pod {

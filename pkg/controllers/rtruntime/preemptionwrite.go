@@ -39,7 +39,8 @@ func (p *preemptions) finish(ctx context.Context, c preemptor, plan state.Preemp
 	}
 	c.memory.evicted = nil
 	if end.Failed {
-		c.memory.rest = p.Clock.Now().Add(preemptionRest)
+		c.memory.inVain++
+		c.memory.rest = p.Clock.Now().Add(restAfter(c.memory.inVain))
 	}
 	p.measure(plan)
 	p.publish(events.PreemptionFinished(c.pod, string(c.pod.UID), end.Outcome))
