@@ -149,18 +149,47 @@ func TestNodeWhoseLeaseIsTakenFallsSilentAndComesBack(t *testing.T) {
 	addNode(t, plane, "robbed")
 	addPod(t, plane, "robbed", nil)
 	expectRunning(t, plane, "robbed")
+	addNode(t, plane, "bystander")
+	addPod(t, plane, "bystander", map[string]string{"pod-delete.stage.kwok.x-k8s.io/delay": "1s"})
+	expectRunning(t, plane, "bystander")
+
 	setHolder(t, plane, "robbed", "somebody-else", 1_000_000)
+	expectLeasesSeen(t, adminOf(t, plane), "bystander")
 	expectReady(t, plane, "robbed", corev1.ConditionUnknown)
+	// The simulated kubelets hear of pods in the order of their changes: when the bystander, who
+	// was deleted later and takes a second to end, is gone, the robbed one would be.
 	pods := adminOf(t, plane).CoreV1().Pods("default")
-	if err := pods.Delete(t.Context(), "robbed", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"robbed", "bystander"} {
+		if err := pods.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
+	watchDeletion(t, adminOf(t, plane), "bystander")
 	if _, err := pods.Get(t.Context(), "robbed", metav1.GetOptions{}); err != nil {
 		t.Errorf("a stopped kubelet ended its pod: %v", err)
 	}
 	setHolder(t, plane, "robbed", "", 0)
 	expectReady(t, plane, "robbed", corev1.ConditionTrue)
 	watchDeletion(t, adminOf(t, plane), "robbed")
+}
+
+// expectLeasesSeen waits until kwok knows of every change of a lease until now. It hears of them in
+// their order and cannot renew a lease as it was before its last change, so it changes the lease of
+// a Node and waits for the next renewal. (That another Node is Ready=Unknown says less: on a busy
+// machine its lease may have been renewed too late before it was taken.)
+func expectLeasesSeen(t *testing.T, client kubernetes.Interface, node string) {
+	t.Helper()
+	change := fmt.Sprintf(`{"metadata":{"annotations":{"example.test/changed":%q}}}`, time.Now())
+	lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Patch(t.Context(), node, types.MergePatchType, []byte(change), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the changed lease to be renewed", func(ctx context.Context) error {
+		if renewed := renewalOf(t, client, node); !renewed.After(lease.Spec.RenewTime.Time) {
+			return fmt.Errorf("renewed at %s", renewed)
+		}
+		return nil
+	})
 }
 
 // setHolder gives a Node's lease to a holder, or to nobody.

@@ -130,9 +130,17 @@ func (t *Toolchain) buildInto(ctx context.Context, recipe Recipe, module, dir st
 	if err != nil {
 		return entry{}, err
 	}
+	modfile := ""
+	if recipe.Edit != nil {
+		edited := filepath.Join(dir, "edited")
+		defer os.RemoveAll(edited) // what is left of it does no harm
+		if modfile, err = recipe.Edit.edit(ctx, module, edited); err != nil {
+			return entry{}, err
+		}
+	}
 	start := t.Clock.Now()
 	err = t.goBuild(ctx, goBuild{
-		label: recipe.label(), dir: module, pkg: recipe.Package, ldflags: flags,
+		label: recipe.label(), dir: module, pkg: recipe.Package, ldflags: flags, modfile: modfile,
 		out: filepath.Join(dir, "bin", recipe.Binary),
 	})
 	if err != nil {

@@ -21,6 +21,7 @@ type goBuild struct {
 	dir     string // of the module
 	pkg     string
 	ldflags string
+	modfile string // stands in for the module's go.mod, unless empty
 	out     string
 }
 
@@ -33,7 +34,8 @@ const stopGrace = 5 * time.Second
 
 // goBuild compiles, reports what is being compiled, and fails with the compiler's own words.
 func (t *Toolchain) goBuild(ctx context.Context, b goBuild) error {
-	args := append(append([]string{"build", "-v"}, buildFlags...), "-ldflags", b.ldflags, "-o", b.out, b.pkg)
+	args := append([]string{"build", "-v"}, buildFlags...)
+	args = append(args, "-modfile="+b.modfile, "-ldflags", b.ldflags, "-o", b.out, b.pkg)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = b.dir, buildEnv()
 	cmd.WaitDelay = stopGrace

@@ -38,12 +38,16 @@ type Recipe struct {
 	Binary string
 	// LDFlags are passed to the linker. "{version:M}" stands for the version of module M in
 	// the recipe's go.mod, "{major:M}" and "{minor:M}" for its parts.
-	LDFlags  []string
+	LDFlags []string
+	// Edit is made to the source of another module, in this build only. Nil means none, and does
+	// not change the key of an entry.
+	Edit     *Edit `json:",omitempty"`
 	Programs []Program
 }
 
 const (
 	kubernetesModule = "k8s.io/kubernetes"
+	kwokModule       = "sigs.k8s.io/kwok"
 	componentVersion = "k8s.io/component-base/version"
 	clientVersion    = "k8s.io/client-go/pkg/version"
 )
@@ -62,9 +66,7 @@ func DefaultRecipes() []Recipe {
 				{Name: Kubectl, Pin: kubernetesModule, VersionArgs: []string{"version", "--client"}},
 			},
 		},
-		single("kwok", "sigs.k8s.io/kwok/cmd/kwok", Program{
-			Name: Kwok, Pin: "sigs.k8s.io/kwok", VersionArgs: []string{"--version"},
-		}),
+		kwokRecipe(),
 		helmRecipe(),
 		single("gen", "sigs.k8s.io/controller-tools/cmd/controller-gen", Program{
 			Name: ControllerGen, Pin: "sigs.k8s.io/controller-tools", VersionArgs: []string{"--version"}, Exact: true,
@@ -77,6 +79,58 @@ func DefaultRecipes() []Recipe {
 
 func single(module, pkg string, program Program) Recipe {
 	return Recipe{Module: module, Package: pkg, Binary: string(program.Name), Programs: []Program{program}}
+}
+
+// kwokRecipe mends what kwok v0.8 does with the pods of a Node whose lease comes or goes.
+func kwokRecipe() Recipe {
+	recipe := single("kwok", kwokModule+"/cmd/kwok", Program{
+		Name: Kwok, Pin: kwokModule, VersionArgs: []string{"--version"},
+	})
+	recipe.Edit = &Edit{
+		Module: kwokModule, Package: kwokModule + "/pkg/kwok/controllers", File: "controller.go",
+		Changes: []Change{nodesBeforePods, leaseBeforePods},
+	}
+	return recipe
+}
+
+// nodesBeforePods starts what plays Nodes before what plays pods. kwok starts them in the order of a
+// map: in one start of eight or so, pods come first and never get the function that tells whether
+// the Node's lease is held, so that kwok goes on starting and ending the pods of a Node whose lease
+// was taken.
+var nodesBeforePods = Change{
+	Old: `
+		for ref, stage := range c.conf.LocalStages {
+`,
+	New: `
+		refs := []internalversion.StageResourceRef{nodeRef}
+		for ref := range c.conf.LocalStages {
+			if ref != nodeRef {
+				refs = append(refs, ref)
+			}
+		}
+		for _, ref := range refs {
+			stage, ok := c.conf.LocalStages[ref]
+			if !ok {
+				continue
+			}
+`,
+}
+
+// leaseBeforePods waits, before a Node's pods are played because its lease has been acquired, until
+// the cache of leases tells so. Otherwise they may be passed over as those of another holder, and
+// nothing plays them later. The wait ends in case the lease has been taken again.
+var leaseBeforePods = Change{
+	Old: `
+		opt := informer.Option{
+			FieldSelector:     fields.OneTermEqualSelector("spec.nodeName", nodeName).String(),
+`,
+	New: `
+		for i := 0; i < 500 && c.readOnlyFunc != nil && c.readOnlyFunc(nodeName); i++ {
+			time.Sleep(10 * time.Millisecond)
+		}
+		opt := informer.Option{
+			FieldSelector:     fields.OneTermEqualSelector("spec.nodeName", nodeName).String(),
+`,
 }
 
 // helmRecipe gives helm its version and that of the Kubernetes it knows: client-go v0.N speaks
