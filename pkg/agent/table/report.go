@@ -105,3 +105,22 @@ func (h *Histogram) Add(ns int64) {
 	h.SumUs += us
 	h.MaxUs = max(h.MaxUs, us)
 }
+
+// Merge adds what another has counted.
+func (h *Histogram) Merge(other Histogram) {
+	for i, n := range other.Count {
+		h.Count[i] += n
+	}
+	h.SumUs += other.SumUs
+	h.MaxUs = max(h.MaxUs, other.MaxUs)
+}
+
+// First is what the container runtime should write when it makes a container's group, so that the
+// container has its budget from its first instruction. Zero where there is nothing to write.
+type First struct {
+	// RuntimeUs and PeriodUs are cpu.rt_runtime_us and cpu.rt_period_us of cgroup v1.
+	RuntimeUs int64 `json:"runtimeUs,omitempty"`
+	PeriodUs  int64 `json:"periodUs,omitempty"`
+	// Unified are files of cgroup v2 and their contents.
+	Unified map[string]string `json:"unified,omitempty"`
+}

@@ -24,6 +24,8 @@ const (
 	PathReport = "/v1/report"
 	// PathSet puts one budget in force (POST).
 	PathSet = "/v1/set"
+	// PathRoom makes room for a container that is about to be created (POST).
+	PathRoom = "/v1/room"
 	// PathSamples gives the last reactions (GET).
 	PathSamples = "/v1/samples"
 )
@@ -106,6 +108,13 @@ func (c *Client) Report(ctx context.Context) (table.Report, error) {
 // Set puts one budget in force by hand, until the next table.
 func (c *Client) Set(ctx context.Context, r SetRequest) error {
 	return c.call(ctx, http.MethodPost, PathSet, r, nil)
+}
+
+// Room makes room at every level above a container that is about to be created: Cgroup is the path that it
+// will have. It returns what the runtime should write into the new group.
+func (c *Client) Room(ctx context.Context, s table.Server) (table.First, error) {
+	var out table.First
+	return out, c.call(ctx, http.MethodPost, PathRoom, s, &out)
 }
 
 // Samples reads the last reactions, oldest first.
