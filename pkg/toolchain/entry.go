@@ -130,6 +130,9 @@ func (t *Toolchain) buildInto(ctx context.Context, recipe Recipe, module, dir st
 	if err != nil {
 		return entry{}, err
 	}
+	if err := recipe.checkLibraries(ctx); err != nil {
+		return entry{}, err
+	}
 	modfile := ""
 	if recipe.Edit != nil {
 		edited := filepath.Join(dir, "edited")
@@ -141,6 +144,7 @@ func (t *Toolchain) buildInto(ctx context.Context, recipe Recipe, module, dir st
 	start := t.Clock.Now()
 	err = t.goBuild(ctx, goBuild{
 		label: recipe.label(), dir: module, pkg: recipe.Package, ldflags: flags, modfile: modfile,
+		tags: recipe.Tags, cgo: len(recipe.Libraries) > 0,
 		out: filepath.Join(dir, "bin", recipe.Binary),
 	})
 	if err != nil {

@@ -22,6 +22,8 @@ type goBuild struct {
 	pkg     string
 	ldflags string
 	modfile string // stands in for the module's go.mod, unless empty
+	tags    []string
+	cgo     bool
 	out     string
 }
 
@@ -35,9 +37,12 @@ const stopGrace = 5 * time.Second
 // goBuild compiles, reports what is being compiled, and fails with the compiler's own words.
 func (t *Toolchain) goBuild(ctx context.Context, b goBuild) error {
 	args := append([]string{"build", "-v"}, buildFlags...)
-	args = append(args, "-modfile="+b.modfile, "-ldflags", b.ldflags, "-o", b.out, b.pkg)
+	args = append(args, "-modfile="+b.modfile, "-tags="+strings.Join(b.tags, ","), "-ldflags", b.ldflags, "-o", b.out, b.pkg)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = b.dir, buildEnv()
+	if b.cgo {
+		cmd.Env = append(cmd.Env, "CGO_ENABLED=1")
+	}
 	cmd.WaitDelay = stopGrace
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}

@@ -41,7 +41,13 @@ type Recipe struct {
 	LDFlags []string
 	// Edit is made to the source of another module, in this build only. Nil means none, and does
 	// not change the key of an entry.
-	Edit     *Edit `json:",omitempty"`
+	Edit *Edit `json:",omitempty"`
+	// Tags are the build's.
+	Tags []string `json:",omitempty"`
+	// Libraries of C that the programs are linked with; with none they are built without C.
+	Libraries []Library `json:",omitempty"`
+	// OnDemand programs are provided when they are asked for by name, and are not among all.
+	OnDemand bool `json:"-"`
 	Programs []Program
 }
 
@@ -54,7 +60,7 @@ const (
 
 // DefaultRecipes lists every module below tools/.
 func DefaultRecipes() []Recipe {
-	return []Recipe{
+	return append([]Recipe{
 		{
 			Module: "controlplane", Package: ".", Binary: "controlplane",
 			LDFlags: kubernetesLDFlags(),
@@ -74,7 +80,7 @@ func DefaultRecipes() []Recipe {
 		single("lint", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint", Program{
 			Name: GolangciLint, Pin: "github.com/golangci/golangci-lint/v2", VersionArgs: []string{"version"}, Exact: true,
 		}),
-	}
+	}, nodeRecipes()...)
 }
 
 func single(module, pkg string, program Program) Recipe {

@@ -109,12 +109,13 @@ func Ensure(ctx context.Context, progress io.Writer, tools ...Tool) (Paths, erro
 	return paths, nil
 }
 
-// Ensure makes the tools available, in the order asked; no tools means all. It is safe to call
-// from several goroutines and processes at once: each module is built by one of them. An
-// interrupted build continues where it stopped, from the compiler's own cache.
+// Ensure makes the tools available, in the order asked; no tools means all but
+// those on demand. It is safe to call from several goroutines and processes at once: each module is
+// built by one of them. An interrupted build continues where it stopped, from the compiler's own
+// cache.
 func (t *Toolchain) Ensure(ctx context.Context, tools ...Tool) ([]Installed, error) {
 	if len(tools) == 0 {
-		tools = t.Tools()
+		tools = t.usual()
 	}
 	done := map[Tool]Installed{}
 	for _, tool := range tools {
@@ -153,6 +154,19 @@ func (t *Toolchain) take(done map[Tool]Installed, recipe Recipe, e entry, wanted
 			Tool: p.Name, Path: e.path(p.Name), Version: e.Versions[p.Name], Origin: e.origin, Took: e.Took,
 		}
 	}
+}
+
+// usual lists the programs that everybody needs.
+func (t *Toolchain) usual() []Tool {
+	var all []Tool
+	for _, r := range t.Recipes {
+		for _, p := range r.Programs {
+			if !r.OnDemand {
+				all = append(all, p.Name)
+			}
+		}
+	}
+	return all
 }
 
 // Tools lists every program of the recipes.
