@@ -1,0 +1,249 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	resourcev1 "k8s.io/api/resource/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
+	health "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
+	"k8s.io/utils/clock"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/host"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/rtdra"
+)
+
+// DefaultCDIDir is where container runtimes look for CDI specifications.
+const DefaultCDIDir = "/var/run/cdi"
+
+// Config of a Driver. All but Await must be given.
+type Config struct {
+	// NodeName is the node's, and that of its pool of devices.
+	NodeName string
+	// Client may get Nodes and ResourceClaims, and do everything with the ResourceSlices of the node.
+	Client kubernetes.Interface
+	// KubeletDir is the kubelet's data directory, /var/lib/kubelet.
+	KubeletDir string
+	// CDIDir is where the runtime looks for CDI specifications.
+	CDIDir string
+	// Machine reads the cores as they are now.
+	Machine func() (host.Topology, error)
+	// EscalationReserve is kept of each core's capacity for raising Limited servers.
+	EscalationReserve rt.PPM
+	// Await, when given, returns when the container of the pod is in the node's table, or ctx ends. A claim that was
+	// prepared waits so for AwaitTime at most, because the runtime, which comes next, has little time to wait:
+	// a container that is made before its server is known starts without a budget.
+	Await func(ctx context.Context, pod types.UID, podClaim string)
+	Clock clock.WithTicker
+}
+
+// AwaitTime bounds Config.Await.
+const AwaitTime = 2 * time.Second
+
+const (
+	// sweepEvery is how often prepared claims are compared with the API server.
+	sweepEvery = time.Minute
+	// apiTimeout bounds one call to the API server.
+	apiTimeout = 10 * time.Second
+)
+
+// Driver is the plugin. Its methods may be called from anywhere.
+type Driver struct {
+	health.UnimplementedDRAResourceHealthServer
+	config Config
+	log    logr.Logger
+	helper *kubeletplugin.Helper
+	stop   context.CancelCauseFunc
+	ended  context.Context
+	loops  sync.WaitGroup
+
+	mu       sync.Mutex // guards what follows, and the files
+	disk     checkpoint
+	cdi      cdiFolder
+	prepared map[types.UID]Record
+	offer    *Offer // nil before the first report
+	reported time.Time
+	faults   map[int]string // cores on which the fast path broke what was promised
+	changed  chan struct{}  // closed when the health of a core may have changed
+	devices  []resourcev1.Device
+	slices   bool // something was published
+}
+
+// Start registers with the kubelet and serves it until ctx ends or Stop is called. Nothing is published
+// before the first Update; what an earlier run published stays until then.
+func Start(ctx context.Context, config Config) (*Driver, error) {
+	d := &Driver{config: config, log: logr.FromContextOrDiscard(ctx).WithName("driver"), changed: make(chan struct{})}
+	plugin := filepath.Join(config.KubeletDir, "plugins", v1alpha1.DriverCPU)
+	registry := filepath.Join(config.KubeletDir, "plugins_registry")
+	for _, dir := range []string{plugin, registry} {
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			return nil, fmt.Errorf("making a folder of the kubelet's: %w", err)
+		}
+	}
+	if err := d.recover(filepath.Join(plugin, "claims")); err != nil {
+		return nil, err
+	}
+	ctx, d.stop = context.WithCancelCause(logr.NewContext(ctx, d.log))
+	d.ended = ctx
+	helper, err := kubeletplugin.Start(ctx, d,
+		kubeletplugin.DriverName(v1alpha1.DriverCPU), kubeletplugin.NodeName(config.NodeName),
+		kubeletplugin.KubeClient(config.Client), kubeletplugin.Serialize(false),
+		kubeletplugin.RegistrarDirectoryPath(registry), kubeletplugin.PluginDataDirectoryPath(plugin),
+	)
+	if err != nil {
+		d.stop(err)
+		return nil, fmt.Errorf("starting the DRA plugin: %w", err)
+	}
+	d.mu.Lock()
+	d.helper = helper
+	d.mu.Unlock()
+	d.loops.Go(func() { d.sweepUntil(ctx) })
+	return d, nil
+}
+
+// recover makes disk and memory agree after a crash between any two steps: the records count.
+func (d *Driver) recover(dir string) (err error) {
+	if d.disk, err = openCheckpoint(dir); err != nil {
+		return err
+	}
+	if d.cdi, err = openCDI(d.config.CDIDir); err != nil {
+		return err
+	}
+	if d.prepared, err = d.disk.load(); d.prepared == nil {
+		return err
+	} else if err != nil {
+		d.log.Error(err, "A record of a prepared claim was put aside; the kubelet prepares the claim again")
+	}
+	return d.cdi.restore(d.prepared)
+}
+
+// Stop ends everything and waits for it. What is prepared and published stays.
+func (d *Driver) Stop() {
+	d.stop(context.Canceled)
+	d.helper.Stop()
+	d.loops.Wait()
+}
+
+// Wait returns when the plugin ends: with nil after Stop or the end of the context, else with the reason.
+func (d *Driver) Wait() error {
+	<-d.ended.Done()
+	if err := context.Cause(d.ended); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// Registered tells whether the kubelet has accepted the plugin, and else why not, if it said so.
+func (d *Driver) Registered() (bool, string) {
+	status := d.helper.RegistrationStatus()
+	if status == nil {
+		return false, ""
+	}
+	return status.PluginRegistered, status.Error
+}
+
+// HandleError implements kubeletplugin.DRAPlugin. Without its sockets the plugin is of no use: it ends.
+func (d *Driver) HandleError(_ context.Context, err error, msg string) {
+	if errors.Is(err, kubeletplugin.ErrRecoverable) {
+		d.log.Error(err, "The DRA plugin goes on after a fault", "fault", msg)
+		return
+	}
+	d.stop(fmt.Errorf("%s: %w", msg, err))
+}
+
+// Update takes a report of the fast path, compares it with the machine and publishes the devices anew when
+// they differ from what was published. The error says what keeps cores from being offered.
+func (d *Driver) Update(report table.Report) error {
+	machine, err := d.config.Machine()
+	if err != nil {
+		return fmt.Errorf("reading the machine's cores: %w", err)
+	}
+	offer, unfit := OfferOf(report, machine.Cores, d.config.EscalationReserve)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.takeOffer(offer, report)
+	return errors.Join(unfit, d.publish(offer.Devices()))
+}
+
+// takeOffer remembers the report, and wakes those who watch the health of cores when it differs.
+func (d *Driver) takeOffer(offer Offer, report table.Report) {
+	faults := map[int]string{}
+	for _, c := range report.Cores {
+		if c.Broken > 0 {
+			faults[c.ID] = fmt.Sprintf("more than its capacity was promised %d times: a defect of the agent", c.Broken)
+		}
+	}
+	same := d.offer != nil && apiequality.Semantic.DeepEqual(*d.offer, offer) && apiequality.Semantic.DeepEqual(d.faults, faults)
+	d.offer, d.faults, d.reported = &offer, faults, d.config.Clock.Now()
+	if !same {
+		close(d.changed)
+		d.changed = make(chan struct{})
+	}
+}
+
+// publish has the helper write the slices; it does so in the background and again after each fault.
+func (d *Driver) publish(devices []resourcev1.Device) error {
+	if d.helper == nil || d.slices && apiequality.Semantic.DeepEqual(devices, d.devices) {
+		return nil
+	}
+	var pool resourceslice.Pool
+	for chunk := range slices.Chunk(devices, resourcev1.ResourceSliceMaxDevices) {
+		pool.Slices = append(pool.Slices, resourceslice.Slice{Devices: chunk})
+	}
+	resources := resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{d.config.NodeName: pool}}
+	if err := d.helper.PublishResources(d.ended, resources); err != nil {
+		return fmt.Errorf("publishing %d cores: %w", len(devices), err)
+	}
+	d.devices, d.slices = devices, true
+	return nil
+}
+
+// Claim is the prepared claim of a container of a pod.
+func (d *Driver) Claim(pod types.UID, container string) (Record, bool) {
+	name := rtdra.ClaimName(container)
+	return d.first(func(r Record) bool { return r.PodClaim == name && slices.Contains(r.Pods, pod) })
+}
+
+// ClaimNamed is the prepared claim of a pod by its full name, namespace/name, as containers find it in
+// their environment.
+func (d *Driver) ClaimNamed(pod types.UID, name string) (Record, bool) {
+	return d.first(func(r Record) bool { return r.Namespace+"/"+r.Name == name && slices.Contains(r.Pods, pod) })
+}
+
+// Claims that are prepared for a pod.
+func (d *Driver) Claims(pod types.UID) []Record {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []Record
+	for _, r := range d.prepared {
+		if slices.Contains(r.Pods, pod) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (d *Driver) first(is func(Record) bool) (Record, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range d.prepared {
+		if is(r) {
+			return r, true
+		}
+	}
+	return Record{}, false
+}
