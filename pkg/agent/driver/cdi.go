@@ -52,6 +52,12 @@ type cdiEdits struct {
 // the name does not take it for this one.
 func cdiID(uid types.UID) string { return cdiKind + "=" + string(uid) }
 
+// ClaimOfDevice is the claim of a CDI device's full name; ok is false when the device is not ours.
+func ClaimOfDevice(name string) (uid types.UID, ok bool) {
+	text, ok := strings.CutPrefix(name, cdiKind+"=")
+	return types.UID(text), ok
+}
+
 // specOf is what the runtime edits in the containers that use the claim.
 func specOf(r Record) cdiSpec {
 	cores := make([]string, 0, len(r.Shares))

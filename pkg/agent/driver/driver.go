@@ -24,13 +24,18 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/host"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
-	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 )
 
 // DefaultCDIDir is where container runtimes look for CDI specifications.
 const DefaultCDIDir = "/var/run/cdi"
 
-// Config of a Driver. All but Await must be given.
+// Servers is the node's table, as the agent has it now.
+type Servers interface {
+	// OfPod are the servers of a pod; their IDs are those of rtdra.ServerID.
+	OfPod(pod types.UID) []table.Server
+}
+
+// Config of a Driver. All but Servers must be given.
 type Config struct {
 	// NodeName is the node's, and that of its pool of devices.
 	NodeName string
@@ -44,17 +49,16 @@ type Config struct {
 	Machine func() (host.Topology, error)
 	// EscalationReserve is kept of each core's capacity for raising Limited servers.
 	EscalationReserve rt.PPM
-	// Await, when given, returns when the container of the pod is in the node's table, or ctx ends. A claim that was
-	// prepared waits so for AwaitTime at most, because the runtime, which comes next, has little time to wait:
-	// a container that is made before its server is known starts without a budget.
-	Await func(ctx context.Context, pod types.UID, podClaim string)
-	Clock clock.WithTicker
+	// Servers, when given, is the node's table. A claim that was prepared waits up to awaitTime until its
+	// container is in it: the runtime, which comes next, has little time to wait, and a container that is
+	// made before its server is known starts without a budget.
+	Servers Servers
+	Clock   clock.WithTicker
 }
 
-// AwaitTime bounds Config.Await.
-const AwaitTime = 2 * time.Second
-
 const (
+	// awaitTime is how long claims wait for their containers in the table, looking each awaitStep.
+	awaitTime, awaitStep = 2 * time.Second, 25 * time.Millisecond
 	// sweepEvery is how often prepared claims are compared with the API server.
 	sweepEvery = time.Minute
 	// apiTimeout bounds one call to the API server.
@@ -212,18 +216,6 @@ func (d *Driver) publish(devices []resourcev1.Device) error {
 	return nil
 }
 
-// Claim is the prepared claim of a container of a pod.
-func (d *Driver) Claim(pod types.UID, container string) (Record, bool) {
-	name := rtdra.ClaimName(container)
-	return d.first(func(r Record) bool { return r.PodClaim == name && slices.Contains(r.Pods, pod) })
-}
-
-// ClaimNamed is the prepared claim of a pod by its full name, namespace/name, as containers find it in
-// their environment.
-func (d *Driver) ClaimNamed(pod types.UID, name string) (Record, bool) {
-	return d.first(func(r Record) bool { return r.Namespace+"/"+r.Name == name && slices.Contains(r.Pods, pod) })
-}
-
 // Claims that are prepared for a pod.
 func (d *Driver) Claims(pod types.UID) []Record {
 	d.mu.Lock()
@@ -235,15 +227,4 @@ func (d *Driver) Claims(pod types.UID) []Record {
 		}
 	}
 	return out
-}
-
-func (d *Driver) first(is func(Record) bool) (Record, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, r := range d.prepared {
-		if is(r) {
-			return r, true
-		}
-	}
-	return Record{}, false
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/host"
+	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 )
 
 // PrepareResourceClaims implements kubeletplugin.DRAPlugin. The kubelet asks again after each fault, and
@@ -71,7 +73,9 @@ func (d *Driver) take(r Record, machine host.Topology) (isNew bool, err error) {
 	return !known, d.cdi.save(r)
 }
 
-func sameShare(a, b Share) bool { return a.Device == b.Device && a.Request == b.Request && a.PPM == b.PPM }
+func sameShare(a, b Share) bool {
+	return a.Device == b.Device && a.Request == b.Request && a.PPM == b.PPM
+}
 
 // admits fails closed: without a report nobody knows which cores take claims. What is prepared already only
 // needs its core to be there.
@@ -105,26 +109,42 @@ func devicesOf(r Record) []kubeletplugin.Device {
 
 // await gives the controller time to put the containers into the node's table, for all claims at once.
 func (d *Driver) await(ctx context.Context, fresh []Record) {
-	if d.config.Await == nil || len(fresh) == 0 {
+	if d.config.Servers == nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	timer := d.config.Clock.NewTimer(AwaitTime)
-	defer timer.Stop()
-	var all sync.WaitGroup
-	for _, r := range fresh {
-		for _, pod := range r.Pods {
-			all.Go(func() { d.config.Await(ctx, pod, r.PodClaim) })
+	ticker, end := d.config.Clock.NewTicker(awaitStep), d.config.Clock.NewTimer(awaitTime)
+	defer ticker.Stop()
+	defer end.Stop()
+	for slices.ContainsFunc(fresh, func(r Record) bool { return !inTable(r, d.config.Servers) }) {
+		select {
+		case <-ticker.C():
+		case <-end.C():
+			return
+		case <-ctx.Done():
+			return
 		}
 	}
-	done := make(chan struct{})
-	go func() { all.Wait(); close(done) }() // Await ends with ctx
-	select {
-	case <-done:
-	case <-timer.C():
-	case <-ctx.Done():
+}
+
+// inTable tells whether all pods of a claim have the container that uses it in the table. Nobody knows that
+// of a claim that was not made from a template: it waits for nothing.
+func inTable(r Record, servers Servers) bool {
+	return r.PodClaim == "" || !slices.ContainsFunc(r.Pods, func(pod types.UID) bool {
+		_, ok := ServerOf(r, pod, servers.OfPod(pod))
+		return !ok
+	})
+}
+
+// ServerOf is the server of the container that uses the claim in a pod whose servers are given.
+func ServerOf(r Record, pod types.UID, servers []table.Server) (table.Server, bool) {
+	i := slices.IndexFunc(servers, func(s table.Server) bool {
+		container, ok := strings.CutPrefix(s.ID, rtdra.ServerID(pod, ""))
+		return ok && rtdra.ClaimName(container) == r.PodClaim
+	})
+	if i < 0 {
+		return table.Server{}, false
 	}
+	return servers[i], true
 }
 
 // UnprepareResourceClaims implements kubeletplugin.DRAPlugin.
