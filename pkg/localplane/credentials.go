@@ -23,9 +23,9 @@ const (
 
 // credentials are what a plane's components and users prove themselves with.
 type credentials struct {
-	ca     []byte          // PEM of the cluster's authority
-	users  map[string]pair // by user name
-	server string          // URL of the API server
+	cluster *authority
+	users   map[string]pair // by user name
+	server  string          // URL of the API server
 }
 
 // newCredentials writes the plane's keys and returns what kubeconfigs are made of. etcd has its
@@ -42,7 +42,7 @@ func newCredentials(f files, server string, now time.Time) (*credentials, error)
 	if err := writeServing(f, cluster, etcd); err != nil {
 		return nil, err
 	}
-	c := &credentials{ca: cluster.pem, server: server, users: map[string]pair{}}
+	c := &credentials{cluster: cluster, server: server, users: map[string]pair{}}
 	for user, groups := range map[string][]string{
 		adminUser:             {mastersGroup},
 		controllerManagerUser: nil,
@@ -102,7 +102,7 @@ func (c *credentials) restConfig(user string) *rest.Config {
 	return &rest.Config{
 		Host: c.server,
 		TLSClientConfig: rest.TLSClientConfig{
-			CAData: c.ca, CertData: c.users[user].cert, KeyData: c.users[user].key,
+			CAData: c.cluster.pem, CertData: c.users[user].cert, KeyData: c.users[user].key,
 		},
 	}
 }
@@ -117,7 +117,7 @@ func (c *credentials) writeUser(path, user string) error {
 func (c *credentials) write(path, user string, auth *clientcmdapi.AuthInfo) error {
 	const name = "mainspring"
 	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.server, CertificateAuthorityData: c.ca}
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.server, CertificateAuthorityData: c.cluster.pem}
 	config.AuthInfos[user] = auth
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: user}
 	config.CurrentContext = name

@@ -25,8 +25,8 @@ import (
 
 // cleaned lists what a spec may leave behind, in the order in which it is deleted: first what holds
 // up the end of pods, then what makes pods, pods, and what makes nodes.
-func cleaned() []client.ObjectList {
-	return []client.ObjectList{
+func (env *Environment) cleaned() []client.ObjectList {
+	all := []client.ObjectList{
 		&policyv1.PodDisruptionBudgetList{},
 		&mckubev1alpha1.SimulatedFaultList{},
 		&karpenterv1alpha1.NodeOverlayList{},
@@ -41,14 +41,19 @@ func cleaned() []client.ObjectList {
 		&resourcev1.ResourceClaimList{},
 		&karpenterv1.NodePoolList{},
 		&karpenterv1.NodeClaimList{},
-		&corev1.NodeList{},
-		&resourcev1.ResourceSliceList{},
 		&kwokv1alpha1.KWOKNodeClassList{},
 	}
+	if env.Node == nil { // a real one stays
+		all = append(all, &corev1.NodeList{}, &resourcev1.ResourceSliceList{})
+	}
+	return all
 }
 
 // collected lists what must go by itself, with what owns it.
-func collected() []client.ObjectList {
+func (env *Environment) collected() []client.ObjectList {
+	if env.Node != nil {
+		return nil
+	}
 	return []client.ObjectList{&mckubev1alpha1.RTNodeList{}}
 }
 
@@ -79,7 +84,7 @@ func (env *Environment) ExpectClean() {
 // deleteAll asks everything to go and returns what is still there.
 func (env *Environment) deleteAll(g Gomega) []client.Object {
 	var left []client.Object
-	for _, list := range cleaned() {
+	for _, list := range env.cleaned() {
 		g.Expect(env.Client.List(env, list)).To(Succeed())
 		g.Expect(meta.EachListItem(list, func(item runtime.Object) error {
 			o := item.(client.Object)
@@ -87,10 +92,10 @@ func (env *Environment) deleteAll(g Gomega) []client.Object {
 			if !o.GetDeletionTimestamp().IsZero() && !isPod(o) {
 				return nil
 			}
-			return client.IgnoreNotFound(env.Client.Delete(env, o, client.PropagationPolicy(metav1.DeletePropagationBackground), grace(o)))
+			return client.IgnoreNotFound(env.Client.Delete(env, o, client.PropagationPolicy(metav1.DeletePropagationBackground), env.grace(o)))
 		})).To(Succeed())
 	}
-	for _, list := range collected() {
+	for _, list := range env.collected() {
 		g.Expect(env.Client.List(env, list)).To(Succeed())
 		g.Expect(meta.EachListItem(list, func(item runtime.Object) error {
 			left = append(left, item.(client.Object))
@@ -102,9 +107,9 @@ func (env *Environment) deleteAll(g Gomega) []client.Object {
 
 func isPod(o client.Object) bool { _, ok := o.(*corev1.Pod); return ok }
 
-// grace makes pods end at once: their kubelets are simulated, nothing runs in them.
-func grace(o client.Object) client.DeleteOption {
-	if isPod(o) {
+// grace makes pods end at once where their kubelets are simulated: nothing runs in them.
+func (env *Environment) grace(o client.Object) client.DeleteOption {
+	if isPod(o) && env.Node == nil {
 		return client.GracePeriodSeconds(0)
 	}
 	return &client.DeleteOptions{}

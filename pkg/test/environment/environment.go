@@ -34,6 +34,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis"
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/localnode"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
 	"github.com/mainspring-rt/mainspring/pkg/test"
 	"github.com/mainspring-rt/mainspring/pkg/test/history"
@@ -62,6 +63,8 @@ type Environment struct {
 	// Agents are those of all simulated nodes, in one process. Most suites run them only where a
 	// scenario asks for them.
 	Agents *Program
+	// Node is the real one of suites that have one.
+	Node *localnode.Node
 
 	cancel      context.CancelFunc
 	defaults    []string // flags of the controller when a scenario asks for nothing else
@@ -189,6 +192,9 @@ func (env *Environment) Stop() {
 		return
 	}
 	stopped := errors.Join(env.Controller.Stop(), env.Agents.Stop())
+	if env.Node != nil {
+		stopped = errors.Join(stopped, env.Node.Stop())
+	}
 	if env.service != nil {
 		env.service.stop()
 	}

@@ -38,8 +38,10 @@ func (env *Environment) BeforeEach() {
 	env.logStart, env.agentsStart = env.Controller.logSize(), env.Agents.logSize()
 	env.expectStanding()
 	if env.realtime() {
-		env.ExpectAgents()
 		env.audit.begin()
+	}
+	if env.realtime() && env.Node == nil {
+		env.ExpectAgents()
 	}
 	var err error
 	env.recorder, err = history.Start(env, env.Client)

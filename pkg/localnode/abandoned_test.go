@@ -1,0 +1,116 @@
+package localnode_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainspring-rt/mainspring/pkg/host"
+	"github.com/mainspring-rt/mainspring/pkg/localnode"
+	"github.com/mainspring-rt/mainspring/pkg/test/privileged"
+)
+
+// abandoned is the directory of a node whose process was killed.
+func abandoned(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", localnode.TempPattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func loopback(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "ip", "-o", "addr", "show", "dev", "lo").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatAKilledNodeLeftIsTakenBack(t *testing.T) {
+	privileged.Require(t, privileged.Root)
+	dir := abandoned(t)
+	group, address, err := localnode.Abandon(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cgroups, err := host.New("/").Cgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cpu, err := cgroups.Dir("cpu", group)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// A process in the group, one that only names the directory, and a mount.
+	inGroup := exec.CommandContext(t.Context(), "sleep", "600")
+	namer := exec.CommandContext(t.Context(), "sh", "-c", "sleep 600; exit 1", dir+"/containerd.sock")
+	for _, c := range []*exec.Cmd{inGroup, namer} {
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	below := filepath.Join(cpu, "kubepods")
+	if err := os.Mkdir(below, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(below, "cgroup.procs"), strconv.Itoa(inGroup.Process.Pid))
+	mounted := filepath.Join(dir, "volume")
+	if err := os.Mkdir(mounted, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", mounted, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	write(t, localnode.LockPath(dir), "") // nobody holds it
+
+	if err := localnode.RemoveAbandoned(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]*exec.Cmd{"the process of the group": inGroup, "the process with the directory's name": namer} {
+		if err := c.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+			t.Errorf("%s ended with %v, want killed", name, err)
+		}
+	}
+	for _, path := range []string{dir, cpu} {
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is still there: %v", path, err)
+		}
+	}
+	if strings.Contains(loopback(t), address+"/") {
+		t.Errorf("the loopback device still has %s", address)
+	}
+}
+
+func TestALivingNodeIsLeftAlone(t *testing.T) {
+	privileged.Require(t, privileged.Root)
+	dir := abandoned(t)
+	lock, err := localnode.LockFile(localnode.LockPath(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := localnode.RemoveAbandoned(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Errorf("the directory of a node that lives: %v", err)
+	}
+}

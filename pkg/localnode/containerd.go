@@ -1,0 +1,116 @@
+package localnode
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/template"
+
+	"github.com/mainspring-rt/mainspring/pkg/toolchain"
+)
+
+const (
+	pauseReference = "mainspring.local/pause:1"
+	// criNamespace is where containerd keeps what the kubelet uses.
+	criNamespace = "k8s.io"
+)
+
+func stateDir(dir string) string { return filepath.Join(dir, "containerd", "state") }
+
+// runtimeConfig has containerd keep everything in the node's directory. restrict_oom_score_adj: a root
+// without CAP_SYS_RESOURCE cannot lower scores.
+var runtimeConfig = template.Must(template.New("containerd").Parse(`version = 3
+root = "{{.Dir}}/containerd/root"
+state = "{{.State}}"
+[grpc]
+  address = "{{.Socket}}"
+[ttrpc]
+  address = "{{.Socket}}.ttrpc"
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = "{{.Pause}}"
+[plugins.'io.containerd.cri.v1.runtime']
+  enable_unprivileged_ports = false
+  enable_unprivileged_icmp = false
+  restrict_oom_score_adj = true
+  enable_cdi = true
+  cdi_spec_dirs = ["{{.CDI}}"]
+  tolerate_missing_hugetlb_controller = true
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+  bin_dirs = ["{{.Dir}}/cni/bin"]
+  conf_dir = "{{.Dir}}/cni/conf"
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+  runtime_path = "{{.Shim}}"
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+  BinaryName = "{{.Runc}}"
+  Root = "{{.Dir}}/runc"
+  SystemdCgroup = false
+[plugins.'io.containerd.nri.v1.nri']
+  disable = false
+  socket_path = "{{.NRI}}"
+  plugin_path = "{{.Dir}}/nri/plugins"
+  plugin_config_path = "{{.Dir}}/nri/conf.d"
+  plugin_registration_timeout = "5s"
+  plugin_request_timeout = "2s"
+`))
+
+// network lets containerd say that pods have a network. Pods with one of their own would need the plugin;
+// those of a local node use that of the machine.
+const network = `{"cniVersion": "1.0.0", "name": "none", "plugins": [{"type": "loopback"}]}`
+
+func (n *Node) writeRuntimeConfig() error {
+	for _, sub := range []string{"containerd/root", "containerd/state", "cni/bin", "cni/conf", "nri/plugins", "nri/conf.d", "cdi", "runc"} {
+		if err := os.MkdirAll(n.dir.file(filepath.FromSlash(sub)), 0o700); err != nil {
+			return fmt.Errorf("creating the runtime's directories: %w", err)
+		}
+	}
+	var config strings.Builder
+	err := runtimeConfig.Execute(&config, map[string]string{
+		"Dir": n.dir.path, "State": stateDir(n.dir.path), "Socket": n.RuntimeSocket(), "Pause": pauseReference,
+		"CDI": n.CDIDir(), "NRI": n.NRISocket(), "Shim": n.options.Bin[toolchain.ContainerdShim], "Runc": n.options.Bin[toolchain.Runc],
+	})
+	if err != nil {
+		return fmt.Errorf("making the runtime's configuration: %w", err)
+	}
+	for path, content := range map[string]string{
+		n.dir.file("containerd.toml"):                 config.String(),
+		n.dir.file("cni", "conf", "10-none.conflist"): network,
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			return fmt.Errorf("writing the runtime's configuration: %w", err)
+		}
+	}
+	return nil
+}
+
+// startRuntime starts containerd and waits until it answers.
+func (n *Node) startRuntime(ctx context.Context) error {
+	err := n.launch(&n.runtime, toolchain.Containerd, "--config", n.dir.file("containerd.toml"), "--log-level", "info")
+	if err != nil {
+		return err
+	}
+	return n.await(ctx, "containerd to answer", func(ctx context.Context) error {
+		return n.ctr(ctx, "version")
+	})
+}
+
+// Import makes the image of an OCI archive known to the node.
+func (n *Node) Import(ctx context.Context, archive string) error {
+	if err := n.ctr(ctx, "images", "import", "--local", archive); err != nil {
+		return fmt.Errorf("importing image %s: %w", filepath.Base(archive), err)
+	}
+	return nil
+}
+
+// ctr calls containerd's client.
+func (n *Node) ctr(ctx context.Context, args ...string) error {
+	args = append([]string{"--address", n.RuntimeSocket(), "--namespace", criNamespace}, args...)
+	out, err := exec.CommandContext(ctx, n.options.Bin[toolchain.Ctr], args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("calling ctr: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

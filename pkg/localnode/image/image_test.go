@@ -1,0 +1,96 @@
+package image_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mainspring-rt/mainspring/pkg/localnode/image"
+)
+
+// unpack reads an archive.
+func unpack(t *testing.T, content []byte) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	r := tar.NewReader(bytes.NewReader(content))
+	for {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files[header.Name], err = io.ReadAll(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func decode(t *testing.T, content []byte, into any) {
+	t.Helper()
+	if err := json.Unmarshal(content, into); err != nil {
+		t.Fatalf("%v: %s", err, content)
+	}
+}
+
+func TestArchiveIsAnImageOfTheProgram(t *testing.T) {
+	dir := t.TempDir()
+	program, archive := filepath.Join(dir, "p"), filepath.Join(dir, "p.tar")
+	if err := os.WriteFile(program, []byte("machine code"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := (image.Image{Reference: "example.test/p:1", Program: program}).Save(archive); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := unpack(t, content)
+	for name, blob := range files {
+		sum := sha256.Sum256(blob)
+		if digest, ok := strings.CutPrefix(name, "blobs/sha256/"); ok && digest != hex.EncodeToString(sum[:]) {
+			t.Errorf("%s does not hold what its name says", name)
+		}
+	}
+	type reference struct {
+		Digest      string
+		Annotations map[string]string
+	}
+	blob := func(r reference) []byte { return files["blobs/"+strings.Replace(r.Digest, ":", "/", 1)] }
+	var index struct{ Manifests []reference }
+	decode(t, files["index.json"], &index)
+	if len(index.Manifests) != 1 || index.Manifests[0].Annotations["io.containerd.image.name"] != "example.test/p:1" {
+		t.Fatalf("the index names %v", index.Manifests)
+	}
+	var manifest struct {
+		Config reference
+		Layers []reference
+	}
+	decode(t, blob(index.Manifests[0]), &manifest)
+	var config struct{ Config struct{ Entrypoint []string } }
+	decode(t, blob(manifest.Config), &config)
+	if len(manifest.Layers) != 1 || len(config.Config.Entrypoint) != 1 {
+		t.Fatalf("%d layers, entry point %v", len(manifest.Layers), config.Config.Entrypoint)
+	}
+	inside := unpack(t, blob(manifest.Layers[0]))
+	if got := inside[strings.TrimPrefix(config.Config.Entrypoint[0], "/")]; string(got) != "machine code" {
+		t.Errorf("the entry point is %q", got)
+	}
+}
+
+func TestAProgramThatIsNotThereIsNamed(t *testing.T) {
+	err := image.Image{Reference: "example.test/p:1", Program: "/does/not/exist"}.Save(filepath.Join(t.TempDir(), "p.tar"))
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "example.test/p:1") {
+		t.Errorf("got %v", err)
+	}
+}
