@@ -1,0 +1,247 @@
+package host_test
+
+import (
+	"errors"
+	"io/fs"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mainspring-rt/mainspring/pkg/host"
+	"github.com/mainspring-rt/mainspring/pkg/host/hosttest"
+)
+
+const (
+	podUID    = "0c1f6a5e-3c9e-4d0a-9c3b-6b1a2f4d5e6f"
+	container = "1f2e3d4c5b6a79880123456789abcdef0123456789abcdef0123456789abcdef"
+	other     = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+)
+
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	for root, want := range map[string]string{"/": "/proc/stat", "": "/proc/stat", "/host": "/host/proc/stat", "/host/": "/host/proc/stat", "host": "/host/proc/stat"} {
+		if got := host.New(root).Proc("stat"); got != want {
+			t.Errorf("%q: got %q, want %q", root, got, want)
+		}
+	}
+	if (host.Host{}).Sys("x") != "/sys/x" || !host.New("/").Local() || host.New("/host").Local() || host.New("/host").Root() != "/host" {
+		t.Error("the zero value is the machine itself, another root is not")
+	}
+}
+
+func TestTopology(t *testing.T) {
+	t.Parallel()
+	tree := hosttest.New(t)
+	tree.CPUs(hosttest.CPU{ID: 0, Siblings: "0,4"}, hosttest.CPU{ID: 1, NUMA: 1, Package: 1}, hosttest.CPU{ID: 3, Offline: true},
+		hosttest.CPU{ID: 4, Siblings: "0,4"}, hosttest.CPU{ID: 5, Siblings: "5-7"}, hosttest.CPU{ID: 6, Siblings: "5-7"}, hosttest.CPU{ID: 7, Siblings: "5-7"})
+	tree.Write("sys/devices/system/cpu/isolated", "1,3,4")
+	got, err := tree.Host().Topology()
+	none := host.NoSibling
+	want := host.Topology{Cores: []host.Core{
+		{ID: 0, Sibling: 4, Online: true}, {ID: 1, NUMA: 1, Package: 1, Sibling: none, Online: true, Isolated: true},
+		{ID: 3, NUMA: host.Unknown, Package: host.Unknown, Sibling: none, Isolated: true}, {ID: 4, Sibling: 0, Online: true, Isolated: true},
+		{ID: 5, Sibling: 6, Online: true}, {ID: 6, Sibling: 5, Online: true}, {ID: 7, Sibling: 5, Online: true},
+	}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("got %+v, %v\nwant %+v", got, err, want)
+	}
+	if !slices.Equal(got.Online(), []int{0, 1, 4, 5, 6, 7}) || !slices.Equal(got.Isolated(), []int{1, 4}) {
+		t.Errorf("online %v, isolated %v", got.Online(), got.Isolated())
+	}
+}
+
+func TestTopologyOfLittleKernels(t *testing.T) {
+	t.Parallel()
+	tree := hosttest.New(t)
+	tree.CPUs(hosttest.CPU{ID: 0}, hosttest.CPU{ID: 1})
+	tree.Remove("sys/devices/system/node") // without NUMA
+	tree.Remove("sys/devices/system/cpu/isolated")
+	tree.Remove("sys/devices/system/cpu/cpu1/topology")
+	got, err := tree.Host().Topology()
+	want := []host.Core{{ID: 0, Sibling: host.NoSibling, Online: true}, {ID: 1, Package: host.Unknown, Sibling: host.NoSibling, Online: true}}
+	if err != nil || !slices.Equal(got.Cores, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	tree.Write("sys/devices/system/cpu/online", "none")
+	if _, err := tree.Host().Topology(); err == nil || !strings.Contains(err.Error(), "cpu/online") {
+		t.Errorf("got %v, want an error that names the file", err)
+	}
+}
+
+func TestNoHzFull(t *testing.T) {
+	t.Parallel()
+	tree := hosttest.New(t)
+	for text, want := range map[string][]int{"(null)": nil, "": nil, "2-3": {2, 3}} {
+		tree.Write("sys/devices/system/cpu/nohz_full", text)
+		if got, err := tree.Host().NoHzFull(); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: got %v, %v", text, got, err)
+		}
+	}
+	tree.Remove("sys/devices/system/cpu/nohz_full")
+	if got, err := tree.Host().NoHzFull(); err != nil || got != nil {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func TestMachines(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]struct {
+		tree            *hosttest.Tree
+		version         host.Version
+		rtGroups, cpuV1 bool
+		online          int
+	}{
+		"lab":          {tree: hosttest.Lab(t), version: host.Hybrid, rtGroups: true, cpuV1: true, online: 2},
+		"distribution": {tree: hosttest.Distribution(t), version: host.V2, online: 4},
+		"blocked":      {tree: hosttest.Blocked(t), version: host.V2, rtGroups: true, online: 4},
+		"edge":         {tree: hosttest.Edge(t), version: host.V2, online: 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := want.tree.Host()
+			cgroups, err := h.Cgroups()
+			if err != nil || cgroups.Version != want.version || !cgroups.Has("cpu") || !cgroups.Has("cpuset") || cgroups.InUnified("cpu") == want.cpuV1 {
+				t.Errorf("got %+v, %v", cgroups, err)
+			}
+			if rt, err := h.RTGroupSched(); err != nil || rt != want.rtGroups {
+				t.Errorf("RT groups: got %v, %v", rt, err)
+			}
+			if top, err := h.Topology(); err != nil || len(top.Online()) != want.online {
+				t.Errorf("got %+v, %v", top, err)
+			}
+			if times, err := h.CPUTimes(); err != nil || len(times) != want.online {
+				t.Errorf("got %+v, %v", times, err)
+			}
+			if runtime, period, err := h.RTLimits(); err != nil || runtime != 950_000 || period != 1_000_000 {
+				t.Errorf("got %d of %d, %v", runtime, period, err)
+			}
+		})
+	}
+}
+
+func TestPSI(t *testing.T) {
+	t.Parallel()
+	tree := hosttest.Distribution(t)
+	psi, err := tree.Host().PSI("cpu", "")
+	if err != nil || psi.Some.Avg10 != 125 {
+		t.Errorf("got %+v, %v", psi, err)
+	}
+	if _, err := tree.Host().PSI("cpu", "/kubepods.slice"); err != nil {
+		t.Errorf("of a group: %v", err)
+	}
+	if _, err := hosttest.Blocked(t).Host().PSI("cpu", ""); !errors.Is(err, host.ErrUnsupported) {
+		t.Errorf("without: got %v", err)
+	}
+}
+
+func TestServersOfTheScheduler(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]struct {
+		tree      *hosttest.Tree
+		fair, ext int64
+		known     bool
+	}{
+		"not readable": {tree: hosttest.Lab(t), fair: host.DefaultFairServer},
+		"fair only":    {tree: hosttest.Distribution(t), fair: 50_000, known: true},
+		"both":         {tree: hosttest.Edge(t), fair: 50_000, ext: 50_000, known: true},
+	} {
+		fair, known := want.tree.Host().FairServer(2)
+		ext, extKnown := want.tree.Host().ExtServer(2)
+		if fair != want.fair || ext != want.ext || known != want.known || extKnown != want.known {
+			t.Errorf("%s: got %d %v, %d %v", name, fair, known, ext, extKnown)
+		}
+	}
+	tree := hosttest.Distribution(t)
+	tree.Write("sys/kernel/debug/sched/fair_server/cpu2/runtime", "1")
+	tree.Write("sys/kernel/debug/sched/fair_server/cpu2/period", "3000000")
+	if ppm, _ := tree.Host().FairServer(2); ppm != 1 {
+		t.Errorf("rounds up: got %d", ppm)
+	}
+	tree.Write("sys/kernel/debug/sched/fair_server/cpu2/period", "0")
+	if ppm, known := tree.Host().FairServer(2); known || ppm != host.DefaultFairServer {
+		t.Errorf("nonsense: got %d, %v", ppm, known)
+	}
+}
+
+func TestRTLimits(t *testing.T) {
+	t.Parallel()
+	tree := hosttest.Lab(t)
+	for runtime, ok := range map[string]bool{"-1": true, "0": true, "1000000": true, "1000001": false, "-2": false, "x": false} {
+		tree.Write("proc/sys/kernel/sched_rt_runtime_us", runtime)
+		if _, _, err := tree.Host().RTLimits(); (err == nil) != ok {
+			t.Errorf("%s: got %v", runtime, err)
+		}
+	}
+}
+
+func TestRTGroupSchedAtBoot(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		config, cmdline string
+		want            bool
+	}{
+		{"CONFIG_RT_GROUP_SCHED=y", "quiet", true},
+		{"CONFIG_RT_GROUP_SCHED=y", "rt_group_sched=0", false},
+		{"CONFIG_RT_GROUP_SCHED=y\nCONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED=y", "quiet", false},
+		{"CONFIG_RT_GROUP_SCHED=y\nCONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED=y", "rt_group_sched=0 rt_group_sched=1", true},
+		{"# CONFIG_RT_GROUP_SCHED is not set", "rt_group_sched=1", false},
+	} {
+		tree := hosttest.Blocked(t)
+		tree.Config(c.config)
+		tree.Write("proc/cmdline", c.cmdline)
+		if got, err := tree.Host().RTGroupSched(); err != nil || got != c.want {
+			t.Errorf("%q %q: got %v, %v", c.config, c.cmdline, got, err)
+		}
+	}
+	tree := hosttest.Blocked(t)
+	tree.Remove("proc/config.gz")
+	if _, err := tree.Host().RTGroupSched(); !errors.Is(err, host.ErrUnsupported) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestKernel(t *testing.T) {
+	t.Parallel()
+	h := hosttest.Edge(t).Host()
+	features, err := h.SchedFeatures()
+	if err != nil || !features["HRTICK"] || !features["PLACE_LAG"] {
+		t.Errorf("got %v, %v", features, err)
+	}
+	if features, err = hosttest.Distribution(t).Host().SchedFeatures(); err != nil || features["HRTICK_DL"] {
+		t.Errorf("got %v, %v", features, err)
+	}
+	names, err := h.BTFNames("btf_trace_sched_dl_throttle_tp", "no_such_name")
+	if err != nil || !names["btf_trace_sched_dl_throttle_tp"] || names["no_such_name"] || !h.HasBTF() {
+		t.Errorf("got %v, %v", names, err)
+	}
+	config, file, err := hosttest.Distribution(t).Host().KernelConfig()
+	if err != nil || config["CONFIG_HZ"] != "250" || !strings.HasSuffix(file, "/boot/config-6.12.48-amd64") {
+		t.Errorf("got %v of %s, %v", config, file, err)
+	}
+	if set, err := h.Capabilities(); err != nil || !set.Has(host.CapSysResource) {
+		t.Errorf("got %v, %v", set, err)
+	}
+	if _, err := hosttest.New(t).Host().BTFNames("x"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The machine that the test runs on is one too.
+func TestThisMachine(t *testing.T) {
+	t.Parallel()
+	h := host.New("/")
+	top, err := h.Topology()
+	if err != nil || len(top.Online()) == 0 {
+		t.Errorf("got %+v, %v", top, err)
+	}
+	if times, err := h.CPUTimes(); err != nil || len(times) != len(top.Online()) {
+		t.Errorf("got %+v, %v", times, err)
+	}
+	if cgroups, err := h.Cgroups(); err != nil || cgroups.Version == "" {
+		t.Errorf("got %+v, %v", cgroups, err)
+	}
+	if _, err := h.Capabilities(); err != nil {
+		t.Error(err)
+	}
+}
