@@ -1,0 +1,181 @@
+package actuator
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+)
+
+// traits are what a backend says of itself.
+type traits struct {
+	name, guarantee, identity, policy string
+	source                            uint32
+}
+
+func (t traits) Name() string       { return t.name }
+func (t traits) Guarantee() string  { return t.guarantee }
+func (t traits) Source() uint32     { return t.source }
+func (t traits) Identity() string   { return t.identity }
+func (t traits) Policy() string     { return t.policy }
+func (t traits) ReservedOnly() bool { return false }
+
+// budgeted is a backend whose kernel enforces budgets of groups: rtgroup and hcbs.
+type budgeted struct {
+	traits
+	*levels
+	groups map[string]*budgetedGroup
+}
+
+func newBudgeted(m *machine, t traits, bw bandwidth) *budgeted {
+	return &budgeted{traits: t, levels: newLevels(m, bw), groups: map[string]*budgetedGroup{}}
+}
+
+// Capacity is what the kernel gives groups, less what groups of others hold and a reserve for rounding.
+func (b *budgeted) Capacity(cores []int) map[int]int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make(map[int]int64, len(cores))
+	for _, core := range cores {
+		out[core] = b.capacity(core, len(cores))
+	}
+	return out
+}
+
+func (b *budgeted) capacity(core, cores int) int64 {
+	root, err := b.budget("/", core)
+	if err != nil {
+		return 0
+	}
+	free := root.RuntimeUs * million / root.PeriodUs
+	foreign, err := b.foreign("/", core)
+	if err != nil {
+		return 0
+	}
+	for _, f := range foreign {
+		free -= (f.RuntimeUs*million + f.PeriodUs - 1) / f.PeriodUs
+	}
+	free -= roundingPpm
+	if !b.bw.perCore() {
+		free /= int64(max(cores, 1))
+	}
+	return max(0, min(free, theta(b.host, core)))
+}
+
+// Room makes the levels above a future group large enough.
+func (b *budgeted) Room(s Server) (table.First, error) {
+	if err := s.validate(); err != nil {
+		return table.First{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, open := b.servers[s.Cgroup]
+	if !open {
+		b.rooms[s.Cgroup] = s
+	}
+	if err := b.makeWay(s); err != nil {
+		delete(b.rooms, s.Cgroup)
+		return table.First{}, errors.Join(fmt.Errorf("making room for %s: %w", s.Cgroup, err), b.retreat(s.Cgroup))
+	}
+	return b.bw.first(s), nil
+}
+
+// makeWay grows the levels; while the kernel refuses though its files say that there is room, removed
+// groups are still being torn down.
+func (b *budgeted) makeWay(s Server) error {
+	return b.patiently(
+		func() error { return b.grow(s.Cgroup, s.Core) },
+		func() bool { return b.fits(s.Core) },
+	)
+}
+
+// retreat shrinks what was grown for a server that did not come to be. None of its time was used: the
+// levels may shrink at once.
+func (b *budgeted) retreat(group string) error {
+	for _, level := range above(group) {
+		b.due[level] = b.now()
+	}
+	_, err := b.settle()
+	return err
+}
+
+// fits says that what the top groups need together is there by the kernel's files.
+func (b *budgeted) fits(core int) bool {
+	root, err := b.budget("/", core)
+	if err != nil {
+		return false
+	}
+	need, err := b.need("/", core, windowUs)
+	return err == nil && need <= root.RuntimeUs*windowUs/root.PeriodUs
+}
+
+// Open takes a group over.
+func (b *budgeted) Open(s Server) (Group, error) {
+	if err := s.validate(); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if old := b.groups[s.Cgroup]; old != nil {
+		if err := old.letGo(); err != nil {
+			return nil, err
+		}
+	}
+	g, err := b.take(s)
+	if err != nil {
+		delete(b.servers, s.Cgroup)
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", s.Cgroup, err), b.retreat(s.Cgroup))
+	}
+	b.groups[s.Cgroup] = g
+	return g, nil
+}
+
+func (b *budgeted) take(s Server) (*budgetedGroup, error) {
+	f, err := b.at(b.bw.controller(), s.Cgroup)
+	if err != nil {
+		return nil, err
+	}
+	g := &budgetedGroup{backend: b, files: f, path: s.Cgroup, inode: f.id()}
+	if err := g.start(s); err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	return g, nil
+}
+
+// Sweep settles what no open group needs.
+func (b *budgeted) Sweep() ([]string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forgetRooms()
+	return b.settle()
+}
+
+// Restore lets go of all groups and puts everything back.
+func (b *budgeted) Restore() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var faults []error
+	for _, g := range b.groups {
+		faults = append(faults, g.letGo())
+	}
+	clear(b.rooms)
+	clear(b.servers)
+	_, err := b.settle()
+	return errors.Join(append(faults, err)...)
+}
+
+// demote takes real-time policies from the threads of a group that is about to lose the budget without
+// which they could not have them: the kernel refuses a budget of 0 while any is there.
+func (l *levels) demote(r record) error {
+	if r.File != rtRuntime || r.Before != "0" {
+		return nil
+	}
+	return l.in(r.Controller, r.Group, func(f files) error { return demoteAll(l.kernel, f) })
+}
+
+// claim books an open server on a core.
+func (b *budgeted) claim(group string, core int) {
+	s := b.servers[group]
+	s.Core = core
+	b.servers[group] = s
+}

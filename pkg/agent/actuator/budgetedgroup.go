@@ -1,0 +1,238 @@
+package actuator
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+)
+
+// budgetedGroup is a group whose budget the kernel enforces.
+type budgetedGroup struct {
+	backend *budgeted
+	files
+	path  string
+	inode uint64
+	hot   atomic.Pointer[hotFile]
+	// What is asked for. Set changes intent; the slow side the others, under the machine's lock.
+	intent   atomic.Int64
+	high     atomic.Int64
+	periodUs int64
+	core     int
+	closed   bool
+}
+
+// start brings the group to what a server asks for: room above, core, budget.
+func (g *budgetedGroup) start(s Server) error {
+	b := g.backend
+	held, err := b.bw.read(g.files, s.Core)
+	if err != nil {
+		return err
+	}
+	g.periodUs, g.core = s.PeriodUs, s.Core
+	g.high.Store(s.HighUs)
+	b.servers[s.Cgroup] = s
+	delete(b.rooms, s.Cgroup)
+	if err := b.makeWay(s); err != nil {
+		return err
+	}
+	want := Budget{s.BudgetUs, s.PeriodUs}
+	if want.RuntimeUs == 0 {
+		want.RuntimeUs = min(held.RuntimeUs, s.HighUs)
+	}
+	g.intent.Store(want.RuntimeUs)
+	if err := b.patiently(func() error { return b.bw.write(b.machine, g.target(), s.Core, want) },
+		func() bool { return b.fits(s.Core) }); err != nil {
+		return err
+	}
+	if err := b.place(s.Cgroup, s.Core); err != nil {
+		return err
+	}
+	return g.heat()
+}
+
+// heat opens the file that Set writes to, in place of the former one.
+func (g *budgetedGroup) heat() error {
+	hot, err := g.backend.bw.hot(g.files, g.core, g.periodUs)
+	if err != nil {
+		return err
+	}
+	if old := g.hot.Swap(hot); old != nil {
+		return old.close(g.backend.kernel.pause)
+	}
+	return nil
+}
+
+func (g *budgetedGroup) target() target { return target{g.backend.bw.controller(), g.path, g.files} }
+
+// ID of the group in the cpu hierarchy.
+func (g *budgetedGroup) ID() uint64 { return g.inode }
+
+// Set writes the runtime. HOT: the levels above have room for anything up to the high budget.
+func (g *budgetedGroup) Set(budgetUs int64) error {
+	if budgetUs > g.high.Load() || budgetUs <= 0 {
+		return ErrNoRoom
+	}
+	before := g.intent.Swap(budgetUs)
+	err := g.hot.Load().set(budgetUs)
+	if err != nil {
+		g.intent.Store(before)
+	}
+	return err
+}
+
+// Read budget and cores from the kernel.
+func (g *budgetedGroup) Read() (Budget, []int, error) {
+	g.backend.mu.Lock()
+	defer g.backend.mu.Unlock()
+	return g.now()
+}
+
+func (g *budgetedGroup) now() (Budget, []int, error) {
+	if err := g.still(); err != nil {
+		return Budget{}, nil, err
+	}
+	held, err := g.backend.bw.read(g.files, g.core)
+	if err != nil {
+		return Budget{}, nil, fmt.Errorf("reading the budget of %s: %w", g.path, err)
+	}
+	cores, err := g.backend.placed(g.path)
+	return held, cores, err
+}
+
+// still says that the path names the group that was opened.
+func (g *budgetedGroup) still() error {
+	if g.closed {
+		return fmt.Errorf("%s was closed: %w", g.path, ErrGone)
+	}
+	return g.backend.in(g.backend.bw.controller(), g.path, func(f files) error {
+		if f.id() != g.inode {
+			return fmt.Errorf("%s is another group than the one that was opened: %w", g.path, ErrGone)
+		}
+		return nil
+	})
+}
+
+// Check sets again what something else changed.
+func (g *budgetedGroup) Check() (drift []string, err error) {
+	b := g.backend
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	held, cores, err := g.now()
+	if err != nil {
+		return nil, err
+	}
+	if held.PeriodUs != g.periodUs {
+		drift = append(drift, fmt.Sprintf("period of %s was %d us; want %d", g.path, held.PeriodUs, g.periodUs))
+	}
+	if want := g.intent.Load(); held.RuntimeUs != want && g.drifted(want) {
+		drift = append(drift, fmt.Sprintf("runtime of %s was %d us; want %d", g.path, held.RuntimeUs, want))
+	}
+	if !slices.Equal(cores, []int{g.core}) {
+		drift = append(drift, fmt.Sprintf("cores of %s were %v; want %d", g.path, cores, g.core))
+		err = b.place(g.path, g.core)
+	}
+	if len(drift) > 0 {
+		err = errors.Join(err, b.grow(g.path, g.core), g.assert())
+	}
+	return drift, err
+}
+
+// drifted says that the runtime is not what is asked for, and was not being set while we looked.
+func (g *budgetedGroup) drifted(want int64) bool {
+	held, err := g.backend.bw.read(g.files, g.core)
+	return err == nil && held.RuntimeUs != want && g.intent.Load() == want
+}
+
+// assert writes the budget that is asked for. Set may ask for another at the same time: then that one
+// is written again, so that whichever write came last, the kernel has what was asked for last.
+func (g *budgetedGroup) assert() error {
+	const tries = 8
+	for range tries {
+		want := g.intent.Load()
+		if want == 0 {
+			return nil
+		}
+		b := g.backend
+		if err := b.bw.write(b.machine, g.target(), g.core, Budget{want, g.periodUs}); err != nil && g.intent.Load() == want {
+			return err
+		}
+		if g.intent.Load() == want {
+			return nil
+		}
+	}
+	return fmt.Errorf("setting the budget of %s: it was changed %d times meanwhile", g.path, tries)
+}
+
+// Move to another core: the budget there first, where budgets are given per core, then the core.
+func (g *budgetedGroup) Move(core int) error {
+	b := g.backend
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := g.still(); err != nil {
+		return err
+	}
+	from := g.core
+	if err := g.moveTo(core); err != nil {
+		g.core = from
+		b.claim(g.path, from)
+		return errors.Join(fmt.Errorf("moving %s to core %d: %w", g.path, core, err), b.place(g.path, from), b.retreat(g.path))
+	}
+	if !b.bw.perCore() || from == core {
+		return nil
+	}
+	return errors.Join(g.heat(), g.assert(), b.bw.write(b.machine, g.target(), from, Budget{0, g.periodUs}))
+}
+
+func (g *budgetedGroup) moveTo(core int) error {
+	b := g.backend
+	g.core = core
+	b.claim(g.path, core)
+	if b.bw.perCore() {
+		if err := errors.Join(b.grow(g.path, core), g.assert()); err != nil {
+			return err
+		}
+	}
+	return b.place(g.path, core)
+}
+
+// Threads in the group.
+func (g *budgetedGroup) Threads() (int, error) {
+	n, err := countThreads(g.files)
+	if err != nil {
+		return 0, fmt.Errorf("listing the threads of %s: %w", g.path, asGone(err))
+	}
+	return n, nil
+}
+
+// Close lets go of the group; its levels shrink once it needs them no more.
+func (g *budgetedGroup) Close(restore bool) error {
+	b := g.backend
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if g.closed {
+		return nil
+	}
+	err := g.letGo()
+	if restore {
+		err = errors.Join(err, b.release(g.path, b.demote))
+		_, settled := b.settle()
+		err = errors.Join(err, settled)
+	}
+	return err
+}
+
+// letGo of the descriptors: the group is nobody's, and Sweep puts it back unless it is opened again.
+func (g *budgetedGroup) letGo() error {
+	b := g.backend
+	if g.closed {
+		return nil
+	}
+	g.closed = true
+	if b.groups[g.path] == g {
+		delete(b.groups, g.path)
+		delete(b.servers, g.path)
+		b.left(g.path)
+	}
+	return errors.Join(g.hot.Load().close(b.kernel.pause), g.files.close())
+}

@@ -1,0 +1,268 @@
+package actuator
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// journalFile is the name of the journal in the state directory.
+const journalFile = "actuator.journal"
+
+// maxJournal bounds a journal that is read, in bytes: 2048 servers with 20 records of 250 bytes.
+const maxJournal = 16 << 20
+
+// record is what was there before the first change of a file, or of a thread's scheduling attributes.
+type record struct {
+	// Controller and Group name the directory, Inode the very one.
+	Controller string `json:"controller"`
+	Group      string `json:"group"`
+	Inode      uint64 `json:"inode"`
+	// File that was changed and what it held before.
+	File   string `json:"file,omitempty"`
+	Before string `json:"before,omitempty"`
+	// Thread whose attributes were changed; Started tells it from another of the same number.
+	Thread  int       `json:"thread,omitempty"`
+	Started uint64    `json:"started,omitempty"`
+	Attr    *schedule `json:"attr,omitempty"`
+}
+
+// schedule is how a thread was scheduled.
+type schedule struct {
+	Policy   uint32 `json:"policy"`
+	Flags    uint64 `json:"flags,omitempty"`
+	Nice     int32  `json:"nice,omitempty"`
+	Priority uint32 `json:"priority,omitempty"`
+	Runtime  uint64 `json:"runtime,omitempty"`
+	Deadline uint64 `json:"deadline,omitempty"`
+	Period   uint64 `json:"period,omitempty"`
+}
+
+func (r record) key() string {
+	return fmt.Sprint(r.Controller, "\x00", r.Group, "\x00", r.Inode, "\x00", r.File, "\x00", r.Thread, "\x00", r.Started)
+}
+
+// journal is the list of records, on disk before it counts. Records are appended and synced; removing
+// some writes the whole anew beside the old and renames. Its first line names the boot: cgroups do not
+// outlive one, and their inodes are given out again.
+type journal struct {
+	path    string
+	boot    string
+	file    *os.File
+	records []record
+	held    map[string]bool
+}
+
+type journalHead struct {
+	Boot string `json:"boot"`
+}
+
+// openJournal reads the journal of a state directory, or begins one. A last line that is not whole was
+// being written when the process died: its change was not made.
+func openJournal(dir, boot string) (*journal, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the state directory: %w", err)
+	}
+	j := &journal{path: filepath.Join(dir, journalFile), boot: boot}
+	data, err := os.ReadFile(j.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("reading the journal: %w", err)
+	default:
+		head, records, err := parseJournal(data)
+		if err != nil {
+			return nil, fmt.Errorf("reading the journal %s: %w; if the machine was set right by hand, remove the file", j.path, err)
+		}
+		if head.Boot == boot {
+			j.records = records
+		}
+	}
+	return j, j.rewrite()
+}
+
+// parseJournal reads a journal's text.
+func parseJournal(data []byte) (journalHead, []record, error) {
+	var head journalHead
+	if len(data) > maxJournal {
+		return head, nil, fmt.Errorf("%d bytes; want at most %d", len(data), maxJournal)
+	}
+	end := bytes.LastIndexByte(data, '\n')
+	if end < 0 {
+		return head, nil, nil
+	}
+	lines := bytes.Split(data[:end], []byte{'\n'})
+	if err := json.Unmarshal(lines[0], &head); err != nil {
+		return head, nil, fmt.Errorf("line 1: %w", err)
+	}
+	records := make([]record, 0, len(lines))
+	for i, line := range lines[1:] {
+		var r record
+		if err := json.Unmarshal(line, &r); err != nil {
+			return head, nil, fmt.Errorf("line %d: %w", i+2, err)
+		}
+		if err := r.validate(); err != nil {
+			return head, nil, fmt.Errorf("line %d: %w", i+2, err)
+		}
+		records = append(records, r)
+	}
+	return head, records, nil
+}
+
+// validate refuses what would have Restore write anywhere but to a file of a control group.
+func (r record) validate() error {
+	switch {
+	case !strings.HasPrefix(r.Group, "/") || filepath.Clean(r.Group) != r.Group:
+		return fmt.Errorf("group %q; want a clean absolute path", r.Group)
+	case r.Controller == "":
+		return errors.New("controller is empty")
+	case r.Thread < 0 || (r.Thread == 0) == (r.File == ""):
+		return fmt.Errorf("file %q and thread %d; want one of the two", r.File, r.Thread)
+	case r.Thread != 0 && r.Attr == nil:
+		return fmt.Errorf("thread %d has no attributes", r.Thread)
+	case r.File != "" && filepath.Base(r.File) != r.File, r.File == ".", r.File == "..":
+		return fmt.Errorf("file %q; want a name without directories", r.File)
+	}
+	return nil
+}
+
+// keep writes records that are not held yet, and returns once they are on disk.
+func (j *journal) keep(records ...record) error {
+	var lines bytes.Buffer
+	var fresh []record
+	for _, r := range records {
+		if j.held[r.key()] {
+			continue
+		}
+		line, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("writing the journal: %w", err)
+		}
+		lines.Write(append(line, '\n'))
+		fresh = append(fresh, r)
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	if _, err := j.file.Write(lines.Bytes()); err != nil {
+		return fmt.Errorf("writing the journal: %w", errors.Join(err, j.rewrite()))
+	}
+	if err := j.file.Sync(); err != nil {
+		return fmt.Errorf("writing the journal: %w", err)
+	}
+	for _, r := range fresh {
+		j.records = append(j.records, r)
+		j.held[r.key()] = true
+	}
+	return nil
+}
+
+// of are the records of a group, last first.
+func (j *journal) of(group string) []record {
+	var out []record
+	for _, r := range slices.Backward(j.records) {
+		if r.Group == group {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// before is what a file of a group held before it was first changed.
+func (j *journal) before(group, file string) (string, bool) {
+	for _, r := range j.records {
+		if r.Group == group && r.File == file {
+			return r.Before, true
+		}
+	}
+	return "", false
+}
+
+// groups that have records, deepest first.
+func (j *journal) groups() []string {
+	seen := map[string]bool{}
+	var out []string
+	for _, r := range j.records {
+		if !seen[r.Group] {
+			seen[r.Group] = true
+			out = append(out, r.Group)
+		}
+	}
+	slices.SortFunc(out, func(a, b string) int {
+		if n := strings.Count(b, "/") - strings.Count(a, "/"); n != 0 {
+			return n
+		}
+		return strings.Compare(a, b)
+	})
+	return out
+}
+
+// drop forgets records.
+func (j *journal) drop(records ...record) error {
+	if len(records) == 0 {
+		return nil
+	}
+	out := map[string]bool{}
+	for _, r := range records {
+		out[r.key()] = true
+	}
+	j.records = slices.DeleteFunc(j.records, func(r record) bool { return out[r.key()] })
+	return j.rewrite()
+}
+
+// rewrite puts the journal on disk as it is now, and opens it for keep.
+func (j *journal) rewrite() error {
+	j.held = map[string]bool{}
+	head, err := json.Marshal(journalHead{Boot: j.boot})
+	if err != nil {
+		return fmt.Errorf("writing the journal: %w", err)
+	}
+	text := append(head, '\n')
+	for _, r := range j.records {
+		line, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("writing the journal: %w", err)
+		}
+		text = append(append(text, line...), '\n')
+		j.held[r.key()] = true
+	}
+	if err := replace(j.path, text); err != nil {
+		return fmt.Errorf("writing the journal: %w", err)
+	}
+	file, err := os.OpenFile(j.path, os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("writing the journal: %w", err)
+	}
+	if j.file != nil {
+		_ = j.file.Close()
+	}
+	j.file = file
+	return nil
+}
+
+// replace a file by another with the same name, so that either is there whole after a crash.
+func replace(path string, data []byte) error {
+	fresh := path + ".new"
+	file, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,288 @@
+package actuator
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+)
+
+// windowUs is the period that a level above containers is given when it had no budget of its own. It is
+// long because what a level must have beyond the sum of its containers' shares does not grow with it (see
+// demand.within), and the same for all levels so that their ratios add up exactly: 60 s cost 0.04 % of
+// a core for a container of 10 ms.
+const windowUs int64 = 60_000_000
+
+// overshootUs is charged for a budget that the kernel ends late: a tick of 4 ms twice.
+const overshootUs int64 = 8_000
+
+// demand is the most that a container may use: HighUs in every period.
+type demand struct{ runtimeUs, periodUs int64 }
+
+// within is how much a level needs in windows of length w so that it never throttles before its
+// containers do, wherever their windows begin.
+//
+// The kernel keeps for each group and CPU the time that it used, u, takes Q from u (but not below 0)
+// at the end of each of its periods T, and throttles the group when it sees u > Q: at the latest some
+// overshoot g after it became so. Let a window of the level begin with u = u0 >= 0 and end with u = u1. Within
+// it at most floor(w/T) + 1 periods of the container end, and each takes at most Q, so the container
+// used at most u1 - u0 + (floor(w/T) + 1) Q <= (floor(w/T) + 2) Q + g. The sum over all containers of a level
+// bounds what the level is charged in any window of length w on any CPU, and a level is throttled only
+// when it is charged more than its runtime. (A level with the period of its only container and the
+// same budget does not have this property: when the two windows are out of step, which an overshoot suffices for,
+// the container may use its budget at the end of one of its periods and again at the beginning of the next.)
+//
+// The kernel demands in addition that the ratios of the groups below add up to at most the level's.
+// That holds, because w/T < floor(w/T) + 1.
+func (d demand) within(w int64) int64 {
+	return (w/d.periodUs+2)*d.runtimeUs + overshootUs
+}
+
+// bandwidth is how a backend's files tell a group's budget.
+type bandwidth interface {
+	controller() string
+	// read the budget of a group on a core.
+	read(f files, core int) (Budget, error)
+	// write the budget of a group on a core, by an order of writes of which each is allowed when the
+	// last is; journaled.
+	write(m *machine, t target, core int, b Budget) error
+	// perCore says that budgets of different cores do not add up.
+	perCore() bool
+	// hot opens what Set writes to.
+	hot(f files, core int, periodUs int64) (*hotFile, error)
+	// first is what a runtime writes when it makes a group.
+	first(s Server) table.First
+}
+
+// levels keeps the groups above containers large enough. What each needs follows from the open servers and from what groups
+// of others hold below it, so that nothing needs to be remembered but the journal.
+type levels struct {
+	*machine
+	bw bandwidth
+	// servers that are open, rooms of those whose group is still to come; by path.
+	servers, rooms map[string]Server
+	// due is when a level may shrink, by its path.
+	due map[string]int64
+}
+
+// settleAfter is two windows: see settle.
+const settleAfter = 2 * time.Duration(windowUs) * time.Microsecond
+
+func newLevels(m *machine, bw bandwidth) *levels {
+	return &levels{machine: m, bw: bw, servers: map[string]Server{}, rooms: map[string]Server{}, due: map[string]int64{}}
+}
+
+// ours are the servers and rooms within a group.
+func (l *levels) ours(level string) map[string]Server {
+	out := map[string]Server{}
+	for _, set := range []map[string]Server{l.rooms, l.servers} {
+		for group, s := range set {
+			if below(group, level) {
+				out[group] = s
+			}
+		}
+	}
+	return out
+}
+
+// need is the least runtime of a level with a period, on a core: what its servers and the budgets of
+// others below it may use, and no less than it had before it was first changed.
+func (l *levels) need(level string, core int, periodUs int64) (int64, error) {
+	var sum int64
+	for _, s := range l.ours(level) {
+		if !l.bw.perCore() || s.Core == core {
+			sum += demand{s.HighUs, s.PeriodUs}.within(periodUs)
+		}
+	}
+	foreign, err := l.foreign(level, core)
+	if err != nil {
+		return 0, err
+	}
+	for _, b := range foreign {
+		sum += demand{b.RuntimeUs, b.PeriodUs}.within(periodUs)
+	}
+	return max(sum, l.original(level).RuntimeUs), nil
+}
+
+// foreign are the budgets of groups below a level that are neither ours nor above one of ours.
+func (l *levels) foreign(level string, core int) ([]Budget, error) {
+	dir, err := l.cg.Dir(l.bw.controller(), level)
+	if err != nil {
+		return nil, asGone(err)
+	}
+	names, err := l.kernel.children(dir)
+	if err != nil {
+		return nil, fmt.Errorf("listing the groups of %s: %w", level, asGone(err))
+	}
+	var out []Budget
+	for _, name := range names {
+		child := path.Join(level, name)
+		if _, open := l.servers[child]; open {
+			continue
+		}
+		if _, expected := l.rooms[child]; expected {
+			continue
+		}
+		if len(l.ours(child)) > 0 {
+			below, err := l.foreign(child, core)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, below...)
+			continue
+		}
+		b, err := l.budget(child, core)
+		if err == nil && b.RuntimeUs > 0 && b.PeriodUs > 0 {
+			out = append(out, b)
+		}
+		if err != nil && !gone(err) {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// budget of a group as the kernel has it.
+func (l *levels) budget(group string, core int) (b Budget, err error) {
+	err = l.in(l.bw.controller(), group, func(f files) error {
+		b, err = l.bw.read(f, core)
+		return err
+	})
+	return b, err
+}
+
+// original is the budget that a group had before it was first changed; zero when it never was.
+func (l *levels) original(group string) Budget {
+	runtime, ok := l.journal.before(group, rtRuntime)
+	period, too := l.journal.before(group, rtPeriod)
+	if !ok || !too {
+		return Budget{}
+	}
+	b, err := parseBudget(runtime, period)
+	if err != nil {
+		return Budget{}
+	}
+	return b
+}
+
+// grow makes every level above a group large enough for all that is below it: the highest first, because a
+// group may not have more than the one above it. It never shrinks one: after a restart the servers
+// of the table come one by one, and those that did not come yet have their room still.
+func (l *levels) grow(group string, core int) error {
+	for _, level := range above(group) {
+		if err := l.growLevel(level, core); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *levels) growLevel(level string, core int) error {
+	return l.in(l.bw.controller(), level, func(f files) error {
+		held, err := l.bw.read(f, core)
+		if err != nil {
+			return err
+		}
+		want := Budget{PeriodUs: held.PeriodUs}
+		if held.RuntimeUs == 0 {
+			want.PeriodUs = windowUs
+		}
+		if want.RuntimeUs, err = l.need(level, core, want.PeriodUs); err != nil {
+			return err
+		}
+		if held.RuntimeUs >= want.RuntimeUs && held.PeriodUs == want.PeriodUs {
+			return nil
+		}
+		return l.bw.write(l.machine, target{l.bw.controller(), level, f}, core, want)
+	})
+}
+
+// settle puts back or shrinks the levels that journal has, the deepest first. A level that other servers
+// remain in is shrunk only two windows after one left: what that one used in the window under way is
+// charged to the level, which could be throttled for the others if it became smaller at once.
+func (l *levels) settle() (did []string, err error) {
+	var faults []error
+	for _, level := range l.journal.groups() {
+		if _, open := l.servers[level]; open {
+			continue
+		}
+		note, err := l.settleLevel(level)
+		if err != nil && !gone(err) {
+			faults = append(faults, fmt.Errorf("settling %s: %w", level, err))
+		}
+		if note != "" {
+			did = append(did, note)
+		}
+	}
+	return did, errors.Join(faults...)
+}
+
+func (l *levels) settleLevel(level string) (string, error) {
+	ours := l.ours(level)
+	if len(ours) == 0 {
+		delete(l.due, level)
+		return "put back " + level, l.release(level, l.demote)
+	}
+	surplus, err := l.surplus(level)
+	if err != nil || len(surplus) == 0 {
+		delete(l.due, level)
+		return "", err
+	}
+	if _, ok := l.due[level]; !ok {
+		l.due[level] = l.now() + settleAfter.Nanoseconds()
+	}
+	if l.now() < l.due[level] {
+		return "", nil
+	}
+	delete(l.due, level)
+	for core, b := range surplus {
+		err = errors.Join(err, l.in(l.bw.controller(), level, func(f files) error {
+			return l.bw.write(l.machine, target{l.bw.controller(), level, f}, core, b)
+		}))
+	}
+	return "shrank " + level, err
+}
+
+// surplus is what a level should have on the cores on which it has more.
+func (l *levels) surplus(level string) (map[int]Budget, error) {
+	cores := []int{0}
+	if l.bw.perCore() {
+		cores = l.cores
+	}
+	out := map[int]Budget{}
+	for _, core := range cores {
+		held, err := l.budget(level, core)
+		if err != nil {
+			return nil, err
+		}
+		need, err := l.need(level, core, held.PeriodUs)
+		if err != nil {
+			return nil, err
+		}
+		if need < held.RuntimeUs {
+			out[core] = Budget{need, held.PeriodUs}
+		}
+	}
+	return out, nil
+}
+
+// left notes that a server left its levels, and drops rooms whose pod is gone.
+func (l *levels) left(group string) {
+	for _, level := range above(group) {
+		delete(l.due, level)
+	}
+}
+
+// forgetRooms lets go of room for groups that can never come: the group above them is gone.
+func (l *levels) forgetRooms() {
+	for group := range maps.Clone(l.rooms) {
+		_, err := l.cg.Dir(l.bw.controller(), path.Dir(group))
+		if gone(asGone(err)) {
+			delete(l.rooms, group)
+			l.left(group)
+		}
+	}
+}

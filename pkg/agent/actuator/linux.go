@@ -1,0 +1,248 @@
+package actuator
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainspring-rt/mainspring/pkg/host"
+)
+
+// linux is the kernel that the process runs on.
+type linux struct{ host host.Host }
+
+func (linux) open(dir string) (files, error) {
+	fd, err := retry(func() (int, error) {
+		return unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+		return nil, &os.PathError{Op: "stat", Path: dir, Err: err}
+	}
+	g := &linuxFiles{fd: fd, inode: st.Ino, tasks: [16]byte{'t', 'a', 's', 'k', 's'}}
+	// v2 lists threads in cgroup.threads, v1 in tasks.
+	if unix.Faccessat(fd, "tasks", unix.F_OK, 0) != nil {
+		g.tasks = [16]byte{'c', 'g', 'r', 'o', 'u', 'p', '.', 't', 'h', 'r', 'e', 'a', 'd', 's'}
+	}
+	return g, nil
+}
+
+func (linux) children(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+func (linux) mkdir(dir string) error { return os.Mkdir(dir, 0o755) }
+func (linux) rmdir(dir string) error { return unix.Rmdir(dir) }
+
+func (linux) attr(tid int, a *unix.SchedAttr) error {
+	_, _, e := unix.RawSyscall6(unix.SYS_SCHED_GETATTR, uintptr(tid), uintptr(unsafe.Pointer(a)), unix.SizeofSchedAttr, 0, 0, 0)
+	if e != 0 {
+		return e
+	}
+	return nil
+}
+
+func (linux) setAttr(tid int, a *unix.SchedAttr) error {
+	a.Size = unix.SizeofSchedAttr
+	_, _, e := unix.RawSyscall(unix.SYS_SCHED_SETATTR, uintptr(tid), uintptr(unsafe.Pointer(a)), 0)
+	runtime.KeepAlive(a)
+	if e != 0 {
+		return e
+	}
+	return nil
+}
+
+func (l linux) started(tid int) (uint64, error) {
+	text, err := os.ReadFile(l.host.Proc(strconv.Itoa(tid), "stat"))
+	if err != nil {
+		return 0, err
+	}
+	return parseStartTime(string(text))
+}
+
+// parseStartTime reads field 22 of /proc/<pid>/stat; the name before it, in parentheses, may hold anything.
+func parseStartTime(stat string) (uint64, error) {
+	const afterName = 19
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(fields) <= afterName {
+		return 0, fmt.Errorf("reading a thread's start time: %d fields after the name; want more than %d", len(fields), afterName)
+	}
+	return strconv.ParseUint(fields[afterName], 10, 64)
+}
+
+// borrow ends the thread afterwards: whatever was done to it ends with it.
+func (l linux) borrow(do func(tid int, home map[string]string) error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		text, err := os.ReadFile(l.host.Proc("thread-self", "cgroup"))
+		if err == nil {
+			err = do(unix.Gettid(), parseMembership(string(text)))
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// parseMembership reads /proc/<pid>/cgroup: the group in the hierarchy of each controller, host.Unified among
+// them.
+func parseMembership(text string) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(text) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) != 3 || !strings.HasPrefix(fields[2], "/") {
+			continue
+		}
+		if fields[1] == "" {
+			out[host.Unified] = fields[2]
+			continue
+		}
+		for controller := range strings.SplitSeq(fields[1], ",") {
+			out[controller] = fields[2]
+		}
+	}
+	return out
+}
+
+func (linux) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	<-timer.C
+}
+
+// linuxFiles holds a directory open: names are looked up below it, so a rename does not lead astray.
+type linuxFiles struct {
+	fd    int
+	inode uint64
+	tasks [16]byte // NUL-terminated, for a system call without a copy
+}
+
+func (f *linuxFiles) id() uint64 { return f.inode }
+
+func (f *linuxFiles) at(name string, flags int) (int, error) {
+	return retry(func() (int, error) {
+		return unix.Openat(f.fd, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
+}
+
+func (f *linuxFiles) read(name string) (string, error) {
+	fd, err := f.at(name, unix.O_RDONLY)
+	if err != nil {
+		return "", &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	file := os.NewFile(uintptr(fd), name)
+	defer func() { _ = file.Close() }()
+	data, err := io.ReadAll(io.LimitReader(file, 1<<20))
+	return strings.TrimSpace(string(data)), err
+}
+
+func (f *linuxFiles) write(name, value string) error {
+	c, err := f.control(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.write([]byte(value)), c.close())
+}
+
+func (f *linuxFiles) control(name string) (control, error) {
+	fd, err := f.at(name, unix.O_WRONLY)
+	if err != nil {
+		return nil, err
+	}
+	return &linuxControl{fd: fd}, nil
+}
+
+func (f *linuxFiles) close() error { return unix.Close(f.fd) }
+
+// list opens the file anew each time: v1 keeps the list that a descriptor was first given for a second
+// after its last use, so that one which is kept open would never see a new thread.
+func (f *linuxFiles) list(into []int32, buf []byte) ([]int32, error) {
+	fd, _, e := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(f.fd), uintptr(unsafe.Pointer(&f.tasks[0])), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
+	if e != 0 {
+		return into[:0], typed(e)
+	}
+	defer func() { _, _, _ = unix.RawSyscall(unix.SYS_CLOSE, fd, 0, 0) }()
+	into, partial := into[:0], int32(0)
+	for {
+		n, _, e := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)))
+		if e != 0 {
+			return into, typed(e)
+		}
+		if n == 0 {
+			return into, nil
+		}
+		into, partial = appendNumbers(into, partial, buf[:n])
+	}
+}
+
+// appendNumbers adds the numbers of a piece of a file with one in each line; partial carries one that a
+// piece ends within. It stops adding at the capacity of into: the hot path allocates nothing.
+func appendNumbers(into []int32, partial int32, piece []byte) ([]int32, int32) {
+	for _, c := range piece {
+		switch {
+		case c >= '0' && c <= '9':
+			partial = partial*10 + int32(c-'0')
+		case partial != 0:
+			if len(into) < cap(into) {
+				into = append(into, partial)
+			}
+			partial = 0
+		}
+	}
+	return into, partial
+}
+
+type linuxControl struct{ fd int }
+
+// write uses RawSyscall, which does not tell Go's scheduler: the files' handlers take a microsecond and
+// the thread must not lose its place to another goroutine meanwhile.
+func (c *linuxControl) write(value []byte) error {
+	for {
+		_, _, e := unix.RawSyscall6(unix.SYS_PWRITE64, uintptr(c.fd), uintptr(unsafe.Pointer(&value[0])), uintptr(len(value)), 0, 0, 0)
+		switch e {
+		case 0:
+			return nil
+		case unix.EINTR:
+			continue
+		}
+		return e
+	}
+}
+
+func (c *linuxControl) close() error { return unix.Close(c.fd) }
+
+// retry a call that a signal may interrupt.
+func retry(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
+
+// join is a path below a group's.
+func join(group string, name ...string) string { return filepath.Join(append([]string{group}, name...)...) }

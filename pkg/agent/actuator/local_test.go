@@ -1,0 +1,110 @@
+package actuator_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
+	"github.com/mainspring-rt/mainspring/pkg/host"
+	"github.com/mainspring-rt/mainspring/pkg/test/privileged"
+)
+
+func TestLocalMovesAProcessThereAndBack(t *testing.T) {
+	privileged.Require(t, privileged.Root, privileged.RTGroups)
+	for _, identity := range []string{actuator.IdentityCPU, actuator.IdentityCpuset} {
+		t.Run(identity, func(t *testing.T) { thereAndBack(t, identity) })
+	}
+}
+
+func thereAndBack(t *testing.T, identity string) {
+	l, err := actuator.NewLocal(host.New("/"), identity)
+	if err != nil {
+		t.Fatal(err)
+	}
+	top := fmt.Sprintf("/mainspring-test-%d", os.Getpid())
+	group := top + "/a"
+	t.Cleanup(func() {
+		if err := l.Remove(group); err != nil {
+			t.Error(err)
+		}
+		if err := l.Remove(top); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := l.Make(group); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Make(group); err != nil {
+		t.Fatalf("making it again: %v", err)
+	}
+	child := exec.Command("cat")
+	hold, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = hold.Close(); _ = child.Wait() })
+
+	was := groups(t, child.Process.Pid)
+	before, err := l.Join(group, child.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := groups(t, child.Process.Pid)
+	inCPU := strings.Contains(now, ":cpu:"+group+"\n")
+	if !strings.Contains(now, ":cpuset:"+group+"\n") || inCPU != (identity == actuator.IdentityCPU) {
+		t.Errorf("after Join the process is in\n%s", now)
+	}
+	if err := l.Back(child.Process.Pid, before); err != nil {
+		t.Fatal(err)
+	}
+	if now := groups(t, child.Process.Pid); now != was {
+		t.Errorf("after Back the process is in\n%s; want\n%s", now, was)
+	}
+}
+
+func groups(t *testing.T, pid int) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestLocalMakesGroupsOfV2(t *testing.T) {
+	root := t.TempDir()
+	write := func(name, text string) {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("proc/1/mountinfo", "30 20 0:25 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+	write("sys/fs/cgroup/cgroup.controllers", "cpuset cpu memory\n")
+	write("sys/fs/cgroup/cgroup.subtree_control", "")
+	l, err := actuator.NewLocal(host.New(root), actuator.IdentityCPU)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Make("/mainspring"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "sys/fs/cgroup/mainspring")); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{"", "/", "a", "/a/../b", "/a/"} {
+		if err := l.Make(bad); err == nil {
+			t.Errorf("Make(%q) is taken", bad)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package actuator
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/mainspring-rt/mainspring/pkg/host"
+)
+
+// ProbeOptions say where a backend is looked for.
+type ProbeOptions struct {
+	Host host.Host
+	// Want is a backend's name; empty takes the best that works.
+	Want string
+	// StateDir holds the journal, and must outlive the process but not the machine's uptime.
+	StateDir string
+	// Cores that take real-time work.
+	Cores []int
+	// Now is a monotonic clock, in nanoseconds.
+	Now func() int64
+
+	kernel kernel // in tests
+}
+
+// Finding is why a backend was taken or not.
+type Finding struct {
+	Backend string
+	Taken   bool
+	// Reason in a sentence; Fix says what would have it work, empty where nothing here would.
+	Reason, Fix string
+}
+
+func (f Finding) String() string {
+	text := f.Backend + ": " + f.Reason
+	if f.Fix != "" {
+		text += " (" + f.Fix + ")"
+	}
+	return text
+}
+
+// refusal is why a backend cannot work.
+type refusal struct{ reason, fix string }
+
+func (r refusal) Error() string { return r.reason }
+
+// candidate is a backend that may be taken.
+type candidate struct {
+	name string
+	try  func(*machine) (Backend, error)
+}
+
+// candidates in order of preference.
+func candidates() []candidate {
+	return []candidate{
+		{RTGroup, probeRTGroup},
+	}
+}
+
+// Probe takes the best backend that works, or the one that is wanted, and says why it did not take the
+// others. The error is for a machine that cannot be probed, or when nothing works.
+func Probe(o ProbeOptions) (Backend, []Finding, error) {
+	m, err := newMachine(o)
+	if err != nil {
+		return nil, nil, fmt.Errorf("probing backends: %w", err)
+	}
+	var findings []Finding
+	var known []string
+	for _, c := range candidates() {
+		known = append(known, c.name)
+		if o.Want != "" && o.Want != c.name {
+			continue
+		}
+		b, err := c.try(m)
+		if err == nil {
+			return b, append(findings, Finding{Backend: c.name, Taken: true, Reason: b.Guarantee()}), nil
+		}
+		findings = append(findings, finding(c.name, err))
+	}
+	if o.Want != "" && !slices.Contains(known, o.Want) {
+		return nil, nil, fmt.Errorf("backend %q; want one of %s", o.Want, strings.Join(known, ", "))
+	}
+	return nil, findings, fmt.Errorf("probing backends: none works: %w", errors.Join(reasons(findings)...))
+}
+
+func finding(name string, err error) Finding {
+	f := Finding{Backend: name, Reason: err.Error()}
+	var r refusal
+	if errors.As(err, &r) {
+		f.Fix = r.fix
+	}
+	return f
+}
+
+func reasons(findings []Finding) []error {
+	var out []error
+	for _, f := range findings {
+		out = append(out, errors.New(f.String()))
+	}
+	return out
+}
+
+func newMachine(o ProbeOptions) (*machine, error) {
+	cg, err := o.Host.Cgroups()
+	if err != nil {
+		return nil, err
+	}
+	k := o.kernel
+	if k == nil {
+		k = linux{o.Host}
+	}
+	boot, err := os.ReadFile(o.Host.Proc("sys", "kernel", "random", "boot_id"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the boot's ID: %w", err)
+	}
+	j, err := openJournal(o.StateDir, strings.TrimSpace(string(boot)))
+	if err != nil {
+		return nil, err
+	}
+	return &machine{host: o.Host, cg: cg, kernel: k, journal: j, now: o.Now, cores: o.Cores}, nil
+}

@@ -1,0 +1,74 @@
+package actuator
+
+import (
+	"errors"
+	"fmt"
+)
+
+// release puts back everything of a group that the journal has, verifies it and forgets it. What belongs
+// to a group that is gone is only forgotten. prepare, which may be nil, runs before a file is put back.
+func (m *machine) release(group string, prepare func(record) error) error {
+	var done []record
+	var faults []error
+	pending := m.journal.of(group)
+	// Files may depend on each other: a runtime fits only after its period. So what is refused is
+	// tried again as long as something else succeeded.
+	for progress := true; progress && len(pending) > 0; {
+		progress, faults = false, nil
+		var refused []record
+		for _, r := range pending {
+			if err := m.putBack(r, prepare); err != nil {
+				refused, faults = append(refused, r), append(faults, err)
+				continue
+			}
+			done, progress = append(done, r), true
+		}
+		pending = refused
+	}
+	return errors.Join(append(faults, m.journal.drop(done...))...)
+}
+
+// putBack one record, and read it back.
+func (m *machine) putBack(r record, prepare func(record) error) error {
+	f, err := m.at(r.Controller, r.Group)
+	if gone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.close() }()
+	if f.id() != r.Inode {
+		return nil // another group by the same name: nothing of it is ours
+	}
+	if r.Thread != 0 {
+		return m.putBackThread(r)
+	}
+	if prepare != nil {
+		if err := prepare(r); err != nil {
+			return err
+		}
+	}
+	err = m.putBackFile(target{r.Controller, r.Group, f}, r)
+	if gone(err) {
+		return nil
+	}
+	return err
+}
+
+func (m *machine) putBackFile(t target, r record) error {
+	held, err := t.read(r.File)
+	if err != nil || held == r.Before {
+		return err
+	}
+	if err := t.write(r.File, r.Before+"\n"); err != nil {
+		return describe(r.Group, r.File, r.Before, err)
+	}
+	if held, err = t.read(r.File); err != nil {
+		return err
+	}
+	if held != r.Before {
+		return fmt.Errorf("putting %s of %s back to %q: it reads back as %q", r.File, r.Group, r.Before, held)
+	}
+	return nil
+}

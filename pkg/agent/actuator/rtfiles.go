@@ -1,0 +1,77 @@
+package actuator
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+)
+
+// Files of real-time groups in cgroup v1.
+const (
+	rtRuntime = "cpu.rt_runtime_us"
+	rtPeriod  = "cpu.rt_period_us"
+)
+
+// parseBudget reads a runtime and a period, in microseconds.
+func parseBudget(runtime, period string) (Budget, error) {
+	q, err := strconv.ParseInt(strings.TrimSpace(runtime), 10, 64)
+	if err != nil || q < 0 {
+		return Budget{}, fmt.Errorf("runtime %q us; want a whole number of at least 0", runtime)
+	}
+	t, err := strconv.ParseInt(strings.TrimSpace(period), 10, 64)
+	if err != nil || t <= 0 {
+		return Budget{}, fmt.Errorf("period %q us; want a whole number above 0", period)
+	}
+	return Budget{RuntimeUs: q, PeriodUs: t}, nil
+}
+
+// rtFiles are cpu.rt_runtime_us and cpu.rt_period_us: one budget for all CPUs, of which the whole tree
+// has one pot.
+type rtFiles struct{}
+
+func (rtFiles) controller() string { return "cpu" }
+func (rtFiles) perCore() bool      { return false }
+
+func (rtFiles) read(f files, _ int) (Budget, error) {
+	runtime, err := f.read(rtRuntime)
+	if err != nil {
+		return Budget{}, asGone(err)
+	}
+	period, err := f.read(rtPeriod)
+	if err != nil {
+		return Budget{}, asGone(err)
+	}
+	return parseBudget(runtime, period)
+}
+
+// write: a runtime that shrinks before the period, one that grows after it. So the ratio is never above
+// the larger of the former and the new one, and the runtime never above the period.
+func (r rtFiles) write(m *machine, t target, _ int, b Budget) error {
+	held, err := r.read(t, 0)
+	if err != nil {
+		return err
+	}
+	if err := m.keep(t, rtPeriod, rtRuntime); err != nil {
+		return err
+	}
+	runtime, period := strconv.FormatInt(b.RuntimeUs, 10), strconv.FormatInt(b.PeriodUs, 10)
+	if b.RuntimeUs < held.RuntimeUs {
+		if err := m.set(t, rtRuntime, runtime); err != nil {
+			return err
+		}
+	}
+	if err := m.set(t, rtPeriod, period); err != nil {
+		return err
+	}
+	return m.set(t, rtRuntime, runtime)
+}
+
+func (rtFiles) hot(f files, _ int, _ int64) (*hotFile, error) {
+	return openHot(f, rtRuntime, "", "")
+}
+
+func (rtFiles) first(s Server) table.First {
+	return table.First{RuntimeUs: s.BudgetUs, PeriodUs: s.PeriodUs}
+}

@@ -1,0 +1,70 @@
+package actuator
+
+import (
+	"errors"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+)
+
+// probeRTGroup tries real-time groups of cgroup v1: their files, a budget, and a real-time thread.
+func probeRTGroup(m *machine) (Backend, error) {
+	if err := m.hasRTGroups(); err != nil {
+		return nil, err
+	}
+	if runtime, _, err := m.host.RTLimits(); err != nil || runtime < 0 {
+		return nil, refusal{"kernel.sched_rt_runtime_us is -1, which turns the throttling of groups off, too",
+			"sysctl kernel.sched_rt_runtime_us=950000"}
+	}
+	b := newBudgeted(m, traits{
+		name: RTGroup, source: SourceRTGroup, identity: IdentityCPU, policy: PolicyFixed,
+		guarantee: "hard: the kernel ends budgets of real-time groups (cgroup v1), late by up to a tick; " +
+			"all cores together offer one pot, kernel.sched_rt_runtime_us of its period",
+	}, rtFiles{})
+	if err := m.tryOut([]string{"cpu"}, b.tryBudget); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (m *machine) hasRTGroups() error {
+	if m.cg.InUnified("cpu") {
+		return refusal{"the cpu controller is in cgroup v2, which has no budgets for real-time groups", ""}
+	}
+	if !m.cg.Has("cpuset") {
+		return refusal{"the cpuset controller is not mounted: containers cannot be kept on a core", "mount cpuset"}
+	}
+	err := m.in("cpu", "/", func(f files) error {
+		_, err := f.read(rtRuntime)
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return refusal{"cpu.rt_runtime_us is not there: the kernel is built without CONFIG_RT_GROUP_SCHED, or has it turned off",
+			"boot with rt_group_sched=1, or use fifo"}
+	}
+	return err
+}
+
+// tryBudget gives a scratch group the smallest budget and lets a thread of ours be real-time in it.
+func (b *budgeted) tryBudget(group string) error {
+	const runtimeUs, periodUs = 100, 100_000
+	return b.in("cpu", group, func(f files) error {
+		for _, w := range []struct{ file, value string }{{rtPeriod, itoa(periodUs)}, {rtRuntime, itoa(runtimeUs)}} {
+			if err := f.write(w.file, w.value); err != nil {
+				return b.refused(describe(group, w.file, w.value, err))
+			}
+		}
+		return errors.Join(b.tryFIFO(), f.write(rtRuntime, "0"))
+	})
+}
+
+// refused explains a write that the kernel did not allow.
+func (m *machine) refused(err error) error {
+	switch {
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
+		return refusal{err.Error(), "give write access to the cgroup hierarchies"}
+	case errors.Is(err, ErrNoRoom):
+		return refusal{err.Error() + ": other groups hold all bandwidth", "set their cpu.rt_runtime_us to 0"}
+	}
+	return err
+}

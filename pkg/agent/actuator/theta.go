@@ -1,0 +1,63 @@
+package actuator
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mainspring-rt/mainspring/pkg/host"
+)
+
+const (
+	million int64 = 1_000_000
+	// thetaPpm is the most that is promised of a core.
+	thetaPpm int64 = 900_000
+	// roundingPpm is kept back of the pot for groups: the kernel rounds ratios to 2^-20.
+	roundingPpm int64 = 500
+)
+
+// theta is what servers may use of a core together: what the kernel leaves real-time tasks, less what it
+// keeps for ordinary tasks by deadline servers, at most thetaPpm.
+func theta(h host.Host, core int) int64 {
+	runtime, period, err := h.RTLimits()
+	if err != nil {
+		return 0
+	}
+	limit := million
+	if runtime >= 0 {
+		limit = runtime * million / period
+	}
+	fair, _ := h.FairServer(core)
+	ext, _ := h.ExtServer(core)
+	return max(0, min(thetaPpm, limit-fair-ext))
+}
+
+// capacity of each core where cores do not share.
+func capacity(h host.Host, cores []int) map[int]int64 {
+	out := make(map[int]int64, len(cores))
+	for _, core := range cores {
+		out[core] = theta(h, core)
+	}
+	return out
+}
+
+// validate names every field that makes no sense.
+func (s Server) validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if len(above(s.Cgroup)) == 0 && (s.Cgroup == "" || s.Cgroup[0] != '/' || len(s.Cgroup) < 2) {
+		fault("cgroup %q; want the path of a group below the root", s.Cgroup)
+	}
+	if s.PeriodUs <= 0 {
+		fault("periodUs %d; want above 0", s.PeriodUs)
+	}
+	if s.HighUs <= 0 || s.HighUs > s.PeriodUs {
+		fault("highUs %d; want above 0 and at most the period, %d", s.HighUs, s.PeriodUs)
+	}
+	if s.BudgetUs < 0 || s.BudgetUs > s.HighUs {
+		fault("budgetUs %d; want 0 to highUs, %d", s.BudgetUs, s.HighUs)
+	}
+	if s.Core < 0 || s.Core > host.MaxCPU {
+		fault("core %d; want 0 to %d", s.Core, host.MaxCPU)
+	}
+	return errors.Join(faults...)
+}

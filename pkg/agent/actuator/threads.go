@@ -1,0 +1,97 @@
+package actuator
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// realtime says that a policy needs a group's real-time budget.
+func realtime(policy uint32) bool { return policy == unix.SCHED_FIFO || policy == unix.SCHED_RR }
+
+// threadsOf lists a group's threads.
+func threadsOf(f files) ([]int32, error) {
+	for room := 256; ; room *= 4 {
+		tids, err := f.list(make([]int32, 0, room), make([]byte, 1<<12))
+		if err != nil || len(tids) < room {
+			return tids, err
+		}
+	}
+}
+
+func countThreads(f files) (int, error) {
+	tids, err := threadsOf(f)
+	return len(tids), err
+}
+
+// demoteAll makes ordinary threads of a group's real-time ones. One that is made meanwhile inherits its maker's policy, so the list is
+// read until nothing is left to do.
+func demoteAll(k kernel, f files) error {
+	const rounds = 8
+	for range rounds {
+		tids, err := threadsOf(f)
+		if err != nil {
+			return err
+		}
+		again := false
+		for _, tid := range tids {
+			changed, err := demote(k, int(tid))
+			if err != nil {
+				return err
+			}
+			again = again || changed
+		}
+		if !again {
+			return nil
+		}
+	}
+	return fmt.Errorf("taking real-time policies: new threads appear faster than they are found: %w", ErrBusy)
+}
+
+// demote a thread; one that ended meanwhile needs nothing.
+func demote(k kernel, tid int) (bool, error) {
+	var a unix.SchedAttr
+	err := k.attr(tid, &a)
+	if err == nil && realtime(a.Policy) {
+		ordinary := unix.SchedAttr{Policy: unix.SCHED_NORMAL, Flags: a.Flags & unix.SCHED_FLAG_RESET_ON_FORK}
+		if err = k.setAttr(tid, &ordinary); err == nil {
+			return true, nil
+		}
+	}
+	if errors.Is(err, unix.ESRCH) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("taking the real-time policy from thread %d: %w", tid, err)
+	}
+	return false, nil
+}
+
+// putBackThread gives a thread the scheduling that it had; one that ended, or whose number another has now,
+// needs nothing.
+func (m *machine) putBackThread(r record) error {
+	if started, err := m.kernel.started(r.Thread); err != nil || started != r.Started {
+		return nil //nolint:nilerr // A thread that cannot be read has ended.
+	}
+	a := r.Attr.attr()
+	err := m.kernel.setAttr(r.Thread, &a)
+	if err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("giving thread %d of %s back its policy %d: %w", r.Thread, r.Group, r.Attr.Policy, err)
+	}
+	return nil
+}
+
+func (s schedule) attr() unix.SchedAttr {
+	return unix.SchedAttr{
+		Policy: s.Policy, Flags: s.Flags, Nice: s.Nice, Priority: s.Priority,
+		Runtime: s.Runtime, Deadline: s.Deadline, Period: s.Period,
+	}
+}
+
+func scheduleOf(a unix.SchedAttr) *schedule {
+	return &schedule{
+		Policy: a.Policy, Flags: a.Flags, Nice: a.Nice, Priority: a.Priority,
+		Runtime: a.Runtime, Deadline: a.Deadline, Period: a.Period,
+	}
+}
