@@ -114,3 +114,32 @@ func TestALivingNodeIsLeftAlone(t *testing.T) {
 		t.Errorf("the directory of a node that lives: %v", err)
 	}
 }
+
+func TestSocketsOfShimsGo(t *testing.T) {
+	privileged.Require(t, privileged.Root)
+	dir := abandoned(t)
+	shims := localnode.ShimSockets
+	if err := os.MkdirAll(shims, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(shims); _ = os.Remove(filepath.Dir(shims)) }) // unless a node uses them
+	socket, other := filepath.Join(shims, "mainspring-test"), filepath.Join(shims, "mainspring-test-other")
+	write(t, socket, "")
+	write(t, other, "")
+	t.Cleanup(func() { _ = os.Remove(other) })
+	bundle := filepath.Join(localnode.StateDir(dir), "io.containerd.runtime.v2.task", "k8s.io", "c1")
+	if err := os.MkdirAll(bundle, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(bundle, "bootstrap.json"), `{"version":3,"address":"unix://`+socket+`","protocol":"ttrpc"}`)
+	write(t, localnode.LockPath(dir), "")
+	if err := localnode.RemoveAbandoned(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket of the shim is still there: %v", err)
+	}
+	if _, err := os.Stat(other); err != nil {
+		t.Errorf("a socket of somebody else: %v", err)
+	}
+}

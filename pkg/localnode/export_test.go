@@ -9,6 +9,9 @@ import (
 // TempPattern names the directories of nodes.
 const TempPattern = tempPattern
 
+// ShimSockets is where shims listen.
+const ShimSockets = shimSockets
+
 // Abandon makes what a killed process of a node leaves in its directory, and returns what was noted.
 func Abandon(ctx context.Context, dir string) (group, address string, err error) {
 	m := machine{host.New("/")}
@@ -34,4 +37,6 @@ func RemoveAbandoned(ctx context.Context) error {
 var (
 	LockPath = lockPath
 	LockFile = lockFile
+	// StateDir is containerd's in the directory of a node.
+	StateDir = stateDir
 )

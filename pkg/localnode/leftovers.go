@@ -3,6 +3,7 @@ package localnode
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -129,14 +130,18 @@ func (m machine) unmountBelow(dir string) error {
 
 // removeShimSockets removes the sockets of shims, which are in a directory that all containerds share.
 func removeShimSockets(dir string) error {
-	files, err := filepath.Glob(filepath.Join(stateDir(dir), "io.containerd.runtime.v2.task", "*", "*", "address"))
+	files, err := filepath.Glob(filepath.Join(stateDir(dir), "io.containerd.runtime.v2.task", "*", "*", "bootstrap.json"))
 	if err != nil {
 		return fmt.Errorf("listing the sockets of shims: %w", err)
 	}
 	for _, file := range files {
-		address, err := os.ReadFile(file)
-		socket, ok := strings.CutPrefix(strings.TrimSpace(string(address)), "unix://")
-		if err != nil || !ok || filepath.Dir(socket) != shimSockets {
+		content, err := os.ReadFile(file)
+		var shim struct{ Address string }
+		if err != nil || json.Unmarshal(content, &shim) != nil {
+			continue
+		}
+		socket, ok := strings.CutPrefix(shim.Address, "unix://")
+		if !ok || filepath.Dir(socket) != shimSockets {
 			continue
 		}
 		if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
