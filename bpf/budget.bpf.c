@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Watches the budgets of servers: at every context switch it settles the account of who stops and arms the
+ * core's timer for the moment when the budget of who begins to run needs an answer. */
+#include "include/source.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Set by the loader. timer_flags: BPF_F_TIMER_CPU_PIN where the kernel knows it. dl_tracepoint: throttled
+ * DEADLINE threads are counted by dlthrottle.bpf.c. */
+const volatile __u64 timer_flags = 0;
+const volatile bool dl_tracepoint = false;
+
+/* What a core runs: of a server, since when. */
+struct core {
+	__u64 since;
+	__u64 armed; /* when its timer fires; 0: it does not */
+	__s64 offset; /* of our clock to that of the run queue */
+	__u64 own;
+	__u32 slot;
+	__u32 generation;
+	__u32 pid;
+	__u32 active;
+	__u64 _pad[2]; /* to a cache line */
+};
+
+struct timer {
+	struct bpf_timer t;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_CPUS);
+	__type(key, __u32);
+	__type(value, struct core);
+} cores SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_CPUS);
+	__type(key, __u32);
+	__type(value, struct timer);
+} core_timers SEC(".maps");
+
+/* Tell WINDOW to those whose budget the reader enforces. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SLOTS);
+	__type(key, __u32);
+	__type(value, struct timer);
+} slot_timers SEC(".maps");
+
+/* restart clears a slot that has changed hands. */
+static __always_inline void restart(struct server *s)
+{
+	__builtin_memset(s->state, 0, sizeof(*s->state));
+	__builtin_memset(s->told, 0, sizeof(*s->told));
+	s->told->generation = s->config->generation;
+	s->told->clean_next = s->config->clean_windows;
+}
+
+/* close_window settles the window that ended. Of several cores only the one that moved the start does. */
+static __always_inline void close_window(struct server *s, __u64 window, const struct span *span, __u64 now)
+{
+	struct slot_state *st = s->state;
+	__u64 used = st->used_ns;
+
+	st->used_ns = span->after;
+	st->windows += span->begun;
+	if (used > st->max_used_ns)
+		st->max_used_ns = used;
+	st->clean = clean_after(st->clean, used, s->config->clean_ns, span);
+	if (st->clean < s->config->clean_windows) {
+		s->told->clean_next = s->config->clean_windows;
+		return;
+	}
+	if (!(s->config->flags & FLAG_RAISED) || st->clean < s->told->clean_next)
+		return;
+	s->told->clean_next = clean_next(st->clean, s->config->clean_windows);
+	emit(s, KIND_CLEAN, window, now, window, used);
+}
+
+/* settle charges the time since since to the server, and begins the next window when the one under way has
+ * ended. */
+static __always_inline void settle(struct server *s, const struct running *r, __u64 since, __u64 queued)
+{
+	struct slot_state *st = s->state;
+	__u64 from = st->window_start, to = window_of(s, r, queued);
+	struct span span;
+
+	if (to < from) /* a period timer that is late, or another one than before */
+		to = from;
+	span = split(from, to, s->config->period_ns, since, r->now);
+	st->last_seen = r->now;
+	__sync_fetch_and_add(&st->total_ns, r->now - since);
+	__sync_fetch_and_add(&st->used_ns, span.before);
+	if (!span.begun)
+		return;
+	if (!from) {
+		st->window_start = to;
+		st->windows = 1;
+		st->used_ns = span.after;
+		return;
+	}
+	if (__sync_val_compare_and_swap(&st->window_start, from, to) == from)
+		close_window(s, to, &span, r->now);
+}
+
+static int on_slot_timer(void *map, __u32 *key, struct timer *t)
+{
+	struct server s;
+	__u64 now = bpf_ktime_get_ns(), window;
+
+	if (!find_server(&s, *key) || s.told->generation != s.config->generation)
+		return 0;
+	if (!(s.config->flags & FLAG_ENFORCE))
+		return 0;
+	window = s.told->overrun + s.config->period_ns;
+	emit(&s, KIND_WINDOW, window, now, window, 0);
+	return 0;
+}
+
+static __always_inline void tell_end(struct server *s, const struct left *l, __u64 now)
+{
+	__u64 window = l->window, end = l->window + l->period;
+	__u64 told = s->told->end, key = window + s->config->budget_ns;
+	struct timer *t;
+
+	if (__sync_val_compare_and_swap(&s->told->end, told, key) != told)
+		return;
+	emit(s, KIND_END, now + l->end, now, window, l->used);
+	if (!(s->config->flags & FLAG_ENFORCE))
+		return;
+	__sync_fetch_and_add(&s->state->throttles, 1);
+	t = bpf_map_lookup_elem(&slot_timers, &s->slot);
+	if (t)
+		bpf_timer_start(&t->t, end > now ? end - now : 0, timer_flags);
+}
+
+/* tell acts on a verdict. */
+static __always_inline void tell(struct server *s, const struct left *l, const struct verdict *v, __u64 now)
+{
+	if (v->alarm) {
+		__u64 told = s->told->alarm, key = l->window + s->config->rearm;
+
+		if (__sync_val_compare_and_swap(&s->told->alarm, told, key) == told)
+			emit(s, KIND_ALARM, now + l->alarm, now, l->window, l->used);
+	}
+	if (v->overrun) {
+		__u64 told = s->told->overrun;
+
+		if (__sync_val_compare_and_swap(&s->told->overrun, told, l->window) == told) {
+			s->state->last_overrun = now + l->end;
+			__sync_fetch_and_add(&s->state->overruns, 1);
+		}
+	}
+	if (v->end)
+		tell_end(s, l, now);
+}
+
+/* tell_throttled counts what the kernel did, once in a window and level. */
+static __always_inline void tell_throttled(struct server *s, const struct running *r, const struct left *l)
+{
+	struct sched_rt_entity *se = &r->task->rt;
+	bool own = is_deadline(r->task) && !dl_tracepoint && dl_throttled(r->task);
+	bool above = false, alarmed = s->told->alarm == l->window + s->config->rearm;
+
+	if (has_rt_groups() && is_rt(r->task)) {
+		struct rt_rq *mine = own_rt_rq(r);
+
+		for (int i = 0; i < MAX_LEVELS && se; i++) {
+			struct rt_rq *q = se->rt_rq;
+
+			if (q->rt_throttled && q == mine)
+				own = true;
+			else if (q->rt_throttled)
+				above = true;
+			se = se->parent;
+		}
+	}
+	if (own && s->told->throttled != l->window) {
+		s->told->throttled = l->window;
+		__sync_fetch_and_add(&s->state->throttles, 1);
+		if (!alarmed && (s->config->flags & FLAG_ALARM))
+			emit(s, KIND_THROTTLED, r->now + l->end, r->now, l->window, l->used);
+	}
+	if (above && s->told->levels != l->window) {
+		s->told->levels = l->window;
+		__sync_fetch_and_add(&s->state->level_throttles, 1);
+		if (s->config->flags & FLAG_ALARM)
+			emit(s, KIND_THROTTLED, r->now + l->end, r->now, l->window, l->used);
+	}
+}
+
+/* look settles, judges and tells, and returns how long nothing more needs to be seen. */
+static __always_inline __u64 look(struct server *s, const struct running *r, __u64 since, __u64 queued,
+				  enum place place)
+{
+	struct left left;
+	struct verdict v;
+	__u32 n = s->state->running;
+
+	settle(s, r, since, queued);
+	left = measure(s, r);
+	if (place == PLACE_OUT)
+		tell_throttled(s, r, &left);
+	v = judge(s->config, s->told, &left, place, r->now);
+	tell(s, &left, &v, r->now);
+	if (s->config->source == SOURCE_OWN && n > 1) /* threads on other cores use it up with us */
+		v.due = at_least(v.due / n, TIMER_MIN_NS);
+	return v.due;
+}
+
+/* arm starts the core's timer, unless it fires early enough anyway: who is woken too early looks again. It is
+ * never cancelled. */
+static __always_inline void arm(struct core *core, struct timer *t, __u64 now, __u64 rest)
+{
+	if (!rest || (core->armed > now && core->armed <= now + rest))
+		return;
+	if (!bpf_timer_start(&t->t, rest, timer_flags))
+		core->armed = now + rest;
+}
+
+static int on_core_timer(void *map, __u32 *key, struct timer *t)
+{
+	struct core *core = bpf_map_lookup_elem(&cores, key);
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct server s;
+	struct rq *rq;
+	__u64 now = bpf_ktime_get_ns(), rest;
+
+	if (!core)
+		return 0;
+	core->armed = 0;
+	if (!core->active || p->pid != core->pid || !find_server(&s, core->slot))
+		return 0;
+	if (s.told->generation != s.config->generation || core->generation != s.config->generation)
+		return 0;
+	rq = rq_of(p);
+	struct running r = { .task = p, .now = now, .own = core->own };
+
+	r.pending = (now - core->offset - rq->clock) + (rq->clock_task - p->se.exec_start);
+	rest = look(&s, &r, core->since, now, PLACE_TIMER);
+	core->since = now;
+	arm(core, t, now, rest);
+	return 0;
+}
+
+static __always_inline void leave(struct core *core, struct task_struct *prev, bool runnable, __u64 now)
+{
+	struct running r = { .task = prev, .now = now, .own = core->own };
+	struct server s;
+
+	core->active = 0;
+	if (!find_server(&s, core->slot) || core->generation != s.config->generation ||
+	    core->generation != s.told->generation)
+		return;
+	look(&s, &r, core->since, now, runnable ? PLACE_OUT : PLACE_BLOCKED);
+	if (s.state->running)
+		__sync_fetch_and_add(&s.state->running, -1);
+}
+
+static __always_inline void enter(struct core *core, __u32 cpu, struct task_struct *next, __u64 now)
+{
+	struct running r = { .task = next, .now = now };
+	struct tracked *group = find_group(next);
+	struct timer *t;
+	struct server s;
+	__u64 rest;
+
+	if (!group || !find_server(&s, group->slot))
+		return;
+	if (s.told->generation != s.config->generation)
+		restart(&s);
+	r.own = group->own;
+	core->own = group->own;
+	core->slot = group->slot;
+	core->generation = s.config->generation;
+	core->pid = next->pid;
+	core->since = now;
+	core->offset = now - rq_of(next)->clock;
+	core->active = 1;
+	__sync_fetch_and_add(&s.state->running, 1);
+	rest = look(&s, &r, now, queued_at(next, now), PLACE_IN);
+	t = bpf_map_lookup_elem(&core_timers, &cpu);
+	if (t)
+		arm(core, t, now, rest);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(budget_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct core *core = bpf_map_lookup_elem(&cores, &cpu);
+	__u64 now;
+
+	if (!core)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (core->active)
+		leave(core, prev, preempt || !prev->__state, now);
+	if (next->pid)
+		enter(core, cpu, next, now);
+	return 0;
+}
+
+/* What budget_init is to do: initialise the timer of a core or a slot, and try it. */
+struct init_args {
+	__u32 core;
+	__u32 slot;
+	__u32 which; /* 0: of the core, 1: of the slot */
+	__u32 try;   /* start it, to see whether the kernel knows timer_flags */
+};
+
+#define EBUSY 16
+
+/* The kernel lets only such a program initialise timers that the others start. */
+SEC("syscall")
+int budget_init(struct init_args *args)
+{
+	__u32 core = args->core, slot = args->slot;
+	struct timer *t;
+	long err;
+
+	if (args->which == 0) {
+		t = bpf_map_lookup_elem(&core_timers, &core);
+		if (!t)
+			return -1;
+		err = bpf_timer_init(&t->t, &core_timers, CLOCK_MONOTONIC);
+		if (!err)
+			err = bpf_timer_set_callback(&t->t, on_core_timer);
+	} else {
+		t = bpf_map_lookup_elem(&slot_timers, &slot);
+		if (!t)
+			return -1;
+		err = bpf_timer_init(&t->t, &slot_timers, CLOCK_MONOTONIC);
+		if (!err)
+			err = bpf_timer_set_callback(&t->t, on_slot_timer);
+	}
+	if (!err && args->try)
+		err = bpf_timer_start(&t->t, TIMER_MIN_NS, timer_flags);
+	return err == -EBUSY ? 0 : err;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What the programs decide, as functions of values: no maps, no kernel memory, no clock. bpf/tests runs each
+ * of them over tables. */
+#ifndef MAINSPRING_DECIDE_H
+#define MAINSPRING_DECIDE_H
+
+#include "kernel.h"
+#include "event.h"
+
+/* Where a server is looked at. */
+enum place {
+	PLACE_IN,      /* a thread begins to run */
+	PLACE_OUT,     /* it stops, and would go on */
+	PLACE_BLOCKED, /* it stops of itself: its work is done */
+	PLACE_TIMER,   /* it runs */
+};
+
+/* The least time until the timer of a core fires again. A window that ends with nothing to wait for in it is
+ * looked at again after END_CHECK_NS: the kernel's own timer may be a little late. */
+#define TIMER_MIN_NS 1000
+#define END_CHECK_NS 100000
+
+/* How long before a group above the container is used up to tell, at most. */
+#define LEVEL_LEAD_NS 200000
+
+/* own_window is the start of the window that now lies in. A window lasts one period; the next begins at its
+ * end when work was there, else when the thread was queued. Without an earlier window start is 0. */
+static __always_inline __u64 own_window(__u64 start, __u64 period, __u64 queued, __u64 now)
+{
+	__u64 end = start + period;
+
+	if (!start)
+		return queued;
+	if (!period || now < end)
+		return start;
+	if (queued > end)
+		end = queued;
+	return end + (now - end) / period * period;
+}
+
+/* A span of time that a thread ran, and what it does to the window under way. */
+struct span {
+	__u64 before; /* of the span, in the window that was */
+	__u64 after;  /* in the one that is */
+	__u64 begun;  /* windows; 0: still the same */
+	__u64 idle;   /* whole periods between the two in which nothing ran */
+};
+
+/* split gives the span from since to now to the window that began at from and the one that began at to. */
+static __always_inline struct span split(__u64 from, __u64 to, __u64 period, __u64 since, __u64 now)
+{
+	struct span s = {};
+	__u64 end = from + period;
+
+	if (since > now)
+		since = now;
+	if (from == to || !period) {
+		s.before = now - since;
+		return s;
+	}
+	if (end > to)
+		end = to;
+	s.begun = 1;
+	if (since < end) {
+		s.before = end - since;
+		s.begun += (to - end) / period;
+	} else {
+		s.idle = (to - end) / period;
+	}
+	s.after = now - (since > to ? since : to);
+	return s;
+}
+
+/* clean_after counts consecutive clean windows, once one that used used_ns has ended. Idle periods are clean;
+ * windows that were run through are not. */
+static __always_inline __u32 clean_after(__u32 clean, __u64 used_ns, __u64 clean_ns, const struct span *s)
+{
+	__u64 n = clean + 1;
+
+	if (s->begun > 1 || used_ns > clean_ns)
+		n = 0;
+	n += s->idle;
+	return n > 0xffffffff ? 0xffffffff : n;
+}
+
+/* clean_next is the count at which CLEAN is told again: a quarter of the wait later, as the reader may have
+ * reasons to hold on. */
+static __always_inline __u32 clean_next(__u32 clean, __u32 windows)
+{
+	__u32 step = (windows + 3) / 4;
+
+	return clean + (step ? step : 1);
+}
+
+/* What is left of a budget, as of now. Negative: since when it is used up. */
+struct left {
+	__s64 alarm;
+	__s64 end;
+	__u64 used;
+	__u64 window;
+	__u64 period;
+};
+
+/* What was told of a server. alarm and end are keys: they differ whenever the same must be told again. */
+struct told {
+	__u64 alarm;     /* window + rearm */
+	__u64 end;       /* window + budget */
+	__u64 overrun;   /* window */
+	__u64 throttled; /* window */
+	__u64 levels;    /* window */
+	__u32 clean_next;
+	__u32 generation;
+};
+
+struct verdict {
+	__u8 alarm;   /* tell ALARM */
+	__u8 overrun; /* count one */
+	__u8 end;     /* tell END */
+	__u64 due;    /* when to look again, from now; 0: never */
+};
+
+static __always_inline __u64 at_least(__s64 ns, __u64 least)
+{
+	return ns < (__s64)least ? least : ns;
+}
+
+/* next_look is how long the core's timer may sleep while the server runs. */
+static __always_inline __u64 next_look(const struct slot_config *c, const struct told *t, const struct left *l,
+				       const struct verdict *v, __u64 now)
+{
+	if ((c->flags & FLAG_ALARM) && !v->alarm && t->alarm != l->window + c->rearm)
+		return l->alarm == S64_MAX ? 0 : at_least(l->alarm, TIMER_MIN_NS);
+	if (!v->overrun && !v->end && l->end > 0)
+		return l->end == S64_MAX ? 0 : at_least(l->end, TIMER_MIN_NS);
+	return at_least(l->window + l->period - now, END_CHECK_NS);
+}
+
+/* judge says what is to be told. A server that blocks has no more work: no raise would help it, and only when
+ * it went beyond the budget was that an overrun. After a raise the end of the new budget is told, too. */
+static __always_inline struct verdict judge(const struct slot_config *c, const struct told *t,
+					    const struct left *l, enum place place, __u64 now)
+{
+	struct verdict v = {};
+	bool over = place == PLACE_BLOCKED ? l->end < 0 : l->end <= 0;
+	bool alarmed = t->alarm == l->window + c->rearm;
+
+	if (place != PLACE_BLOCKED && (c->flags & FLAG_ALARM) && !alarmed && l->alarm <= 0)
+		v.alarm = 1;
+	if (over && t->overrun != l->window)
+		v.overrun = 1;
+	if (over && (c->flags & (FLAG_ALARM | FLAG_ENFORCE)) && t->end != l->window + c->budget_ns)
+		v.end = 1;
+	if (place != PLACE_BLOCKED)
+		v.due = next_look(c, t, l, &v, now);
+	return v;
+}
+
+/* A job that ended, or as many as one interval holds. */
+struct job {
+	__u64 jobs;
+	__u64 misses;
+	__u64 response;
+};
+
+/* absolute_job is the job that was released at release and ended at now. A release yet to come is no job: the
+ * sleep was begun again after a signal. */
+static __always_inline struct job absolute_job(__u64 release, __u64 now, __u64 deadline)
+{
+	struct job j = {};
+
+	if (!release || release > now)
+		return j;
+	j.jobs = 1;
+	j.response = now - release;
+	j.misses = deadline && j.response > deadline;
+	return j;
+}
+
+/* interval_job is the work from a wake-up to the next block. Late jobs run into each other: a server with
+ * one job in each period had begun as many more as periods passed, and each but the last of those that
+ * were past their deadline was late. */
+static __always_inline struct job interval_job(__u64 release, __u64 now, __u64 deadline, __u64 period)
+{
+	struct job j = absolute_job(release, now, deadline);
+
+	if (!j.misses || !period)
+		return j;
+	j.misses = 1 + (j.response - deadline - 1) / period;
+	j.jobs = 1 + (j.response - 1) / period;
+	return j;
+}
+
+/* log2_bucket of a duration: 0 is under 1 us, i is under 2^i us, the last is all beyond. */
+static __always_inline __u32 log2_bucket(__u64 ns, __u32 buckets)
+{
+	__u64 us = ns / 1000;
+	__u32 i = 0;
+
+	while (us && i < buckets) {
+		us >>= 1;
+		i++;
+	}
+	return i < buckets ? i : buckets - 1;
+}
+
+#endif

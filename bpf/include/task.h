@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What the programs read of a thread. */
+#ifndef MAINSPRING_TASK_H
+#define MAINSPRING_TASK_H
+
+#include "maps.h"
+
+/* By which hierarchy a thread's server is known. The loader sets it. */
+enum identity {
+	IDENTITY_CPU = 0,    /* the cpu controller's: v1, and v2 where the container has it */
+	IDENTITY_CPUSET = 1, /* the cpuset controller's, where real-time threads must stay in the root cpu group */
+};
+
+const volatile __u32 identity = IDENTITY_CPU;
+
+static __always_inline __u64 cgroup_id(struct task_struct *p)
+{
+	int subsys;
+	struct cgroup_subsys_state **all;
+
+	if (identity == IDENTITY_CPU)
+		return p->sched_task_group->css.cgroup->kn->id;
+	subsys = bpf_core_enum_value(enum cgroup_subsys_id, cpuset_cgrp_id);
+	all = p->cgroups->subsys;
+	return all[subsys]->cgroup->kn->id;
+}
+
+static __always_inline struct tracked *find_group(struct task_struct *p)
+{
+	__u64 id = cgroup_id(p);
+
+	return id ? bpf_map_lookup_elem(&groups, &id) : NULL;
+}
+
+static __always_inline bool is_rt(struct task_struct *p)
+{
+	return p->prio >= 0 && p->prio < 100;
+}
+
+static __always_inline bool is_deadline(struct task_struct *p)
+{
+	return p->prio < 0;
+}
+
+static __always_inline bool dl_throttled(struct task_struct *p)
+{
+	struct sched_dl_entity *dl = &p->dl;
+
+	barrier_var(dl); /* or the offset of dl would be added twice */
+	return BPF_CORE_READ_BITFIELD(dl, dl_throttled);
+}
+
+static __always_inline struct rq *rq_of(struct task_struct *p)
+{
+	return p->se.cfs_rq->rq;
+}
+
+/* queued_at is when a thread that begins to run was put on the run queue; now where the kernel keeps no such
+ * record. */
+static __always_inline __u64 queued_at(struct task_struct *p, __u64 now)
+{
+	__u64 queued, clock;
+
+	if (!bpf_core_field_exists(p->sched_info.last_queued))
+		return now;
+	queued = p->sched_info.last_queued;
+	clock = rq_of(p)->clock;
+	if (!queued || queued >= clock || clock - queued > now)
+		return now;
+	return now - (clock - queued);
+}
+
+#endif

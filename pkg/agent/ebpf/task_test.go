@@ -1,0 +1,340 @@
+package ebpf_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
+)
+
+// taskEnv has the test binary be a real-time task instead of a test.
+const taskEnv = "MAINSPRING_TEST_TASK"
+
+func TestMain(m *testing.M) {
+	if text, found := os.LookupEnv(taskEnv); found {
+		if err := beTask(text); err != nil {
+			fmt.Fprintln(os.Stderr, "task:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// task is what a real-time task does: Jobs of Work CPU time, released every Period. Before the first it
+// says that it is ready, and waits for a line.
+type task struct {
+	Groups  []string // directories whose tasks file each thread is written to
+	Core    int
+	Policy  uint32
+	Prio    uint32
+	Runtime uint64 // of SCHED_DEADLINE
+	Period  int64
+	Work    []int64 // of the jobs in turn
+	Jobs    int
+	Threads int
+	// Relative has it sleep by a timer instead of until absolute times.
+	Relative bool
+}
+
+// job is what the task itself saw of one.
+type job struct{ Release, End int64 }
+
+func clock(id int32) int64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(id, &t)
+	return t.Nano()
+}
+
+func beTask(text string) error {
+	var t task
+	if err := json.Unmarshal([]byte(text), &t); err != nil {
+		return err
+	}
+	errs := make(chan error, max(t.Threads, 1))
+	var ready sync.WaitGroup
+	start := make(chan struct{})
+	logs := make([][]job, max(t.Threads, 1))
+	for i := range logs {
+		ready.Add(1)
+		go func() {
+			runtime.LockOSThread() // for good: the policy ends with the thread
+			err := t.join()
+			ready.Done()
+			if err == nil {
+				<-start
+				logs[i] = t.run()
+			}
+			errs <- err
+		}()
+	}
+	ready.Wait()
+	fmt.Println("ready")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	close(start)
+	for range logs {
+		if err := <-errs; err != nil {
+			return err
+		}
+	}
+	return json.NewEncoder(os.Stdout).Encode(logs)
+}
+
+// join gives the thread its groups, core and policy.
+func (t task) join() error {
+	tid := unix.Gettid()
+	for _, dir := range t.Groups {
+		if err := os.WriteFile(filepath.Join(dir, "tasks"), []byte(strconv.Itoa(tid)), 0); err != nil {
+			return err
+		}
+	}
+	if t.Policy != unix.SCHED_DEADLINE {
+		var set unix.CPUSet
+		set.Set(t.Core)
+		if err := unix.SchedSetaffinity(0, &set); err != nil {
+			return fmt.Errorf("pinning to core %d: %w", t.Core, err)
+		}
+	}
+	attr := unix.SchedAttr{Size: uint32(unsafe.Sizeof(unix.SchedAttr{})), Policy: t.Policy, Priority: t.Prio}
+	if t.Policy == unix.SCHED_DEADLINE {
+		attr.Runtime, attr.Deadline, attr.Period = t.Runtime, uint64(t.Period), uint64(t.Period)
+	}
+	if err := unix.SchedSetAttr(0, &attr, 0); err != nil {
+		return fmt.Errorf("setting policy %d: %w", t.Policy, err)
+	}
+	return nil
+}
+
+func (t task) run() []job {
+	jobs := make([]job, 0, t.Jobs)
+	release := clock(unix.CLOCK_MONOTONIC) + t.Period
+	for i := range t.Jobs {
+		t.sleep(release)
+		burn(t.Work[i%len(t.Work)])
+		jobs = append(jobs, job{release, clock(unix.CLOCK_MONOTONIC)})
+		release += t.Period
+	}
+	t.sleep(release) // ends the last job
+	return jobs
+}
+
+func (t task) sleep(until int64) {
+	if t.Relative {
+		rest := unix.NsecToTimespec(max(until-clock(unix.CLOCK_MONOTONIC), 1))
+		_, _ = unix.Ppoll(nil, &rest, nil)
+		return
+	}
+	spec := unix.NsecToTimespec(until)
+	for unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &spec, nil) == unix.EINTR {
+	}
+}
+
+// burn uses CPU time of the thread.
+func burn(ns int64) {
+	for end := clock(unix.CLOCK_THREAD_CPUTIME_ID) + ns; clock(unix.CLOCK_THREAD_CPUTIME_ID) < end; {
+	}
+}
+
+// process is a task that runs.
+type process struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	in    *os.File
+	lines *bufio.Reader
+}
+
+// start starts a task and waits until it has its policy and groups.
+func start(t *testing.T, what task) *process {
+	t.Helper()
+	text, err := json.Marshal(what)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), taskEnv+"="+string(text), "GOGC=off", "GODEBUG=asyncpreemptoff=1")
+	cmd.Stdin, cmd.Stderr = read, os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = read.Close()
+	p := &process{t: t, cmd: cmd, in: write, lines: bufio.NewReader(out)}
+	t.Cleanup(p.stop)
+	if _, err := p.lines.ReadString('\n'); err != nil {
+		t.Fatalf("waiting for the task: %v", err)
+	}
+	return p
+}
+
+// let has the task begin.
+func (p *process) let() {
+	p.t.Helper()
+	if _, err := p.in.WriteString("go\n"); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// wait waits for the task's end and returns its logs by thread.
+func (p *process) wait() [][]job {
+	p.t.Helper()
+	var logs [][]job
+	if err := json.NewDecoder(p.lines).Decode(&logs); err != nil {
+		p.t.Fatalf("reading the task's log: %v", err)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Fatalf("the task: %v", err)
+	}
+	return logs
+}
+
+func (p *process) stop() {
+	if p.cmd.ProcessState == nil {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+	}
+	_ = p.in.Close()
+}
+
+const (
+	cpuRoot    = "/sys/fs/cgroup/cpu"
+	cpusetRoot = "/sys/fs/cgroup/cpuset"
+)
+
+// makeGroup makes a cgroup below dir that goes with the test, and returns its path and id.
+func makeGroup(t *testing.T, parent, name string) (string, uint64) {
+	t.Helper()
+	dir := filepath.Join(parent, name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { removeGroup(t, dir) })
+	var stat unix.Stat_t
+	if err := unix.Stat(dir, &stat); err != nil {
+		t.Fatal(err)
+	}
+	return dir, stat.Ino
+}
+
+// removeGroup gives a group's bandwidth back at once, and removes it once its last thread is gone.
+func removeGroup(t *testing.T, dir string) {
+	_ = os.WriteFile(filepath.Join(dir, "cpu.rt_runtime_us"), []byte("0"), 0)
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		err := os.Remove(dir)
+		if err == nil || os.IsNotExist(err) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("removing %s: %v", dir, err)
+			return
+		}
+	}
+}
+
+func testName() string { return "mainspring-test-" + strconv.Itoa(os.Getpid()) }
+
+func write(t *testing.T, dir, file, value string) {
+	t.Helper()
+	var err error
+	for range 400 { // bandwidth of groups that went comes back asynchronously
+		if err = os.WriteFile(filepath.Join(dir, file), []byte(value), 0); err == nil {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("writing %q to %s: %v", value, filepath.Join(dir, file), err)
+}
+
+// rtGroup makes an RT group with a budget.
+func rtGroup(t *testing.T, parent, name string, runtime, period time.Duration) (string, uint64) {
+	t.Helper()
+	dir, id := makeGroup(t, parent, name)
+	write(t, dir, "cpu.rt_period_us", strconv.FormatInt(period.Microseconds(), 10))
+	write(t, dir, "cpu.rt_runtime_us", strconv.FormatInt(runtime.Microseconds(), 10))
+	return dir, id
+}
+
+// cpusetGroup makes a group of the cpuset hierarchy with all cores of its parent.
+func cpusetGroup(t *testing.T, name string) (string, uint64) {
+	t.Helper()
+	dir, id := makeGroup(t, cpusetRoot, name)
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		text, err := os.ReadFile(filepath.Join(cpusetRoot, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, dir, file, string(text))
+	}
+	return dir, id
+}
+
+// open opens a monitor with rings for both of the machine's first cores.
+func open(t *testing.T, o ebpf.Options) *ebpf.Monitor {
+	t.Helper()
+	if o.Cores == nil {
+		o.Cores = []int{0, 1}
+	}
+	m, err := ebpf.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// watch has a slot watched for the groups.
+func watch(t *testing.T, m *ebpf.Monitor, slot int, c ebpf.Config, groups ...uint64) {
+	t.Helper()
+	flags := c.Flags | ebpf.FlagLive
+	c.Flags = 0
+	*m.Config(slot) = c
+	for _, id := range groups {
+		if err := m.Track(id, slot); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.Config(slot).Flags = flags
+}
+
+// events reads a ring until it has been silent for the time given.
+func events(t *testing.T, m *ebpf.Monitor, core int, silence time.Duration) []ebpf.Event {
+	t.Helper()
+	ring, err := m.Ring(core)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []ebpf.Event
+	for {
+		var e ebpf.Event
+		ring.SetDeadline(time.Now().Add(silence))
+		err := ring.Next(&e)
+		if err != nil {
+			return all
+		}
+		all = append(all, e)
+	}
+}
