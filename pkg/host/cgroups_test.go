@@ -99,4 +99,3 @@ func TestCgroupsMissing(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-

@@ -95,4 +95,3 @@ func TestContainerGroupRefusesEmptyAndForeignNames(t *testing.T) {
 		}
 	}
 }
-

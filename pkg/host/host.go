@@ -35,9 +35,9 @@ func New(root string) Host {
 // Root is the directory below which the machine is seen.
 func (h Host) Root() string { return h.Path() }
 
-// Path is a path on the machine, from its root.
+// Path is a path on the machine, from its root; ".." leads no higher than that.
 func (h Host) Path(elem ...string) string {
-	return filepath.Join(append([]string{"/", h.root}, elem...)...)
+	return filepath.Join("/", h.root, filepath.Join(append([]string{"/"}, elem...)...))
 }
 
 // Proc is a path below /proc.

@@ -25,6 +25,9 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", root, got, want)
 		}
 	}
+	if got := host.New("/host").Path("..", "/../etc"); got != "/host/etc" {
+		t.Errorf("got %q", got)
+	}
 	if (host.Host{}).Sys("x") != "/sys/x" || !host.New("/").Local() || host.New("/host").Local() || host.New("/host").Root() != "/host" {
 		t.Error("the zero value is the machine itself, another root is not")
 	}
