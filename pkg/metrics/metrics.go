@@ -30,8 +30,11 @@ const (
 const (
 	// ResultRaised is a budget that the agent reports above the low one.
 	ResultRaised = "raised"
-	// ResultRefused is a raise for pressure that the core's plan has no room for.
+	// ResultRefused is a raise that the controller's plan has no room for, or, of an agent, the kernel's refusal.
 	ResultRefused = "refused"
+	// ResultPartial is a raise by an agent to less than it asked for; ResultDenied one that found no room.
+	ResultPartial = "partial"
+	ResultDenied  = "denied"
 )
 
 // KindPreemption is the value of the label kind for making room for pending pods.

@@ -17,6 +17,8 @@ const (
 	// LabelHeldFor marks a ResourceClaim that the controller made for a container that ran already, and not
 	// the scheduler; its value is the pod's UID.
 	LabelHeldFor = Group + "/held-for"
+	// LabelRTBackend is, on a Node, what enforces real-time budgets there, as in RTNode.status.backend.
+	LabelRTBackend = Group + "/rt-backend"
 	// LabelReservationID names the capacity reservation that a machine runs in; absent outside
 	// reservations.
 	LabelReservationID = Group + "/reservation-id"
@@ -42,6 +44,9 @@ const (
 	// AnnotationFailedBy is the name of the SimulatedFault that broke a Node.
 	AnnotationFailedBy = Group + "/failed-by"
 )
+
+// AnnotationRTGuarantee is, on a Node, what its backend promises, in words.
+const AnnotationRTGuarantee = Group + "/rt-guarantee"
 
 // ResourceGPUMilli is the extended resource for shares of GPUs: 1000 for each GPU of the machine.
 // It counts the same GPUs as their vendor's resource does: where both kinds of pods share machines, a

@@ -1,0 +1,67 @@
+// Command agent is the node agent's half that talks to the API server. The other half, cmd/fastpath, governs.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent"
+	uberzap "go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// Version of the program; set when it is built.
+var Version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	// One line, whatever the error is made of, so that the last line of the log tells the reason.
+	fmt.Fprintf(os.Stderr, "mainspring-agent: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+	if errors.Is(err, agent.ErrUsage) {
+		os.Exit(2)
+	}
+	os.Exit(1)
+}
+
+func run(ctx context.Context, args []string) error {
+	options, err := agent.ParseOptions(args, os.Stdout)
+	if err != nil {
+		return err
+	}
+	log := zap.New(zap.Level(uberzap.NewAtomicLevelAt(zapcore.Level(-options.Verbosity))))
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+	if options.MemoryLimit > 0 {
+		debug.SetMemoryLimit(options.MemoryLimit << 20)
+		debug.SetGCPercent(25)
+	}
+	config, err := agent.LoadConfig(options.Kubeconfig, Version)
+	if err != nil {
+		return err
+	}
+	services, err := agent.Services(agent.Environment{
+		Options: options, Config: config, Clock: clock.RealClock{}, Log: log, Version: Version,
+	})
+	if err != nil {
+		return err
+	}
+	log.Info("the agent starts", "node", options.NodeName, "version", Version)
+	return agent.RunServices(ctx, services)
+}

@@ -1,0 +1,167 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/discover"
+	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+	"github.com/mainspring-rt/mainspring/pkg/rtdra"
+)
+
+// FastPath is the process that governs; client.Client speaks to it.
+type FastPath interface {
+	Apply(ctx context.Context, t table.Table) error
+	Report(ctx context.Context) (table.Report, error)
+	Set(ctx context.Context, r client.SetRequest) error
+}
+
+// Applied is what the fast path was last told. It never changes.
+type Applied struct {
+	// RTNode that the table was made of; empty for none.
+	RTNode types.UID
+	Table  table.Table
+	// Found are the containers of the table's servers.
+	Found map[discover.Key]discover.Found
+	// Refused servers are not in the table: what is wrong with each, by ID.
+	Refused map[string]string
+	// Instance of the fast path that took it. Empty when none has: Err says why.
+	Instance string
+	Err      error
+}
+
+const (
+	// feedAgain is the first pause after a failure, feedSlowest the longest.
+	feedAgain   = 100 * time.Millisecond
+	feedSlowest = 5 * time.Second
+)
+
+// feeder gives the fast path a table whenever what it is made of has changed, and again when the
+// fast path is another instance. It tries for ever.
+type feeder struct {
+	fast     FastPath
+	finder   *discover.Finder
+	world    func() *World
+	counted  func() *Counted
+	changed  *signal // the world, a container, or the fast path
+	applied  atomic.Pointer[Applied]
+	clock    clock.Clock
+	log      logr.Logger
+	failures int
+}
+
+// Name implements Service.
+func (f *feeder) Name() string { return "feed" }
+
+// Applied is what was last told; nil before the first time.
+func (f *feeder) Applied() *Applied { return f.applied.Load() }
+
+// OfPod are the servers of a pod in the present table. Their groups are empty while the containers do not run.
+func (f *feeder) OfPod(pod types.UID) []table.Server {
+	a := f.applied.Load()
+	if a == nil {
+		return nil
+	}
+	var out []table.Server
+	for _, s := range a.Table.Servers {
+		if strings.HasPrefix(s.ID, rtdra.ServerID(pod, "")) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Run feeds until ctx ends.
+func (f *feeder) Run(ctx context.Context) error {
+	for {
+		wait := f.feed(ctx)
+		timer := f.clock.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-f.changed.raised():
+			timer.Stop()
+		case <-timer.C():
+		}
+	}
+}
+
+// feed tells the fast path what is new, and says after what time to look again. Nothing is told
+// before the API server has been heard: the fast path has its last table.
+func (f *feeder) feed(ctx context.Context) time.Duration {
+	world := f.world()
+	if world == nil {
+		return feedSlowest
+	}
+	found, complete := f.finder.Find(world.Containers)
+	next := &Applied{Found: found}
+	next.Table, next.Refused = Build(world.RTNode, found)
+	if world.RTNode != nil {
+		next.RTNode = world.RTNode.UID
+	}
+	instance := f.instance()
+	if before := f.applied.Load(); before != nil && before.Err == nil && before.Instance == instance && before.same(next) {
+		return f.pause(complete)
+	}
+	if next.Err = f.fast.Apply(ctx, next.Table); next.Err == nil {
+		next.Instance = instance
+	}
+	f.note(next)
+	f.applied.Store(next)
+	return f.pause(complete && next.Err == nil)
+}
+
+// same says that the fast path needs not be told again.
+func (a *Applied) same(next *Applied) bool {
+	return a.RTNode == next.RTNode && reflect.DeepEqual(a.Table, next.Table) && reflect.DeepEqual(a.Refused, next.Refused)
+}
+
+// instance of the fast path, as its last report says; empty before the first.
+func (f *feeder) instance() string {
+	if c := f.counted(); c != nil {
+		return c.Report.Instance
+	}
+	return ""
+}
+
+// pause grows while something is not as it should be.
+func (f *feeder) pause(well bool) time.Duration {
+	if well {
+		f.failures = 0
+		return feedSlowest
+	}
+	wait := min(feedAgain<<min(f.failures, 10), feedSlowest)
+	f.failures++
+	return wait
+}
+
+// note logs what has changed about success, once.
+func (f *feeder) note(next *Applied) {
+	before := f.applied.Load()
+	switch {
+	case next.Err == nil:
+		f.log.V(1).Info("gave the fast path a table", "generation", next.Table.Generation, "servers", len(next.Table.Servers), "refused", len(next.Refused))
+	case before == nil || before.Err == nil || before.Err.Error() != next.Err.Error():
+		f.log.Error(next.Err, "giving the fast path a table; trying on")
+	}
+}
+
+// refusedTable says that the fast path took a table to be wrong, and what is.
+func refusedTable(err error) (string, bool) {
+	status := (*client.StatusError)(nil)
+	if errors.As(err, &status) {
+		return fmt.Sprintf("the fast path refuses the table: %s", status.Reason), true
+	}
+	return "", false
+}

@@ -1,0 +1,134 @@
+package agent
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/pressure"
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+)
+
+const (
+	// statusEvery is the least time between two writes of the status.
+	statusEvery = time.Second
+	// driftedFor is how long the condition Drifted stays after something was set again.
+	driftedFor = 10 * time.Second
+)
+
+// reporter writes RTNode.status: when it has changed, at most once a second, and for the heartbeat. While the API
+// server is away it tries on; the counters wait in the ledger, so nothing is lost.
+type reporter struct {
+	api       API
+	node      string
+	version   string
+	heartbeat time.Duration
+	world     func() *World
+	applied   func() *Applied
+	counted   func() *Counted
+	pressure  func() pressure.State
+	cores     func() []rt.Core
+	clock     clock.WithTicker
+	log       logr.Logger
+
+	conditions []metav1.Condition
+	written    v1alpha1.RTNodeStatus
+	writtenTo  types.UID
+	writtenAt  time.Time
+	drift      *uint64 // when last looked at
+	driftedAt  time.Time
+	failed     atomic.Bool
+}
+
+// Name implements Service.
+func (r *reporter) Name() string { return "report" }
+
+// Run writes until ctx ends.
+func (r *reporter) Run(ctx context.Context) error {
+	ticker := r.clock.NewTicker(statusEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+			r.report(ctx)
+		}
+	}
+}
+
+func (r *reporter) report(ctx context.Context) {
+	world := r.world()
+	if world == nil || world.RTNode == nil {
+		return
+	}
+	now := r.clock.Now()
+	status := r.view(world, now).status()
+	r.conditions = status.Conditions
+	if !r.due(world.RTNode.UID, status, now) {
+		return
+	}
+	status.HeartbeatTime = ptr.To(metav1.NewMicroTime(now))
+	err := r.api.ApplyStatus(ctx, r.node, world.RTNode.UID, status)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return // it was replaced or has gone: its watch event is on the way
+	}
+	if err != nil {
+		if !r.failed.Swap(true) && ctx.Err() == nil {
+			r.log.Error(err, "writing RTNode.status; trying on")
+		}
+		return
+	}
+	if r.failed.Swap(false) {
+		r.log.Info("RTNode.status is up to date again")
+	}
+	r.written, r.writtenTo, r.writtenAt = status, world.RTNode.UID, now
+}
+
+// view gathers what there is. A new RTNode begins with the conditions that it says.
+func (r *reporter) view(world *World, now time.Time) view {
+	if r.conditions == nil || r.writtenTo != "" && r.writtenTo != world.RTNode.UID {
+		r.conditions = world.RTNode.Status.Conditions
+	}
+	counted := r.counted()
+	r.watchDrift(counted, now)
+	return view{
+		world: world, applied: r.applied(), counted: counted, pressure: r.pressure(), cores: r.cores(), version: r.version,
+		drifted: !r.driftedAt.IsZero() && now.Sub(r.driftedAt) < driftedFor, before: r.conditions, now: now,
+	}
+}
+
+// watchDrift notes when something was set again. What an earlier agent counted is no news.
+func (r *reporter) watchDrift(c *Counted, now time.Time) {
+	if c == nil || c.Report.Instance == "" {
+		return
+	}
+	if r.drift != nil && c.All.Drift > *r.drift {
+		r.driftedAt = now
+	}
+	r.drift = ptr.To(c.All.Drift)
+}
+
+// due says that the status is worth a write: it differs, or the heartbeat is due.
+func (r *reporter) due(to types.UID, status v1alpha1.RTNodeStatus, now time.Time) bool {
+	since := now.Sub(r.writtenAt)
+	if r.writtenTo != to || since >= r.heartbeat {
+		return true
+	}
+	return since >= statusEvery && !apiequality.Semantic.DeepEqual(worth(status), worth(r.written))
+}
+
+// worth is the status without what changes all the time and can wait for the heartbeat.
+func worth(s v1alpha1.RTNodeStatus) v1alpha1.RTNodeStatus {
+	s.HeartbeatTime, s.Pressure.CPUPercent, s.Pressure.PSI = nil, 0, nil
+	return s
+}

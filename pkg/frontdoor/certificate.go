@@ -1,0 +1,165 @@
+package frontdoor
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+
+	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
+)
+
+// CertificateOptions say where the certificate comes from.
+type CertificateOptions struct {
+	// Dir holds tls.crt and tls.key, as a mounted Secret does; they are read again when they change. Empty:
+	// the certificate is made here, by an authority of its own.
+	Dir string
+	// Keep is the directory in which what is made here outlives the process: ca.crt there is what clients
+	// verify it with. Empty: it does not.
+	Keep string
+	// DNSNames of a certificate that is made here; at least one.
+	DNSNames []string
+	Clock    clock.WithTicker
+	Log      logr.Logger
+}
+
+const (
+	// certValidity of a certificate that is made here. It is renewed when a third of it is left.
+	certValidity = 90 * 24 * time.Hour
+	// renewEvery is how often is looked whether it is time.
+	renewEvery = time.Minute
+)
+
+// Certificate is the server's, kept up to date while Start runs.
+type Certificate struct {
+	options CertificateOptions
+	watcher *certwatcher.CertWatcher // nil: made here
+	made    certs.Server
+	data    map[string][]byte
+}
+
+// NewCertificate reads the certificate, or makes one.
+func NewCertificate(o CertificateOptions) (*Certificate, error) {
+	c := &Certificate{options: o}
+	if o.Dir != "" {
+		watcher, err := certwatcher.New(filepath.Join(o.Dir, certs.KeyCert), filepath.Join(o.Dir, certs.KeyCertKey))
+		if err != nil {
+			return nil, fmt.Errorf("reading the certificate in %s: %w", o.Dir, err)
+		}
+		c.watcher = watcher
+		return c, nil
+	}
+	var err error
+	if c.data, err = readFiles(o.Keep); err != nil {
+		return nil, err
+	}
+	return c, c.renew()
+}
+
+// TLS is the configuration of a server with the certificate.
+func (c *Certificate) TLS() *tls.Config {
+	get := c.made.GetCertificate
+	if c.watcher != nil {
+		get = c.watcher.GetCertificate
+	}
+	return &tls.Config{GetCertificate: get, MinVersion: tls.VersionTLS12}
+}
+
+// CA is what clients verify a certificate with that was made here; nil for one of a directory.
+func (c *Certificate) CA() []byte {
+	if c.watcher != nil {
+		return nil
+	}
+	return certs.Bundle(c.data)
+}
+
+// Start keeps it up to date until ctx ends.
+func (c *Certificate) Start(ctx context.Context) error {
+	if c.watcher != nil {
+		return c.watcher.Start(ctx)
+	}
+	ticker := c.options.Clock.NewTicker(renewEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+			if err := c.renew(); err != nil {
+				c.options.Log.Error(err, "renewing the certificate; trying on")
+			}
+		}
+	}
+}
+
+// NeedLeaderElection is false: every replica of a controller serves.
+func (c *Certificate) NeedLeaderElection() bool { return false }
+
+func (c *Certificate) renew() error {
+	authority := certs.Authority{DNSNames: c.options.DNSNames, Validity: certValidity}
+	next, changed, err := authority.Renew(c.data, c.options.Clock.Now())
+	if err != nil {
+		return err
+	}
+	if changed {
+		if err := writeFiles(c.options.Keep, c.data, next); err != nil {
+			return err
+		}
+	}
+	c.data = next
+	_, err = c.made.Set(next)
+	return err
+}
+
+var files = []string{certs.KeyCA, certs.KeyCAKey, certs.KeyPreviousCA, certs.KeyCert, certs.KeyCertKey}
+
+func readFiles(dir string) (map[string][]byte, error) {
+	data := map[string][]byte{}
+	if dir == "" {
+		return data, nil
+	}
+	for _, name := range files {
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the certificate that was kept: %w", err)
+		}
+		data[name] = content
+	}
+	return data, nil
+}
+
+// writeFiles replaces what differs, each file in one step. What is half written is made anew by the next
+// process: certs.Authority judges the files together.
+func writeFiles(dir string, before, now map[string][]byte) error {
+	if dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("keeping the certificate: %w", err)
+	}
+	for _, name := range files {
+		if bytes.Equal(before[name], now[name]) {
+			continue
+		}
+		next := filepath.Join(dir, name+".new")
+		if err := os.WriteFile(next, now[name], 0o600); err != nil {
+			return fmt.Errorf("keeping the certificate: %w", err)
+		}
+		if err := os.Rename(next, filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("keeping the certificate: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package frontdoor
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/net/netutil"
+	"k8s.io/utils/clock"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+// Options of a Server. Listener, TLS, Filter and Clock are required.
+type Options struct {
+	// Listener to serve on; the server closes it.
+	Listener net.Listener
+	// TLS has the certificate.
+	TLS *tls.Config
+	// Filter authenticates and authorises: filters.WithAuthenticationAndAuthorization makes one.
+	Filter metricsserver.Filter
+	Clock  clock.PassiveClock
+	Log    logr.Logger
+	// Limits replaces DefaultLimits.
+	Limits *Limits
+}
+
+// Limits bound what clients may take.
+type Limits struct {
+	// Body is the longest body in bytes.
+	Body int64
+	// Connections at once.
+	Connections int
+	// PerSecond and Burst are requests of one client, which is an address: who it is costs a TokenReview.
+	PerSecond float64
+	Burst     int
+	// Header, Read, Write and Idle are how long these may take.
+	Header, Read, Write, Idle time.Duration
+}
+
+// DefaultLimits fit messages of a hundred bytes that come now and then.
+func DefaultLimits() Limits {
+	return Limits{
+		Body: 4 << 10, Connections: 128, PerSecond: 20, Burst: 40,
+		Header: 5 * time.Second, Read: 10 * time.Second, Write: 30 * time.Second, Idle: time.Minute,
+	}
+}
+
+// Route is one endpoint.
+type Route struct {
+	// Pattern of http.ServeMux, "POST /set-rt".
+	Pattern string
+	Handler http.Handler
+	// Open to everybody: probes.
+	Open bool
+}
+
+// Server serves routes until its context ends.
+type Server struct {
+	http     *http.Server
+	listener net.Listener
+}
+
+// New makes a server. Nothing is served before Start.
+func New(o Options, routes ...Route) (*Server, error) {
+	limits := DefaultLimits()
+	if o.Limits != nil {
+		limits = *o.Limits
+	}
+	mux := http.NewServeMux()
+	gate := &gate{clients: newClients(limits, o.Clock), body: limits.Body}
+	for _, r := range routes {
+		handler := r.Handler
+		if !r.Open {
+			protected, err := o.Filter(o.Log, handler)
+			if err != nil {
+				return nil, fmt.Errorf("protecting %s: %w", r.Pattern, err)
+			}
+			handler = gate.around(protected)
+		}
+		mux.Handle(r.Pattern, handler)
+	}
+	// One stream per connection: HTTP/2 would let any client open thousands.
+	config := o.TLS.Clone()
+	config.MinVersion, config.NextProtos = tls.VersionTLS12, []string{"http/1.1"}
+	return &Server{
+		listener: tls.NewListener(netutil.LimitListener(o.Listener, limits.Connections), config),
+		http: &http.Server{
+			Handler: mux, ReadHeaderTimeout: limits.Header, ReadTimeout: limits.Read, WriteTimeout: limits.Write, IdleTimeout: limits.Idle,
+			MaxHeaderBytes: 16 << 10, ErrorLog: log.New(discard{o.Log}, "", 0),
+		},
+	}, nil
+}
+
+// discard has the faults of clients, such as handshakes that fail, in the log only when it is asked for.
+type discard struct{ log logr.Logger }
+
+func (d discard) Write(line []byte) (int, error) {
+	d.log.V(1).Info("serving HTTP", "said", string(line))
+	return len(line), nil
+}
+
+// stopTimeout is how long requests under way may take when the context has ended.
+const stopTimeout = 5 * time.Second
+
+// Start serves until ctx ends and the requests under way are answered.
+func (s *Server) Start(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- s.http.Serve(s.listener) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serving: %w", err)
+	case <-ctx.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	err := s.http.Shutdown(stopping)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = s.http.Close()
+	}
+	<-ended
+	return err
+}
+
+// NeedLeaderElection is false: every replica of a controller serves.
+func (s *Server) NeedLeaderElection() bool { return false }
+
+// gate is before authentication, which costs a call to the API server.
+type gate struct {
+	clients *clients
+	body    int64
+}
+
+func (g *gate) around(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.clients.allow(clientOf(r)) {
+			refuse(w, &Problem{Code: http.StatusTooManyRequests, Reason: ReasonTooMany, Message: "too many requests of this client; come again in a second"})
+			return
+		}
+		if r.ContentLength > g.body {
+			refuse(w, tooLarge(g.body))
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, g.body)
+		next.ServeHTTP(w, r)
+	})
+}
+
+func clientOf(r *http.Request) string {
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+		return host
+	}
+	return r.RemoteAddr
+}
+
+func tooLarge(limit int64) *Problem {
+	return &Problem{Code: http.StatusRequestEntityTooLarge, Reason: ReasonTooLarge, Message: fmt.Sprintf("the body has more than %d bytes", limit)}
+}
+
+// Post handles a request with a body: parse reads it, do carries it out. What do returns is the answer's body.
+// Errors that are no Problem are logged, and told as an internal one.
+func Post[In, Out any](log logr.Logger, parse func([]byte) (In, error), do func(context.Context, In) (Out, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out, err := handle(r, parse, do)
+		if err == nil {
+			answer(w, http.StatusOK, out)
+			return
+		}
+		if problem := (*Problem)(nil); !errors.As(err, &problem) {
+			log.Error(err, "carrying out a request", "path", r.URL.Path)
+		}
+		refuse(w, err)
+	})
+}
+
+func handle[In, Out any](r *http.Request, parse func([]byte) (In, error), do func(context.Context, In) (Out, error)) (Out, error) {
+	var none Out
+	body, err := io.ReadAll(r.Body)
+	if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
+		return none, tooLarge(tooLong.Limit)
+	}
+	if err != nil {
+		return none, BadRequest("the body could not be read: %v", err)
+	}
+	in, err := parse(body)
+	if err != nil {
+		return none, err
+	}
+	return do(r.Context(), in)
+}
+
+// Get handles a request for a value.
+func Get(value func() any) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, value()) })
+}
+
+// Probe answers whether everything is well.
+func Probe(check func() error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if err := check(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "ok")
+	})
+}
