@@ -1,0 +1,68 @@
+// Command fastpath keeps the budgets of a node's real-time containers until it is told to stop. It speaks
+// to nobody but the node's agent, over a Unix socket.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath"
+	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/node"
+)
+
+// Version is set when a release is built.
+var Version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	// One line, whatever the error is made of, so that the last line of the log tells the reason.
+	fmt.Fprintf(os.Stderr, "mainspring-fastpath: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+	os.Exit(1)
+}
+
+func parse(args []string) (node.Settings, error) {
+	s := node.Settings{Version: Version, Now: fastpath.Monotonic, Wall: func() int64 { return time.Now().UnixNano() }, After: after}
+	flags := flag.NewFlagSet("fastpath", flag.ContinueOnError)
+	flags.StringVar(&s.Socket, "socket", "/run/mainspring/fastpath.sock", "Unix socket on which the agent is answered")
+	flags.StringVar(&s.StateDir, "state-dir", "/var/lib/mainspring", "Directory for what must outlive the process: the last table, and what was there before each change")
+	flags.StringVar(&s.Root, "root", "/", "Where the machine's file systems are: another path than / where they are mounted into a container")
+	flags.StringVar(&s.Backend, "backend", "", "How budgets are enforced: hcbs, rtgroup, fifo, deadline or cfs. Empty: the best that works")
+	flags.DurationVar(&s.Lead, "lead", 200*time.Microsecond, "How long before its end a budget is raised; of a small budget a quarter at most")
+	flags.StringVar(&s.Cores, "cores", "", `Cores that take real-time work, as "1-3,6". Empty: all but the reserved`)
+	flags.StringVar(&s.Reserved, "reserved-cores", "", `Cores that are kept for the host, as "0". Empty: the lowest`)
+	flags.IntVar(&s.Priority, "priority", 98, "SCHED_FIFO priority of the process: above the containers'")
+	flags.IntVar(&s.Samples, "samples", 0, "How many reactions are kept for each core, for measurements")
+	if err := flags.Parse(args); err != nil {
+		return s, err
+	}
+	if flags.NArg() > 0 {
+		return s, fmt.Errorf("argument %q: want none", flags.Arg(0))
+	}
+	return s, s.Validate()
+}
+
+// after is the deadline of a wait, nanoseconds from now.
+func after(ns int64) time.Time { return time.Now().Add(time.Duration(ns)) }
+
+func run(ctx context.Context, args []string) error {
+	settings, err := parse(args)
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(fastpath.SweepEvery)
+	defer tick.Stop()
+	settings.Sweep = tick.C
+	return node.Run(ctx, settings)
+}

@@ -1,0 +1,296 @@
+package fastpath
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
+	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
+	"github.com/mainspring-rt/mainspring/pkg/agent/governor"
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+)
+
+// errNotRunning is the fault of a server whose container is not there.
+var errNotRunning = errors.New("the container does not run on this node")
+
+// InvalidError means: a request makes no sense. It names every fault.
+type InvalidError struct{ Faults error }
+
+func (e *InvalidError) Error() string { return e.Faults.Error() }
+
+// Unwrap returns the faults.
+func (e *InvalidError) Unwrap() error { return e.Faults }
+
+// Apply puts a table in force. An invalid one changes nothing. What cannot be done for one server is told in
+// its report, and tried again by the sweep.
+func (e *Engine) Apply(ctx context.Context, t table.Table) error {
+	if err := t.Validate(); err != nil {
+		return &InvalidError{Faults: err}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.store.save(t); err != nil {
+		return err
+	}
+	e.adopt(ctx, t)
+	return nil
+}
+
+// adopt makes the servers of a table those of the node.
+func (e *Engine) adopt(ctx context.Context, t table.Table) {
+	e.table = t.Sorted()
+	wanted := make(map[string]bool, len(t.Servers))
+	for _, s := range t.Servers {
+		wanted[s.ID] = true
+	}
+	for _, id := range slices.Sorted(maps.Keys(e.entries)) {
+		if !wanted[id] {
+			e.drop(e.entries[id])
+		}
+	}
+	for _, s := range e.table.Servers {
+		e.specify(s)
+	}
+	e.settle(ctx)
+	e.applied = t.Generation
+}
+
+// drop ends the governing of a server. A container that lives on gets back what it had.
+func (e *Engine) drop(en *entry) {
+	e.detach(en)
+	e.close(en, true)
+	*e.Programs.Config(en.slot) = ebpf.Config{}
+	*e.Programs.State(en.slot) = ebpf.State{}
+	e.slots.free(en.slot)
+	delete(e.entries, en.spec.ID)
+}
+
+// specify gives a server its new spec. What it has open and the spec contradicts is let go.
+func (e *Engine) specify(s table.Server) {
+	en := e.entries[s.ID]
+	if en == nil {
+		slot, generation, err := e.slots.take()
+		if err != nil {
+			return // the table's bound is that of the slots
+		}
+		en = &entry{slot: slot, generation: generation}
+		e.entries[s.ID] = en
+	}
+	before := en.spec
+	en.spec = s
+	if en.group == nil {
+		if before.Cgroup != s.Cgroup || before.Core != s.Core {
+			en.retryAt, en.failures = 0, 0
+		}
+		return
+	}
+	switch {
+	case before.Cgroup != s.Cgroup, timing(before) != timing(s):
+		e.detach(en)
+		e.close(en, false)
+	case before.Core != s.Core:
+		e.detach(en)
+	}
+}
+
+// timing is what a group is opened with, beside its place.
+func timing(s table.Server) [3]int64 { return [3]int64{s.PeriodUs, s.DeadlineUs, s.HighUs} }
+
+// detach takes a server from its core. Events of it that are under way are void.
+func (e *Engine) detach(en *entry) {
+	if en.core == nil {
+		return
+	}
+	en.core.mu.Lock()
+	en.core.take(en.slot)
+	en.core.mu.Unlock()
+	en.core = nil
+	en.generation = e.slots.renew(en.slot)
+	atomic.StoreUint32(&e.Programs.Config(en.slot).Flags, 0)
+	// The programs begin the state of a new generation anew.
+	en.earlier = en.earlier.plus(counted(e.Programs.State(en.slot)))
+}
+
+// close lets go of a server's group.
+func (e *Engine) close(en *entry, restore bool) {
+	if en.group == nil {
+		return
+	}
+	// Both fail when the container has ended, and then there is nothing to let go of.
+	_ = e.Programs.Untrack(en.group.ID())
+	_ = en.group.Close(restore)
+	en.group = nil
+}
+
+// settle brings every server to its core: first what leaves and shrinks, then what comes.
+func (e *Engine) settle(ctx context.Context) {
+	for _, c := range e.cores {
+		e.load(c)
+	}
+	arrived := map[*core]bool{}
+	for _, id := range slices.Sorted(maps.Keys(e.entries)) {
+		en := e.entries[id]
+		if en.core != nil || en.retryAt > e.Now() || ctx.Err() != nil {
+			continue
+		}
+		if en.fault = e.arrive(en); en.fault != nil {
+			en.failures++
+			en.retryAt = e.Now() + backoff(en.failures)
+			continue
+		}
+		en.failures = 0
+		arrived[en.core] = true
+	}
+	for c := range arrived {
+		e.load(c)
+	}
+	e.prioritise()
+}
+
+// backoff grows from a tenth of a second to half a minute.
+func backoff(failures int) int64 {
+	return min(int64(100*time.Millisecond)<<min(failures-1, 16), int64(30*time.Second))
+}
+
+// arrive opens a server's group, or moves it, and puts it under watch on its core.
+func (e *Engine) arrive(en *entry) error {
+	c := e.cores[en.spec.Core]
+	switch {
+	case c == nil:
+		return fmt.Errorf("core %d takes no real-time work; want one of %v", en.spec.Core, e.Cores)
+	case en.spec.Cgroup == "":
+		return errNotRunning
+	case en.group != nil:
+		if err := en.group.Move(c.id); err != nil {
+			return fmt.Errorf("moving to core %d: %w", c.id, err)
+		}
+	default:
+		group, err := e.Backend.Open(actuatorServer(en.spec))
+		if err != nil {
+			return err
+		}
+		if err := e.Programs.Track(group.ID(), en.slot); err != nil {
+			return errors.Join(fmt.Errorf("watching: %w", err), group.Close(true))
+		}
+		en.group = group
+	}
+	return e.attach(en, c)
+}
+
+func actuatorServer(s table.Server) actuator.Server {
+	return actuator.Server{
+		Cgroup: s.Cgroup, Core: s.Core, PeriodUs: s.PeriodUs, DeadlineUs: s.DeadlineUs, HighUs: s.HighUs, Priority: lowestPriority,
+	}
+}
+
+// attach gives a server its place on a core. The next load of the core grants it a budget.
+func (e *Engine) attach(en *entry, c *core) error {
+	budget, _, err := en.group.Read()
+	if err != nil {
+		return fmt.Errorf("reading what is in force: %w", err)
+	}
+	s := en.spec
+	config := e.Programs.Config(en.slot)
+	*config = ebpf.Config{
+		BudgetNs: uint64(budget.RuntimeUs) * 1000, AlarmNs: uint64(budget.RuntimeUs) * 1000, CleanNs: uint64(s.LowUs) * 1000 * cleanPercent / 100, PeriodNs: uint64(s.PeriodUs) * 1000, DeadlineNs: uint64(s.DeadlineUs) * 1000,
+		CleanWindows: cleanWindows(s.PeriodUs), Source: e.Backend.Source(), Generation: en.generation, Core: uint32(c.id),
+	}
+	enforcer, _ := en.group.(actuator.Enforcer)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.put(en.slot, &place{group: en.group, enforcer: enforcer, config: config})
+	c.gov.InForce(en.slot, budget.RuntimeUs)
+	en.core = c
+	return nil
+}
+
+// A window is clean when at most this share of the low budget was used, and a server recovers after windows
+// of at least this time.
+const (
+	cleanPercent   = 95
+	cleanLeast     = 20
+	cleanLeastTime = int64(1_000_000) // us
+)
+
+func cleanWindows(periodUs int64) uint32 {
+	return uint32(max(cleanLeast, (cleanLeastTime+periodUs-1)/periodUs))
+}
+
+func (e *Engine) reserved(s table.Server) bool {
+	return s.Mode == table.Reserved || e.Backend.ReservedOnly()
+}
+
+// load tells a core's governor which servers it has now.
+func (e *Engine) load(c *core) {
+	plan := e.table.Plan(c.id)
+	raise := make(map[string]int64, len(plan.Raise))
+	for _, r := range plan.Raise {
+		raise[r.ID] = r.ToUs
+	}
+	var servers []governor.Server
+	bySlot := map[int]*entry{}
+	for _, id := range slices.Sorted(maps.Keys(e.entries)) {
+		en := e.entries[id]
+		if en.core != c {
+			continue
+		}
+		spec := en.spec
+		if e.Backend.ReservedOnly() {
+			spec.Mode = table.Reserved
+		}
+		servers = append(servers, governor.Server{Server: spec, Slot: en.slot, RaiseToUs: raise[id]})
+		bySlot[en.slot] = en
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	faults := c.gov.Load(servers, plan, c.now(), c)
+	for _, en := range bySlot {
+		en.fault = nil
+	}
+	for _, f := range faults {
+		bySlot[f.Slot].fault = f.Err
+	}
+	c.follow()
+	c.next = c.now() // the governor may have things to do
+}
+
+// Priorities that servers get where we choose them: deadline-monotonic (Leung and Whitehead 1982), below the
+// kernel's and our own threads.
+const (
+	lowestPriority  = 10
+	highestPriority = 85
+)
+
+// prioritise orders the servers of each core by deadline where the backend lets us.
+func (e *Engine) prioritise() {
+	byCore := map[*core][]*entry{}
+	for _, en := range e.entries {
+		if en.core != nil {
+			byCore[en.core] = append(byCore[en.core], en)
+		}
+	}
+	for _, servers := range byCore {
+		slices.SortFunc(servers, func(a, b *entry) int {
+			return cmp.Or(cmp.Compare(b.spec.DeadlineUs, a.spec.DeadlineUs), cmp.Compare(a.spec.ID, b.spec.ID))
+		})
+		priority := lowestPriority
+		for i, en := range servers {
+			if i > 0 && en.spec.DeadlineUs < servers[i-1].spec.DeadlineUs {
+				priority = min(priority+1, highestPriority)
+			}
+			prioritised, ok := en.group.(actuator.Prioritized)
+			if !ok {
+				continue
+			}
+			if err := prioritised.SetPriority(priority); err != nil && !errors.Is(err, actuator.ErrGone) {
+				en.fault = fmt.Errorf("setting priority %d: %w", priority, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package fastpath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
+	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
+	"github.com/mainspring-rt/mainspring/pkg/agent/governor"
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+)
+
+// Ring is a core's stream of events.
+type Ring interface {
+	// Next waits for an event. It returns ebpf.ErrDeadline when none came in time, os.ErrClosed after Close.
+	Next(*ebpf.Event) error
+	// SetDeadline is until when the next Next waits at most.
+	SetDeadline(time.Time)
+	Close() error
+}
+
+// place is a server on a core: what its thread needs to act for it.
+type place struct {
+	group    actuator.Group
+	enforcer actuator.Enforcer // nil where the kernel enforces
+	config   *ebpf.Config
+}
+
+// core is one core with its servers. Its thread and the slow half share it under mu.
+type core struct {
+	id    int
+	lead  int64 // ns
+	now   func() int64
+	after func(ns int64) time.Time // the deadline of a wait
+	ring  Ring
+
+	mu      sync.Mutex
+	gov     *governor.Core
+	places  [table.MaxServers]*place
+	active  []int // slots that have a place
+	next    int64 // when the governor wants its next tick; 0: never
+	detect  table.Histogram
+	react   table.Histogram
+	events  uint64
+	samples *samples
+}
+
+// idleWait is how long the thread waits for an event at most when nothing is due: so often it looks
+// whether it is to end.
+const idleWait = int64(100 * time.Millisecond)
+
+// run is the life of a core's thread. It ends when the ring is closed.
+func (c *core) run() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var set unix.CPUSet
+	set.Set(c.id)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("pinning the reader to core %d: %w", c.id, err)
+	}
+	var event ebpf.Event
+	for {
+		c.ring.SetDeadline(c.after(c.wait()))
+		err := c.ring.Next(&event)
+		switch {
+		case err == nil:
+			c.handle(&event)
+		case errors.Is(err, ebpf.ErrDeadline):
+			c.tick()
+		case errors.Is(err, os.ErrClosed):
+			return nil
+		default:
+			return fmt.Errorf("reading the ring of core %d: %w", c.id, err)
+		}
+	}
+}
+
+// wait is how long to wait for an event at most, in nanoseconds.
+func (c *core) wait() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next == 0 {
+		return idleWait
+	}
+	return min(max(c.next-c.now(), 0), idleWait)
+}
+
+// handle is the fast path.
+func (c *core) handle(e *ebpf.Event) {
+	woken := c.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events++
+	slot := int(e.Slot)
+	if slot >= len(c.places) {
+		return
+	}
+	p := c.places[slot]
+	if p == nil || p.config.Generation != e.Generation {
+		return // of a former holder of the slot
+	}
+	switch e.Kind {
+	case ebpf.KindAlarm:
+		c.alarm(e, p, woken)
+	case ebpf.KindEnd:
+		c.end(e, p)
+	case ebpf.KindThrottled:
+		c.gov.End(slot, int64(e.Window), c.now(), c)
+	case ebpf.KindWindow:
+		if p.enforcer != nil {
+			_ = p.enforcer.Replenish() // a group that has gone is found by the sweep
+		}
+	case ebpf.KindClean:
+		c.gov.Clean(slot, c.now(), c)
+	}
+	c.follow()
+	if c.next != 0 && c.next <= c.now() {
+		c.tickLocked()
+	}
+}
+
+// alarm answers a budget that is about to end.
+func (c *core) alarm(e *ebpf.Event, p *place, woken int64) {
+	budget := int64(atomic.LoadUint64(&p.config.BudgetNs))
+	outcome := c.gov.Alarm(int(e.Slot), int64(e.Window), c.now(), c)
+	c.detect.Add(int64(e.Detected - e.Instant))
+	if outcome.Kind != governor.Raised && outcome.Kind != governor.Partial {
+		return
+	}
+	written := c.now()
+	c.react.Add(written - int64(e.Instant))
+	c.samples.add(sample{
+		slot: e.Slot, generation: e.Generation, instant: int64(e.Instant), detected: int64(e.Detected), woken: woken, written: written,
+		lead: budget - int64(atomic.LoadUint64(&p.config.AlarmNs)),
+	})
+}
+
+// end answers a budget that is used up with work pending: where nobody else stops the server, we do.
+func (c *core) end(e *ebpf.Event, p *place) {
+	outcome := c.gov.End(int(e.Slot), int64(e.Window), c.now(), c)
+	if p.enforcer != nil && outcome.Kind != governor.Raised && outcome.Kind != governor.Partial {
+		_ = p.enforcer.Throttle() // a group that has gone is found by the sweep
+	}
+}
+
+// tick lets the governor do what time makes due.
+func (c *core) tick() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tickLocked()
+}
+
+func (c *core) tickLocked() {
+	c.next = c.gov.Tick(c.now(), c)
+	c.follow()
+}
+
+// Set implements governor.Setter: it puts a budget in force.
+func (c *core) Set(slot int, budgetUs int64) error {
+	p := c.places[slot]
+	if p == nil {
+		return actuator.ErrGone
+	}
+	if err := p.group.Set(budgetUs); err != nil {
+		return err
+	}
+	atomic.StoreUint64(&p.config.BudgetNs, uint64(budgetUs)*1000)
+	return nil
+}
+
+// follow tells the programs what the governor wants to hear of its servers: a raise may have squeezed others,
+// so of all.
+func (c *core) follow() {
+	for _, slot := range c.active {
+		c.watch(c.places[slot], c.gov.State(slot))
+	}
+}
+
+func (c *core) watch(p *place, state governor.State) {
+	flags := uint32(ebpf.FlagLive | ebpf.FlagJobs)
+	if state.Alarmable {
+		flags |= ebpf.FlagAlarm
+	}
+	if state.Raised {
+		flags |= ebpf.FlagRaised
+	}
+	if p.enforcer != nil {
+		flags |= ebpf.FlagEnforce
+	}
+	alarm := state.AlarmUs * 1000
+	if !state.Highest {
+		alarm -= c.leadFor(state.AlarmUs)
+	}
+	atomic.StoreUint64(&p.config.AlarmNs, uint64(alarm))
+	atomic.StoreUint32(&p.config.Rearm, state.Rearm)
+	atomic.StoreUint32(&p.config.Flags, flags)
+}
+
+// leadFor is the lead of a budget, in nanoseconds: of a small one, a quarter at most.
+func (c *core) leadFor(budgetUs int64) int64 { return min(c.lead, budgetUs*1000/4) }
+
+// seen is when a server last ran, now while it does, 0 when it never did.
+func seen(programs Programs, now func() int64) func(slot int) int64 {
+	return func(slot int) int64 {
+		state := programs.State(slot)
+		if atomic.LoadUint32(&state.Running) > 0 {
+			return now()
+		}
+		return int64(atomic.LoadUint64(&state.LastSeen))
+	}
+}
+
+// put gives a slot its place, take takes it.
+func (c *core) put(slot int, p *place) {
+	c.places[slot] = p
+	c.active = append(c.active, slot)
+}
+
+func (c *core) take(slot int) {
+	c.places[slot] = nil
+	c.active = slices.DeleteFunc(c.active, func(s int) bool { return s == slot })
+}

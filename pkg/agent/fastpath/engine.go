@@ -1,0 +1,161 @@
+package fastpath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
+	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
+	"github.com/mainspring-rt/mainspring/pkg/agent/governor"
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+)
+
+// Programs are the programs in the kernel (ebpf.Monitor).
+type Programs interface {
+	Hook() string
+	Notes() []string
+	Config(slot int) *ebpf.Config
+	State(slot int) *ebpf.State
+	Track(cgroupID uint64, slot int) error
+	Untrack(cgroupID uint64) error
+	Ring(core int) (Ring, error)
+	Lost() uint64
+}
+
+// Options are what an Engine works with. All but Samples and Missing are required.
+type Options struct {
+	Backend  actuator.Backend
+	Programs Programs
+	// Cores that take real-time work.
+	Cores []int
+	// GranularityUs is what the self-test measured.
+	GranularityUs int64
+	// Lead is how long before its end a budget is raised.
+	Lead time.Duration
+	// StateDir holds the last table, so that the fast path goes on alone after a restart.
+	StateDir string
+	// Now is CLOCK_MONOTONIC in nanoseconds, Wall the time since 1970. After is the wait deadline that many
+	// nanoseconds from now.
+	Now   func() int64
+	Wall  func() int64
+	After func(ns int64) time.Time
+	// Instance and Version of this process.
+	Instance string
+	Version  string
+	// Realtime and Locked say what the process got; Missing what it lacks, in words.
+	Realtime bool
+	Locked   bool
+	Missing  []string
+	// Samples is how many reactions are kept for each core; 0 keeps none.
+	Samples int
+}
+
+// Engine governs the servers of one node. Apply, Set, Sweep, Report and Restore are its slow half and may
+// be called from several goroutines; Run owns the threads of the fast half.
+type Engine struct {
+	Options
+	store store
+	cores map[int]*core
+
+	mu      sync.Mutex // one table at a time
+	table   table.Table
+	applied int64
+	entries map[string]*entry
+	slots   slots
+	// sweepFault is why the backend could not put back what nobody needs any more.
+	sweepFault error
+}
+
+// entry is a server of the table, and what was made of it.
+type entry struct {
+	spec       table.Server
+	slot       int
+	generation uint32
+	group      actuator.Group // nil while the container is not there, or was refused
+	core       *core          // where it is governed; nil while it is not
+	earlier    counts // of its former generations
+	drift      uint64
+	threads    int
+	retryAt    int64
+	failures   int
+	fault      error
+}
+
+// New returns an engine with the programs' rings open, and the table of the process before, if there was one, not
+// yet applied.
+func New(o Options) (*Engine, error) {
+	if len(o.Cores) == 0 {
+		return nil, errors.New("no core takes real-time work; want at least one")
+	}
+	e := &Engine{
+		Options: o, store: store{path: filepath.Join(o.StateDir, "table.json")}, cores: map[int]*core{},
+		entries: map[string]*entry{},
+	}
+	for _, id := range o.Cores {
+		ring, err := o.Programs.Ring(id)
+		if err != nil {
+			e.closeRings()
+			return nil, fmt.Errorf("opening the ring of core %d: %w", id, err)
+		}
+		e.cores[id] = &core{
+			id: id, lead: o.Lead.Nanoseconds(), now: o.Now, after: o.After, ring: ring,
+			samples: newSamples(o.Samples), gov: governor.New(governor.Options{
+				GranularityUs: o.GranularityUs, EDF: o.Backend.Policy() == actuator.PolicyEDF, Seen: seen(o.Programs, o.Now),
+			}),
+		}
+	}
+	return e, nil
+}
+
+// SweepEvery is how often what is in force is compared with what should be.
+const SweepEvery = time.Second
+
+// Run runs a thread on each core, and the sweep, until the context ends or a thread fails.
+func (e *Engine) Run(ctx context.Context, tick <-chan time.Time) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var threads sync.WaitGroup
+	for _, c := range e.cores {
+		threads.Go(func() {
+			if err := c.run(); err != nil {
+				stop(err)
+			}
+		})
+	}
+	e.resume(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			e.closeRings()
+			threads.Wait()
+			if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+				return err
+			}
+			return nil
+		case <-tick:
+			e.Sweep(ctx)
+		}
+	}
+}
+
+// resume applies the table of the process before.
+func (e *Engine) resume(ctx context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.entries) > 0 {
+		return // a newer one came first
+	}
+	if t, ok := e.store.load(); ok {
+		e.adopt(ctx, t)
+	}
+}
+
+func (e *Engine) closeRings() {
+	for _, c := range e.cores {
+		_ = c.ring.Close() // wakes its thread
+	}
+}

@@ -1,0 +1,183 @@
+// Package node puts the fast path together on a machine: what it may do there, which backend works, which
+// programs load, and then the engine.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
+	"github.com/mainspring-rt/mainspring/pkg/agent/cores"
+	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
+	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath"
+	"github.com/mainspring-rt/mainspring/pkg/host"
+)
+
+// Settings are the flags of the program, and its clocks.
+type Settings struct {
+	Socket, StateDir, Root, Backend, Cores, Reserved string
+	Lead                                             time.Duration
+	Priority, Samples                                int
+	Version                                          string
+	// Now, Wall and After are as in fastpath.Options; Sweep ticks every fastpath.SweepEvery.
+	Now   func() int64
+	Wall  func() int64
+	After func(ns int64) time.Time
+	Sweep <-chan time.Time
+}
+
+// Validate names the flag, its value and what would be right.
+func (s Settings) Validate() error {
+	var faults []error
+	for _, path := range []struct{ flag, value string }{{"--socket", s.Socket}, {"--state-dir", s.StateDir}, {"--root", s.Root}} {
+		if !filepath.IsAbs(path.value) {
+			faults = append(faults, fmt.Errorf("%s %q: want an absolute path", path.flag, path.value))
+		}
+	}
+	if s.Lead < 0 || s.Lead > time.Second {
+		faults = append(faults, fmt.Errorf("--lead %s: want 0 to 1s", s.Lead))
+	}
+	if s.Priority < 1 || s.Priority > 99 {
+		faults = append(faults, fmt.Errorf("--priority %d: want 1 to 99", s.Priority))
+	}
+	if s.Samples < 0 || s.Samples > 1<<20 {
+		faults = append(faults, fmt.Errorf("--samples %d: want 0 to %d", s.Samples, 1<<20))
+	}
+	return errors.Join(faults...)
+}
+
+// Run is the life of the process. It returns when the context ends.
+func Run(ctx context.Context, s Settings) error {
+	machine := host.New(s.Root)
+	topology, err := machine.Topology()
+	if err != nil {
+		return fmt.Errorf("looking at the machine: %w", err)
+	}
+	choice, err := cores.Choose(topology, s.Cores, s.Reserved)
+	if err != nil {
+		return err
+	}
+	var missing lacks
+	missing.note(actuator.LeaveGroup(machine), "the process may lack real-time budget")
+	missing.note(fastpath.Become(s.Priority, others(topology.Online(), choice.Cores)), "the process is not real-time: reactions take milliseconds under load")
+	locked, err := fastpath.Settle()
+	missing.note(err, "a page fault may delay a reaction")
+	missing.capabilities(machine)
+	if err := os.MkdirAll(s.StateDir, 0o700); err != nil {
+		return fmt.Errorf("making --state-dir: %w", err)
+	}
+	return govern(ctx, s, machine, choice.Cores, locked, missing)
+}
+
+// govern runs the engine with what works on the machine.
+func govern(ctx context.Context, s Settings, machine host.Host, rtCores []int, locked bool, missing lacks) error {
+	backend, findings, err := actuator.Probe(actuator.ProbeOptions{Host: machine, Want: s.Backend, StateDir: s.StateDir, Cores: rtCores, Now: s.Now})
+	for _, f := range findings {
+		slog.Info("backend", "name", f.Backend, "taken", f.Taken, "reason", f.String())
+	}
+	if err != nil {
+		return fmt.Errorf("choosing a backend: %w", err)
+	}
+	granularity, err := actuator.MeasureGranularity(ctx, backend, rtCores[0])
+	if err != nil {
+		return fmt.Errorf("measuring the granularity: %w", err)
+	}
+	programs, err := ebpf.Open(ebpf.Options{Cores: rtCores, Identity: identityOf(backend), Jobs: true})
+	if err != nil {
+		return fmt.Errorf("loading programs: %w", err)
+	}
+	realtime, err := fastpath.Realtime()
+	missing.note(err, "whether all threads are real-time is not known")
+	engine, err := fastpath.New(fastpath.Options{
+		Backend: backend, Programs: monitor{programs}, Cores: rtCores, GranularityUs: granularity, Lead: s.Lead, StateDir: s.StateDir,
+		Now: s.Now, Wall: s.Wall, After: s.After, Instance: fmt.Sprintf("%d-%d", os.Getpid(), s.Wall()), Version: s.Version,
+		Realtime: realtime, Locked: locked, Missing: missing, Samples: s.Samples,
+	})
+	if err != nil {
+		return errors.Join(err, programs.Close())
+	}
+	slog.Info("governing", "backend", backend.Name(), "granularityUs", granularity, "hook", programs.Hook(), "cores", rtCores,
+		"lead", s.Lead, "realtime", realtime, "missing", strings.Join(missing, "; "))
+	return errors.Join(serve(ctx, engine, s), programs.Close())
+}
+
+// serve runs the engine and its socket until both have ended; the end of one is the end of the other.
+func serve(ctx context.Context, engine *fastpath.Engine, s Settings) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	served := make(chan error, 1)
+	go func() {
+		defer stop()
+		served <- engine.Serve(ctx, s.Socket)
+	}()
+	err := engine.Run(ctx, s.Sweep)
+	stop()
+	return errors.Join(err, <-served)
+}
+
+// others are the cores that take no real-time work; none when all do.
+func others(online, rt []int) []int {
+	taken := make(map[int]bool, len(rt))
+	for _, c := range rt {
+		taken[c] = true
+	}
+	var rest []int
+	for _, c := range online {
+		if !taken[c] {
+			rest = append(rest, c)
+		}
+	}
+	return rest
+}
+
+func identityOf(backend actuator.Backend) ebpf.Identity {
+	if backend.Identity() == actuator.IdentityCpuset {
+		return ebpf.IdentityCpuset
+	}
+	return ebpf.IdentityCPU
+}
+
+// monitor fits the programs to the engine.
+type monitor struct{ *ebpf.Monitor }
+
+// Ring implements fastpath.Programs.
+func (m monitor) Ring(core int) (fastpath.Ring, error) { return m.Monitor.Ring(core) }
+
+// lacks says what the process does not have, and what that costs.
+type lacks []string
+
+func (l *lacks) note(err error, cost string) {
+	if err != nil {
+		*l = append(*l, fmt.Sprintf("%s: %s", err, cost))
+	}
+}
+
+// needed are the capabilities that the process works with, and what is lost without them.
+var needed = []struct {
+	capability host.Capability
+	cost       string
+}{
+	{host.CapBPF, "programs cannot be loaded"},
+	{host.CapPerfmon, "programs cannot read the scheduler"},
+	{host.CapSysNice, "policies of threads cannot be set"},
+	{host.CapIPCLock, "memory cannot be locked"},
+}
+
+func (l *lacks) capabilities(machine host.Host) {
+	has, err := machine.Capabilities()
+	if err != nil {
+		l.note(err, "capabilities are not known")
+		return
+	}
+	for _, n := range needed {
+		if !has.Has(n.capability) {
+			*l = append(*l, fmt.Sprintf("%s is missing: %s", n.capability, n.cost))
+		}
+	}
+}

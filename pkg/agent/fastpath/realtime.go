@@ -1,0 +1,93 @@
+package fastpath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// started marks a process that has started itself again under a real-time policy.
+const started = "MAINSPRING_FASTPATH_REALTIME"
+
+// heapLimit is from how much memory on garbage is collected: between collections nothing stops a thread.
+const heapLimit = 24 << 20
+
+// Become starts the program again with policy SCHED_FIFO, on the given cores, so that every thread of the Go runtime
+// inherits both: a runtime thread at an ordinary policy would hold up the readers behind whoever uses its
+// core. It returns only in the program that was started again, or with an error in one that may not be
+// real-time. Cores are those for the slow half, none means any.
+func Become(priority int, cores []int) error {
+	if os.Getenv(started) != "" {
+		return os.Unsetenv(started)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if len(cores) > 0 {
+		var set unix.CPUSet
+		for _, c := range cores {
+			set.Set(c)
+		}
+		if err := unix.SchedSetaffinity(0, &set); err != nil {
+			return fmt.Errorf("moving to cores %v: %w", cores, err)
+		}
+	}
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: uint32(priority)}
+	if err := unix.SchedSetAttr(0, &attr, 0); err != nil {
+		return fmt.Errorf("becoming SCHED_FIFO %d: %w", priority, err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding the program: %w", err)
+	}
+	err = unix.Exec(self, os.Args, append(os.Environ(), started+"=1"))
+	return fmt.Errorf("starting again: %w", err)
+}
+
+// Realtime says whether every thread of the process has policy SCHED_FIFO.
+func Realtime() (bool, error) {
+	entries, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return false, fmt.Errorf("listing our threads: %w", err)
+	}
+	for _, e := range entries {
+		var tid int
+		if _, err := fmt.Sscan(e.Name(), &tid); err != nil {
+			return false, fmt.Errorf("reading thread %q: %w", e.Name(), err)
+		}
+		attr, err := unix.SchedGetAttr(tid, 0)
+		if errors.Is(err, unix.ESRCH) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("reading the policy of thread %d: %w", tid, err)
+		}
+		if attr.Policy != unix.SCHED_FIFO {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// Settle keeps memory where it is and garbage off the path: pages are locked once they are touched
+// (mlockall(2), MCL_ONFAULT), and garbage is collected only at a limit. It says whether memory is locked.
+func Settle() (locked bool, err error) {
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(heapLimit)
+	if err := unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT); err != nil {
+		return false, fmt.Errorf("locking memory: %w", err)
+	}
+	return true, nil
+}
+
+// Monotonic is CLOCK_MONOTONIC in nanoseconds: the programs' clock. It does not allocate.
+func Monotonic() int64 {
+	var t unix.Timespec
+	// It cannot fail: the clock exists and the pointer is good.
+	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&t)), 0)
+	return t.Nano()
+}

@@ -1,0 +1,133 @@
+package fastpath
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
+	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
+	"github.com/mainspring-rt/mainspring/pkg/agent/governor"
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+)
+
+// Report is the state now.
+func (e *Engine) Report() table.Report {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := table.Report{
+		Instance: e.Instance, Version: e.Version, Generation: e.applied, Backend: e.Backend.Name(), Guarantee: e.Backend.Guarantee(),
+		GranularityUs: e.GranularityUs, LeadUs: e.Lead.Microseconds(), Hook: e.Programs.Hook(), Realtime: e.Realtime, Locked: e.Locked,
+		Missing: slices.Concat(e.Missing, e.Programs.Notes()), Lost: e.Programs.Lost(),
+	}
+	if e.sweepFault != nil {
+		out.Missing = append(out.Missing, e.sweepFault.Error())
+	}
+	capacity := e.Backend.Capacity(e.Cores)
+	for _, id := range slices.Sorted(maps.Keys(e.cores)) {
+		c := e.cores[id]
+		c.mu.Lock()
+		out.Cores = append(out.Cores, table.CoreReport{
+			ID: id, CapacityPpm: capacity[id], PromisedPpm: int64(c.gov.Promised()), Broken: c.gov.Broken(),
+		})
+		out.Events += c.events
+		out.Detect.Merge(c.detect)
+		out.React.Merge(c.react)
+		c.mu.Unlock()
+	}
+	for _, id := range slices.Sorted(maps.Keys(e.entries)) {
+		s := e.server(e.entries[id])
+		out.Servers = append(out.Servers, s)
+		if s.LevelUs > e.entries[id].spec.LowUs {
+			out.Cores[slices.Index(e.sortedCores(), e.entries[id].core.id)].Raised++
+		}
+	}
+	return out
+}
+
+func (e *Engine) sortedCores() []int { return slices.Sorted(maps.Keys(e.cores)) }
+
+// server is one server as applied, read back from the kernel.
+func (e *Engine) server(en *entry) table.ServerReport {
+	n := en.earlier
+	if en.core != nil {
+		n = n.plus(counted(e.Programs.State(en.slot)))
+	}
+	out := table.ServerReport{
+		ID: en.spec.ID, Drift: en.drift, Threads: en.threads, Overruns: n.overruns, Throttles: n.throttles, Misses: n.misses, Jobs: n.jobs,
+		UsedUs: int64(n.usedNs / 1000), LastOverrun: e.wallOf(n.lastOverrun),
+	}
+	if en.fault != nil {
+		out.Error = en.fault.Error()
+	}
+	if en.core == nil {
+		return out
+	}
+	en.core.mu.Lock()
+	granted := en.core.gov.State(en.slot)
+	en.core.mu.Unlock()
+	count(&out, granted)
+	budget, cores, err := en.group.Read()
+	if err != nil {
+		out.Error = cmp.Or(out.Error, err.Error())
+		return out
+	}
+	out.BudgetUs, out.PeriodUs, out.Cores = budget.RuntimeUs, budget.PeriodUs, cores
+	return out
+}
+
+func count(out *table.ServerReport, s governor.State) {
+	out.LevelUs, out.Fault = s.LevelUs, s.Fault
+	out.Raises, out.Partial, out.Denied, out.Refused = s.Raises, s.Partial, s.Denied, s.Refused
+	out.Squeezes, out.Recoveries = s.Squeezes, s.Recoveries
+}
+
+// counts are what the programs count of a server.
+type counts struct{ overruns, throttles, misses, jobs, usedNs, lastOverrun uint64 }
+
+func counted(state *ebpf.State) counts {
+	s := state.Load()
+	return counts{
+		overruns: s.Overruns, throttles: s.Throttles + s.LevelThrottles, misses: s.Misses, jobs: s.Jobs, usedNs: s.TotalNs,
+		lastOverrun: s.LastOverrun,
+	}
+}
+
+func (c counts) plus(o counts) counts {
+	return counts{
+		overruns: c.overruns + o.overruns, throttles: c.throttles + o.throttles, misses: c.misses + o.misses, jobs: c.jobs + o.jobs,
+		usedNs: c.usedNs + o.usedNs, lastOverrun: max(c.lastOverrun, o.lastOverrun),
+	}
+}
+
+// wallOf is a time of the programs in nanoseconds since 1970; 0 stays 0.
+func (e *Engine) wallOf(at uint64) int64 {
+	if at == 0 {
+		return 0
+	}
+	return e.Wall() - (e.Now() - int64(at))
+}
+
+// Samples are the last reactions of all cores, in the order of their instants.
+func (e *Engine) Samples() []client.Sample {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	names := map[[2]uint32]string{}
+	for id, en := range e.entries {
+		names[[2]uint32{uint32(en.slot), en.generation}] = id
+	}
+	var out []client.Sample
+	for _, c := range e.cores {
+		c.mu.Lock()
+		kept := c.samples.all()
+		c.mu.Unlock()
+		for _, s := range kept {
+			out = append(out, client.Sample{
+				Server: names[[2]uint32{s.slot, s.generation}], Instant: s.instant, Detected: s.detected, Woken: s.woken,
+				Written: s.written, LeadNs: s.lead,
+			})
+		}
+	}
+	slices.SortFunc(out, func(a, b client.Sample) int { return cmp.Compare(a.Instant, b.Instant) })
+	return out
+}

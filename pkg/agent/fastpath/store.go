@@ -1,0 +1,57 @@
+package fastpath
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+)
+
+// store keeps the last table on disk: it is there before it is acted upon, whole or not at all.
+type store struct{ path string }
+
+func (s store) save(t table.Table) error {
+	data, err := json.Marshal(t)
+	if err != nil {
+		return fmt.Errorf("encoding the table: %w", err)
+	}
+	file, err := os.CreateTemp(filepath.Dir(s.path), ".table-*")
+	if err != nil {
+		return fmt.Errorf("keeping the table: %w", err)
+	}
+	defer func() { _ = os.Remove(file.Name()) }() // gone already when all went well
+	_, err = file.Write(data)
+	err = errors.Join(err, file.Sync(), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), s.path)
+	}
+	if err != nil {
+		return fmt.Errorf("keeping the table: %w", err)
+	}
+	return nil
+}
+
+// load returns the table that was kept. One that cannot be read or makes no sense is as good as none: the
+// agent sends its own.
+func (s store) load() (table.Table, bool) {
+	data, err := os.ReadFile(s.path)
+	if err != nil {
+		return table.Table{}, false
+	}
+	var t table.Table
+	if json.Unmarshal(data, &t) != nil || t.Validate() != nil {
+		return table.Table{}, false
+	}
+	return t, true
+}
+
+func (s store) clear() error {
+	if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forgetting the table: %w", err)
+	}
+	return nil
+}

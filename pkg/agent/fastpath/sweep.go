@@ -1,0 +1,141 @@
+package fastpath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
+	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+)
+
+// Sweep compares what is in force with what should be, sets it right, and tries again what failed.
+func (e *Engine) Sweep(ctx context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	again := false
+	for _, id := range slices.Sorted(maps.Keys(e.entries)) {
+		en := e.entries[id]
+		if en.core == nil {
+			again = again || en.retryAt <= e.Now()
+			continue
+		}
+		again = e.check(en) || again
+	}
+	if again {
+		e.settle(ctx)
+	}
+	_, e.sweepFault = e.Backend.Sweep()
+}
+
+// check looks after one server. It says whether the server has lost its place.
+func (e *Engine) check(en *entry) bool {
+	drift, err := en.group.Check()
+	if errors.Is(err, actuator.ErrGone) {
+		e.detach(en)
+		e.close(en, false)
+		return true
+	}
+	if len(drift) > 0 {
+		en.drift++
+	}
+	if err != nil {
+		en.fault = fmt.Errorf("checking: %w", err)
+		return false
+	}
+	if threads, err := en.group.Threads(); err == nil {
+		en.threads = threads
+	}
+	return false
+}
+
+// Set puts one server's least budget in force by hand, until the next table.
+func (e *Engine) Set(ctx context.Context, r client.SetRequest) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	en := e.find(r.Server)
+	if en == nil {
+		return &client.StatusError{Code: 404, Reason: fmt.Sprintf("server %q: no such server or container on this node", r.Server)}
+	}
+	if err := allowed(en.spec, r); err != nil {
+		return &client.StatusError{Code: 409, Reason: err.Error()}
+	}
+	t := e.table
+	t.Servers = slices.Clone(t.Servers)
+	i := slices.IndexFunc(t.Servers, func(s table.Server) bool { return s.ID == en.spec.ID })
+	t.Servers[i].LeastUs = r.RuntimeUs
+	if err := e.store.save(t); err != nil {
+		return err
+	}
+	e.adopt(ctx, t)
+	if en.fault != nil {
+		return &client.StatusError{Code: 409, Reason: en.fault.Error()}
+	}
+	return nil
+}
+
+// find is the server of an ID or a container ID, whole; nil when there is none.
+func (e *Engine) find(name string) *entry {
+	if name == "" {
+		return nil
+	}
+	if en := e.entries[name]; en != nil {
+		return en
+	}
+	for _, en := range e.entries {
+		if en.spec.ContainerID == name {
+			return en
+		}
+	}
+	return nil
+}
+
+// allowed says why a server may not have a budget.
+func allowed(s table.Server, r client.SetRequest) error {
+	switch {
+	case r.PeriodUs != 0 && r.PeriodUs != s.PeriodUs:
+		return fmt.Errorf("period %d us; want that of the admitted server, %d us", r.PeriodUs, s.PeriodUs)
+	case r.RuntimeUs < s.LowUs || r.RuntimeUs > s.HighUs:
+		return fmt.Errorf("runtime %d us; want %d us to %d us, what the server was admitted with", r.RuntimeUs, s.LowUs, s.HighUs)
+	case r.Core != nil && *r.Core != s.Core:
+		return fmt.Errorf("core %d; want core %d, where the server was admitted", *r.Core, s.Core)
+	}
+	return nil
+}
+
+// Room makes room above a container that is about to be created.
+func (e *Engine) Room(s table.Server) (table.First, error) {
+	if err := s.Validate(); err != nil {
+		return table.First{}, &InvalidError{Faults: err}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	server := actuatorServer(s)
+	server.BudgetUs = s.LeastUs
+	if e.reserved(s) {
+		server.BudgetUs = s.HighUs
+	}
+	first, err := e.Backend.Room(server)
+	if err != nil {
+		return first, &client.StatusError{Code: 409, Reason: err.Error()}
+	}
+	return first, nil
+}
+
+// Restore lets go of every server and sets back all that was changed. The table is forgotten first: a process that
+// dies midway finishes this when it starts again.
+func (e *Engine) Restore(ctx context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.store.clear(); err != nil {
+		return err
+	}
+	e.adopt(ctx, table.Table{})
+	if err := e.Backend.Restore(); err != nil {
+		return fmt.Errorf("restoring what was before: %w", err)
+	}
+	return nil
+}
