@@ -1,0 +1,186 @@
+package governor
+
+import (
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+)
+
+// Setter puts a budget in force. An error means that the old one still is.
+type Setter interface {
+	Set(slot int, budgetUs int64) error
+}
+
+// Server is a server of the table on this core, with the slot that its events name.
+type Server struct {
+	table.Server
+	Slot int
+	// RaiseToUs is how far the plan lets it be raised; 0 when the plan does not.
+	RaiseToUs int64
+}
+
+// Options of a Core. The zero value is a core whose backend has fixed priorities and stops a server at once.
+type Options struct {
+	// GranularityUs is how late the end of a budget may be noticed; charged to every budget.
+	GranularityUs int64
+	// EDF: the backend gives a server that wakes up late in its period the rest of its budget in proportion to
+	// the time that is left, so that a raise in that period must be scaled, too.
+	EDF bool
+	// Capacity bounds what is promised whatever a plan says; 0: rt.OneCore. Without a plan it is
+	// the bound, and rt.MaxCapacity when it is 0.
+	Capacity rt.PPM
+	// FaultAfter is how many periods in a row must use up the highest budget; 0: 3.
+	FaultAfter int
+	// RestoreEvery is the least time, in nanoseconds, between two steps that give squeezed servers their
+	// budgets back; 0: the server's period, at least 10 ms.
+	RestoreEvery int64
+	// Seen tells when a slot last ran: now while it runs, 0 when it never did. Without it idle
+	// servers are not recovered, and what they let go of is held for a whole period.
+	Seen func(slot int) int64
+	// Woke tells when a slot last woke up, for EDF. Without it every raise is scaled.
+	Woke func(slot int) int64
+}
+
+// Kind of an Outcome.
+type Kind uint8
+
+// What became of an event.
+const (
+	// None: the slot is unknown, or there was nothing to do.
+	None Kind = iota
+	// Counted: an overrun that asks for nothing (yet).
+	Counted
+	// Raised as far as was asked for.
+	Raised
+	// Partial: raised as far as there was room.
+	Partial
+	// Denied: the plan has no room now.
+	Denied
+	// Refused by the Setter.
+	Refused
+	// Recovered: a raise was given back, or a fault is over.
+	Recovered
+)
+
+var kinds = [...]string{"None", "Counted", "Raised", "Partial", "Denied", "Refused", "Recovered"}
+
+// String names the kind.
+func (k Kind) String() string {
+	if int(k) < len(kinds) {
+		return kinds[k]
+	}
+	return "Kind(?)"
+}
+
+// Outcome of an event: the granted budget before and after, in microseconds (State.LevelUs).
+type Outcome struct {
+	Kind         Kind
+	OldUs, NewUs int64
+}
+
+// Fault is why a table could not be put in force for a server.
+type Fault struct {
+	Slot int
+	Err  error
+}
+
+// State of a server, for those who watch it and those who report it.
+type State struct {
+	// BudgetUs is in force; LevelUs is what is granted: less than the budget in mode Reserved before
+	// an alarm.
+	BudgetUs, LevelUs int64
+	// AlarmUs is the use from which the server wants to be heard: the level. Highest: nothing
+	// is above it, so that an alarm needs no lead.
+	AlarmUs int64
+	Highest bool
+	// Alarmable: it is to be told when the server uses up its level.
+	Alarmable bool
+	// Raised: it is to be told when the server is clean, because there is a raise or a fault to recover from.
+	Raised bool
+	// Rearm changes when an alarm is to be told again within the window under way.
+	Rearm uint32
+	// Squeezed below the budget that it should have. Waiting for room for that budget.
+	Squeezed, Waiting bool
+	// Fault is latched: the highest budget was used up several times in a row.
+	Fault bool
+	// DwellNs is how long a raise is kept now.
+	DwellNs int64
+
+	Overruns, Raises, Partial, Denied, Refused, Squeezes, Recoveries uint64
+}
+
+// Core governs the servers of one core. It is not safe for concurrent use.
+type Core struct {
+	options   Options
+	limit     rt.PPM
+	maxRaised int
+	// holds: everybody's raised budget fits, Limited servers apart, so that raises are paid for already.
+	holds bool
+	// modeSwitch: the test that proved the plan wants all victims squeezed with the first raise.
+	modeSwitch bool
+	servers    []server // the most critical first
+	victims    []int    // indexes of servers, in the plan's order
+	index      []int    // by slot: index of the server plus 1
+	inForce    map[int]int64
+	bandwidth  account
+	windows    account // of Limited servers above low; each counts 1
+	serials    uint64
+	squeezes   uint64
+	restoreAt  int64
+	broken     uint64
+}
+
+// New returns a core without servers.
+func New(o Options) *Core {
+	if o.FaultAfter <= 0 {
+		o.FaultAfter = 3
+	}
+	if o.Capacity <= 0 {
+		o.Capacity = rt.OneCore
+	}
+	return &Core{options: o, inForce: map[int]int64{}}
+}
+
+// InForce says, before the Load that brings a slot, which budget its group has already. It is adopted: it
+// counts as promised, is not written again, and when it is more than the server's low budget it is
+// kept as a raise.
+func (c *Core) InForce(slot int, budgetUs int64) { c.inForce[slot] = budgetUs }
+
+// Promised is the bandwidth that is promised now: raises that are paid for already and what is held until a
+// deadline included.
+func (c *Core) Promised() rt.PPM { return c.bandwidth.sum }
+
+// Broken is how often a budget was granted beyond what the plan allows. Always 0, or there is a defect.
+func (c *Core) Broken() uint64 { return c.broken }
+
+// State of a slot; empty when it is unknown.
+func (c *Core) State(slot int) State {
+	s := c.server(slot)
+	if s == nil {
+		return State{}
+	}
+	return State{
+		BudgetUs: s.budget, LevelUs: s.level(), AlarmUs: s.level(), Highest: s.above() == s.level(),
+		Alarmable: s.budget > 0 && s.criticality != rt.Low, Raised: s.raised > 0 || s.fault, Rearm: s.rearm,
+		Squeezed: s.squeezed > 0, Waiting: s.waits(), Fault: s.fault, DwellNs: s.dwell(),
+		Overruns: s.overruns, Raises: s.raises, Partial: s.partial, Denied: s.denied, Refused: s.refused,
+		Squeezes: s.squeezedTimes, Recoveries: s.recoveries,
+	}
+}
+
+// Raised is how many servers are above the budget that the table asks for.
+func (c *Core) Raised() int {
+	n := 0
+	for i := range c.servers {
+		if c.servers[i].raised > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *Core) server(slot int) *server {
+	if slot < 0 || slot >= len(c.index) || c.index[slot] == 0 {
+		return nil
+	}
+	return &c.servers[c.index[slot]-1]
+}

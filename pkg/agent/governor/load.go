@@ -1,0 +1,242 @@
+package governor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+)
+
+// Load makes these the servers of the core. What is known of a server goes on by its ID; who is gone keeps
+// his bandwidth until his deadline. Budgets that shrink are written first, then those that grow and
+// have room; the others wait for Tick. What is in force already is not written. A fault is told for
+// each server that the table asks too much for, or whose budget the Setter refused.
+func (c *Core) Load(servers []Server, plan table.Plan, now int64, set Setter) []Fault {
+	c.advance(now)
+	faults := c.take(servers, c.bandwidth.now)
+	c.plan(plan)
+	faults = append(faults, c.grant()...)
+	c.adopt()
+	for i := range c.servers {
+		if s := &c.servers[i]; s.budget > s.want() {
+			_ = c.put(s, s.want(), set) // Tick tries again
+		}
+	}
+	c.relieve(set)
+	for i := range c.servers {
+		s := &c.servers[i]
+		if err := c.grow(s, set); err != nil {
+			faults = append(faults, Fault{Slot: s.Slot, Err: fmt.Errorf("setting a budget of %d us: %w", s.want(), err)})
+		}
+	}
+	return faults
+}
+
+// take replaces the servers.
+func (c *Core) take(specs []Server, now int64) []Fault {
+	var faults []Fault
+	former := make(map[string]server, len(c.servers))
+	for _, s := range c.servers {
+		former[s.ID] = s
+	}
+	next, slots := make([]server, 0, len(specs)), 0
+	for _, spec := range specs {
+		s, known := former[spec.ID]
+		known = known && s.same(spec)
+		if !known {
+			s = c.newcomer(spec.Slot, now)
+		}
+		if err := s.specify(spec); err != nil {
+			faults = append(faults, Fault{Slot: spec.Slot, Err: err})
+			continue
+		}
+		if known {
+			delete(former, spec.ID)
+		}
+		next, slots = append(next, s), max(slots, spec.Slot+1)
+	}
+	for _, s := range former {
+		c.gone(&s)
+	}
+	slices.SortFunc(next, func(a, b server) int {
+		return cmp.Or(cmp.Compare(b.criticality, a.criticality), cmp.Compare(a.ID, b.ID))
+	})
+	c.servers, c.index = next, make([]int, slots)
+	for i := range next {
+		c.index[next[i].Slot] = i + 1
+	}
+	clear(c.inForce)
+	return faults
+}
+
+// newcomer is a server that was not here, with what its group has in force.
+func (c *Core) newcomer(slot int, now int64) server {
+	c.serials++
+	return server{serial: c.serials, since: now, budget: c.inForce[slot]}
+}
+
+// plan takes over the bounds of a plan.
+func (c *Core) plan(p table.Plan) {
+	c.limit, c.maxRaised = min(rt.PPM(p.ThresholdPpm), c.options.Capacity), p.MaxRaised
+	if p.ThresholdPpm <= 0 {
+		c.limit = min(rt.MaxCapacity, c.options.Capacity)
+	}
+	all, limited := rt.PPM(0), false
+	for i := range c.servers {
+		s := &c.servers[i]
+		limited = limited || s.Limited
+		s.granted = s.LeastUs
+		all += s.charge(s.promise(), c.options.GranularityUs)
+	}
+	c.holds = all <= c.limit
+	c.modeSwitch = c.holds && !limited && !c.options.EDF && len(p.Squeeze) > 0
+	c.victims = c.victims[:0]
+	for i := range c.servers {
+		s := &c.servers[i]
+		s.payable = c.holds && !s.Limited && s.RaiseToUs > s.granted
+		s.paid = s.payable && s.paid
+		s.floor = 0
+		if s.wasReserved && !s.reserved() && s.budget > s.granted {
+			s.raised = s.budget // given back when it is clean, as any raise
+		}
+		s.raised = min(s.raised, s.HighUs)
+		if s.raised <= s.granted {
+			s.raised = 0
+		}
+	}
+	c.listVictims(p.Squeeze)
+}
+
+// promise is the budget that the plan counts with.
+func (s *server) promise() int64 {
+	if s.Limited {
+		return s.granted
+	}
+	return max(s.granted, s.RaiseToUs)
+}
+
+// listVictims finds those who give way. A budget that the table asks for above low is never cut.
+func (c *Core) listVictims(squeezes []table.Squeeze) {
+	for _, q := range squeezes {
+		for i := range c.servers {
+			if s := &c.servers[i]; s.ID == q.ID && s.LeastUs <= s.LowUs && s.floor == 0 && q.FloorUs > 0 {
+				s.floor = min(q.FloorUs, s.LowUs)
+				c.victims = append(c.victims, i)
+			}
+		}
+	}
+	for i := range c.servers {
+		if s := &c.servers[i]; s.squeezed >= s.granted || s.LeastUs > s.LowUs {
+			s.squeezed = 0
+		}
+	}
+}
+
+// grant decides what of the table fits when nobody is raised or squeezed: what is in force stays, then the most
+// critical come first. Bandwidth that is only held does not count, it will be free.
+func (c *Core) grant() []Fault {
+	var faults []Fault
+	total := rt.PPM(0)
+	for i := range c.servers {
+		s := &c.servers[i]
+		total += s.charge(min(s.budget, s.granted), c.options.GranularityUs)
+	}
+	for _, inForce := range [...]bool{true, false} {
+		for i := range c.servers {
+			s := &c.servers[i]
+			if s.budget > 0 != inForce {
+				continue
+			}
+			has, need := s.charge(min(s.budget, s.granted), c.options.GranularityUs), s.charge(s.granted, c.options.GranularityUs)
+			if rest := total - has; need > has && rest+need > c.limit {
+				faults = append(faults, Fault{Slot: s.Slot, Err: fmt.Errorf(
+					"core %d: a budget of %d us needs %d ppm, %d of %d ppm are promised", s.Core, s.granted, need, rest, c.limit)})
+				s.granted = c.lesser(s, c.limit-rest)
+				need = s.charge(s.granted, c.options.GranularityUs)
+			}
+			total += need - has
+		}
+	}
+	return faults
+}
+
+// lesser is what a server gets that cannot have what the table asks for: its low budget where there is room,
+// else what it has.
+func (c *Core) lesser(s *server, room rt.PPM) int64 {
+	if s.charge(s.LowUs, c.options.GranularityUs) <= room {
+		return s.LowUs
+	}
+	return min(s.budget, s.granted)
+}
+
+// adopt takes the budgets that are in force into the account: those of newcomers, and what others have
+// promised or freed by their new entries.
+func (c *Core) adopt() {
+	now := c.bandwidth.now
+	for i := range c.servers {
+		s := &c.servers[i]
+		s.paid = s.paid || s.payable && s.budget >= s.RaiseToUs
+		if s.charged == 0 && s.budget > s.want() && s.mayEscalate {
+			s.raised = min(s.budget, s.HighUs)
+			s.raisedAt = now
+		}
+		if s.charged == 0 && s.budget > 0 && s.budget < s.want() && s.floor > 0 {
+			s.squeezed = s.budget // by an earlier agent
+			s.order, c.squeezes = c.squeezes+1, c.squeezes+1
+		}
+		c.account(s, s.released(s.over.last, now))
+	}
+}
+
+// relieve frees what is promised beyond the limit since the core or the plan shrank: victims are squeezed,
+// then raises are given back, the least critical first.
+func (c *Core) relieve(set Setter) {
+	c.makeRoom(nil, c.excess(), set)
+	for i := len(c.servers) - 1; i >= 0 && c.excess() > 0; i-- {
+		s := &c.servers[i]
+		if s.raised > 0 {
+			c.giveBack(s, set)
+		}
+	}
+}
+
+// excess is what will be promised beyond the limit when all holds have ended.
+func (c *Core) excess() rt.PPM { return c.bandwidth.sum - c.bandwidth.held - c.limit }
+
+// grow gives a server the budget that it should have, or at least its low one, if there is room.
+func (c *Core) grow(s *server, set Setter) error {
+	if !s.waits() || s.retryAt > c.bandwidth.now {
+		return nil
+	}
+	since := c.bandwidth.now
+	if s.budget > 0 {
+		since = s.released(s.over.last, since)
+	}
+	c.pay(s, since)
+	to := s.want()
+	if !c.fits(s, to, since) {
+		to = min(s.LowUs, s.granted)
+	}
+	if to <= s.budget || s.squeezed > 0 || !c.fits(s, to, since) {
+		return nil
+	}
+	return c.putSince(s, to, since, set)
+}
+
+// waits: it has not got what the table and the plan promise.
+func (s *server) waits() bool { return s.budget < s.want() || s.payable && !s.paid }
+
+// pay promises a server's raise from now on, if there is room.
+func (c *Core) pay(s *server, since int64) {
+	if !s.payable || s.paid {
+		return
+	}
+	s.paid = true
+	if !c.fits(s, max(s.budget, s.want()), since) {
+		s.paid = false
+		return
+	}
+	c.granted(s, since)
+}
