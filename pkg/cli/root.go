@@ -80,7 +80,7 @@ Nothing outside this machine is touched; explain reads the cluster of your kubec
 	root.SetErr(s.Err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(demoCommand(s), replayCommand(s), localCommand(s), explainCommand(s), versionCommand(s))
+	root.AddCommand(demoCommand(s), replayCommand(s), localCommand(s), explainCommand(s), agentCommand(s), versionCommand(s))
 	return root
 }
 

@@ -3,6 +3,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +26,12 @@ type Command struct {
 	Args []string
 	// Env of the program; nil means that of this process.
 	Env []string
-	// Log is the file that its output is appended to, readable by its owner only. The program's
-	// working directory is the log's.
+	// Log is the file that its output is appended to, readable by its owner only.
 	Log string
+	// Dir is the program's working directory; empty means the log's.
+	Dir string
+	// Files are the program's descriptors from 3 on.
+	Files []*os.File
 }
 
 // Process is a running or ended child.
@@ -56,7 +60,8 @@ func Start(c Command) (*Process, error) {
 	p.cmd.Args[0] = c.Name
 	p.cmd.Env = c.Env
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.Dir = filepath.Dir(c.Log)
+	p.cmd.Dir = cmp.Or(c.Dir, filepath.Dir(c.Log))
+	p.cmd.ExtraFiles = c.Files
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error, 1)
 	go p.run(started)

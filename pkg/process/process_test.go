@@ -164,3 +164,21 @@ func waitFor(t *testing.T, what string, holds func() bool) {
 		}
 	}
 }
+
+func TestDirectoryAndFiles(t *testing.T) {
+	reading, writing, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	c := shell(filepath.Join(t.TempDir(), "log"), "pwd >&3")
+	c.Dir, c.Files = dir, []*os.File{writing}
+	if _, err := process.Start(c); err != nil {
+		t.Fatal(err)
+	}
+	_ = writing.Close()
+	line, err := bufio.NewReader(reading).ReadString('\n')
+	if err != nil || strings.TrimSpace(line) != dir {
+		t.Errorf("the child said %q, %v; want %s", line, err, dir)
+	}
+}

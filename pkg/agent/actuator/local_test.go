@@ -10,6 +10,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
 	"github.com/mainspring-rt/mainspring/pkg/host"
+	"github.com/mainspring-rt/mainspring/pkg/host/hosttest"
 	"github.com/mainspring-rt/mainspring/pkg/test/privileged"
 )
 
@@ -79,27 +80,15 @@ func groups(t *testing.T, pid int) string {
 }
 
 func TestLocalMakesGroupsOfV2(t *testing.T) {
-	root := t.TempDir()
-	write := func(name, text string) {
-		file := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("proc/1/mountinfo", "30 20 0:25 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
-	write("sys/fs/cgroup/cgroup.controllers", "cpuset cpu memory\n")
-	write("sys/fs/cgroup/cgroup.subtree_control", "")
-	l, err := actuator.NewLocal(host.New(root), actuator.IdentityCPU)
+	machine := hosttest.Distribution(t)
+	l, err := actuator.NewLocal(machine.Host(), actuator.IdentityCPU)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Make("/mainspring"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(root, "sys/fs/cgroup/mainspring")); err != nil {
+	if _, err := os.Stat(filepath.Join(machine.Dir(), "sys/fs/cgroup/mainspring")); err != nil {
 		t.Error(err)
 	}
 	for _, bad := range []string{"", "/", "a", "/a/../b", "/a/"} {

@@ -1,0 +1,194 @@
+package standalone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
+	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+	"github.com/mainspring-rt/mainspring/pkg/host"
+	"github.com/mainspring-rt/mainspring/pkg/process"
+)
+
+// Options of a run; all but Duration and Samples are required.
+type Options struct {
+	File File
+	// Fastpath is the program that keeps budgets.
+	Fastpath string
+	// Launcher is the program, and its first arguments, that calls Launch for a command.
+	Launcher []string
+	// StateDir is for the fast path's state, its socket, and the logs of all processes. Whoever uses it again
+	// after a crash also finishes putting back what the crash left.
+	StateDir string
+	// Duration until everything is stopped; 0: until the commands end or the context does.
+	Duration time.Duration
+	// Samples is how many reactions the fast path keeps for each core.
+	Samples int
+	Host    host.Host
+	Clock   clock.WithTicker
+	// Show is called with every report, about twice a second.
+	Show func(table.Report, time.Duration)
+}
+
+// Socket is where the fast path of a run answers.
+func Socket(stateDir string) string { return filepath.Join(stateDir, "fastpath.sock") }
+
+// Waits.
+const (
+	startTimeout = 30 * time.Second
+	stopTimeout  = 30 * time.Second
+	pollEvery    = 50 * time.Millisecond
+	showEvery    = 500 * time.Millisecond
+	fastStop     = 5 * time.Second
+)
+
+// Run governs the servers of a file until its commands end, the duration is over, or the context ends, and puts
+// everything back. It returns the last report before that.
+func Run(ctx context.Context, o Options) (last table.Report, err error) {
+	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
+		return last, fmt.Errorf("making the state directory: %w", err)
+	}
+	fast := client.New(Socket(o.StateDir))
+	if _, err := fast.Report(ctx); err == nil {
+		return last, fmt.Errorf("a fast path answers at %s already; stop it first, or use another state directory", Socket(o.StateDir))
+	}
+	child, err := process.Start(process.Command{
+		Name: "fastpath", Path: o.Fastpath, Args: arguments(o), Log: filepath.Join(o.StateDir, "fastpath.log"),
+	})
+	if err != nil {
+		return last, err
+	}
+	defer func() { err = errors.Join(err, child.Stop(fastStop)) }()
+	node, err := o.await(ctx, fast, child)
+	if err != nil {
+		return last, err
+	}
+	return o.govern(ctx, fast, child, node)
+}
+
+func arguments(o Options) []string {
+	args := []string{"--socket=" + Socket(o.StateDir), "--state-dir=" + o.StateDir, "--root=" + o.Host.Root()}
+	if o.File.Backend != "" {
+		args = append(args, "--backend="+o.File.Backend)
+	}
+	if o.File.Cores != "" {
+		args = append(args, "--cores="+string(o.File.Cores))
+	}
+	if o.File.Lead != nil {
+		args = append(args, "--lead="+microseconds(*o.File.Lead))
+	}
+	if o.File.Granularity != nil {
+		args = append(args, "--granularity="+microseconds(*o.File.Granularity))
+	}
+	if o.Samples > 0 {
+		args = append(args, "--samples="+strconv.Itoa(o.Samples))
+	}
+	return args
+}
+
+func microseconds(d Duration) string { return strconv.FormatInt(int64(d), 10) + "us" }
+
+// await waits until the fast path answers.
+func (o Options) await(ctx context.Context, fast *client.Client, child *process.Process) (table.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		report, err := fast.Report(ctx)
+		if err == nil {
+			return report, nil
+		}
+		select {
+		case <-child.Exited():
+			return report, child.Died()
+		case <-ctx.Done():
+			return report, fmt.Errorf("waiting for the fast path: %w; the end of its log:\n%s", err, child.Tail())
+		case <-o.Clock.After(pollEvery):
+		}
+	}
+}
+
+// govern admits, starts, watches, and puts back.
+func (o Options) govern(ctx context.Context, fast *client.Client, child *process.Process, node table.Report) (last table.Report, err error) {
+	admitted, err := Admit(o.File, node, Group)
+	if err != nil {
+		return node, err
+	}
+	local, err := actuator.NewLocal(o.Host, actuator.IdentityOf(o.Host, node.Backend))
+	if err != nil {
+		return node, err
+	}
+	p := &processes{local: local, launcher: o.Launcher, logs: o.StateDir, real: node.Backend != actuator.CFS && node.Backend != actuator.Deadline}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		// In this order: a group with real-time tasks cannot lose its budget, and one with tasks cannot be removed.
+		err = errors.Join(err, p.stop(), fast.Restore(ctx), p.removeGroups())
+	}()
+	if err := p.makeGroups(o.File, admitted); err != nil {
+		return node, err
+	}
+	if err := fast.Apply(ctx, admitted); err != nil {
+		return node, fmt.Errorf("putting the servers in force: %w", err)
+	}
+	if last, err = fast.Report(ctx); err != nil {
+		return node, err
+	}
+	if err := refused(last); err != nil {
+		return last, err
+	}
+	if err := p.start(o.File, admitted); err != nil {
+		return last, err
+	}
+	last, err = o.watch(ctx, fast, child, p)
+	return last, errors.Join(err, p.failures())
+}
+
+// refused says which servers are not in force.
+func refused(r table.Report) error {
+	var faults []error
+	for _, s := range r.Servers {
+		if s.Error != "" {
+			faults = append(faults, fmt.Errorf("server %q: %s", s.ID, s.Error))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// watch shows reports until there is nothing left to watch.
+func (o Options) watch(ctx context.Context, fast *client.Client, child *process.Process, p *processes) (last table.Report, err error) {
+	began := o.Clock.Now()
+	ticker := o.Clock.NewTicker(showEvery)
+	defer ticker.Stop()
+	var over <-chan time.Time
+	if o.Duration > 0 {
+		over = o.Clock.After(o.Duration)
+	}
+	for ended := false; ; {
+		now, err := fast.Report(context.WithoutCancel(ctx))
+		if err != nil {
+			return last, err
+		}
+		last = now
+		o.Show(last, o.Clock.Since(began))
+		if ended || p.ended() {
+			return last, nil
+		}
+		select {
+		case <-ctx.Done():
+			ended = true
+		case <-over:
+			ended = true
+		case <-child.Exited():
+			return last, child.Died()
+		case <-ticker.C():
+		}
+	}
+}
