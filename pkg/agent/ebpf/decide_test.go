@@ -1,0 +1,207 @@
+package ebpf_test
+
+import (
+	"testing"
+
+	cilium "github.com/cilium/ebpf"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
+	"github.com/mainspring-rt/mainspring/pkg/test/privileged"
+)
+
+// decisions are the programs' decisions as they are compiled, in the kernel.
+func decisions(t *testing.T) *decidePrograms {
+	t.Helper()
+	privileged.Require(t, privileged.Root, privileged.BTF)
+	var programs decidePrograms
+	if err := loadDecideObjects(&programs, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = programs.Close() })
+	return &programs
+}
+
+// decide runs a decision: what it writes is in args afterwards.
+func decide[T any](t *testing.T, program *cilium.Program, args *T) {
+	t.Helper()
+	if _, err := program.Run(&cilium.RunOptions{Context: args, ContextOut: args}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOwnWindow(t *testing.T) {
+	type window struct{ Start, Period, Queued, Now, Window uint64 }
+	programs := decisions(t)
+	for name, w := range map[string]window{
+		"the first begins when the thread was queued": {0, 100, 40, 50, 40},
+		"the one under way":                           {1000, 100, 1040, 1099, 1000},
+		"at its end begins the next":                  {1000, 100, 1090, 1100, 1100},
+		"work that waited over the end":               {1000, 100, 1050, 1130, 1100},
+		"work that came later":                        {1000, 100, 1150, 1160, 1150},
+		"work that waited for several periods":        {1000, 100, 1050, 1530, 1500},
+		"work that came later and waited":             {1000, 100, 1150, 1460, 1450},
+		"without a period it never ends":              {1000, 0, 1150, 9999, 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := w
+			got.Window = 0
+			if decide(t, programs.DecideOwnWindow, &got); got != w {
+				t.Errorf("window of %+v; want %+v", got, w)
+			}
+		})
+	}
+}
+
+func TestSplit(t *testing.T) {
+	type split struct{ From, To, Period, Since, Now, Before, After, Begun, Idle uint64 }
+	programs := decisions(t)
+	for name, s := range map[string]split{
+		"within a window":                   {From: 1000, To: 1000, Period: 100, Since: 1010, Now: 1050, Before: 40},
+		"over its end":                      {From: 1000, To: 1100, Period: 100, Since: 1090, Now: 1130, Before: 10, After: 30, Begun: 1},
+		"from its very end":                 {From: 1000, To: 1100, Period: 100, Since: 1100, Now: 1130, After: 30, Begun: 1},
+		"through several windows":           {From: 1000, To: 1300, Period: 100, Since: 1090, Now: 1330, Before: 10, After: 30, Begun: 3},
+		"after idle periods":                {From: 1000, To: 1350, Period: 100, Since: 1350, Now: 1350, Begun: 1, Idle: 2},
+		"less than a period idle":           {From: 1000, To: 1150, Period: 100, Since: 1150, Now: 1160, After: 10, Begun: 1},
+		"the kernel's window came early":    {From: 1000, To: 1080, Period: 100, Since: 1050, Now: 1090, Before: 30, After: 10, Begun: 1},
+		"a clock of another core is behind": {From: 1000, To: 1000, Period: 100, Since: 1060, Now: 1050},
+		"without a period":                  {From: 1000, To: 2000, Since: 1010, Now: 1050, Before: 40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := split{From: s.From, To: s.To, Period: s.Period, Since: s.Since, Now: s.Now}
+			if decide(t, programs.DecideSplit, &got); got != s {
+				t.Errorf("split\n%+v; want\n%+v", got, s)
+			}
+		})
+	}
+}
+
+func TestClean(t *testing.T) {
+	type clean struct {
+		Used, Limit, Begun, Idle    uint64
+		Clean, Windows, After, Next uint32
+	}
+	programs := decisions(t)
+	for name, c := range map[string]clean{
+		"a clean window":                       {Used: 95, Limit: 95, Begun: 1, Clean: 3, Windows: 20, After: 4, Next: 9},
+		"a dirty one":                          {Used: 96, Limit: 95, Begun: 1, Clean: 3, Windows: 20, After: 0, Next: 5},
+		"idle periods are clean":               {Used: 10, Limit: 95, Begun: 1, Idle: 6, Clean: 3, Windows: 8, After: 10, Next: 12},
+		"idle periods after a dirty window":    {Used: 96, Limit: 95, Begun: 1, Idle: 6, Clean: 3, Windows: 8, After: 6, Next: 8},
+		"windows that were run through":        {Used: 10, Limit: 95, Begun: 2, Clean: 3, Windows: 8, After: 0, Next: 2},
+		"told again after at least one window": {Used: 0, Limit: 95, Begun: 1, Clean: 0, Windows: 0, After: 1, Next: 2},
+		"the count does not wrap":              {Limit: 95, Begun: 1, Idle: 1 << 40, Clean: 3, Windows: 8, After: 0xffffffff, Next: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := c
+			got.After, got.Next = 0, 0
+			if decide(t, programs.DecideClean, &got); got != c {
+				t.Errorf("clean\n%+v; want\n%+v", got, c)
+			}
+		})
+	}
+}
+
+// judged are the arguments and results of a verdict, as in bpf/tests/decide.bpf.c.
+type judged struct {
+	Budget, ToldAlarm, ToldEnd, ToldOverrun uint64
+	Alarm, End                              int64
+	Window, Period, Now                     uint64
+	Flags, Rearm, Place                     uint32
+	TellAlarm, TellOverrun, TellEnd, Pad    uint8
+	Due                                     uint64
+}
+
+// Places, as in bpf/include/decide.h.
+const (
+	in = iota
+	out
+	blocked
+	timer
+)
+
+func TestJudge(t *testing.T) {
+	const (
+		window, period, budget = 1_000_000_000, 10_000_000, 2_000_000
+		never                  = 1<<63 - 1
+		alarm                  = ebpf.FlagLive | ebpf.FlagAlarm
+		enforce                = ebpf.FlagLive | ebpf.FlagEnforce
+	)
+	programs := decisions(t)
+	for name, want := range map[string]judged{
+		"something left: look at the alarm":        {Place: in, Flags: alarm, Alarm: 500_000, End: 900_000, Due: 500_000},
+		"almost nothing left: not before a while":  {Place: in, Flags: alarm, Alarm: 3, End: 900_000, Due: 1000},
+		"the alarm is due":                         {Place: timer, Flags: alarm, Alarm: 0, End: 400_000, TellAlarm: 1, Due: 400_000},
+		"nothing left at switch-in":                {Place: in, Flags: alarm, Alarm: -9, End: -5, TellAlarm: 1, TellOverrun: 1, TellEnd: 1, Due: 9_900_000},
+		"told before":                              {Place: timer, Flags: alarm, Alarm: -9, End: 400_000, ToldAlarm: window, Due: 400_000},
+		"told before, rearmed":                     {Place: in, Flags: alarm, Rearm: 1, Alarm: -9, End: 400_000, ToldAlarm: window, TellAlarm: 1, Due: 400_000},
+		"told in the window before":                {Place: in, Flags: alarm, Alarm: -9, End: 400_000, ToldAlarm: window - period, TellAlarm: 1, Due: 400_000},
+		"the end after an alarm":                   {Place: timer, Flags: alarm, Alarm: -500_000, End: 0, ToldAlarm: window, TellOverrun: 1, TellEnd: 1, Due: 9_900_000},
+		"the end was told":                         {Place: timer, Flags: alarm, Alarm: -500_000, End: -9, ToldAlarm: window, ToldEnd: window + budget, ToldOverrun: window, Due: 9_900_000},
+		"the end of a raised budget":               {Place: timer, Flags: alarm, Alarm: -500_000, End: 0, ToldAlarm: window, ToldEnd: window + budget/2, ToldOverrun: window, TellEnd: 1, Due: 9_900_000},
+		"preempted past the alarm":                 {Place: out, Flags: alarm, Alarm: -5, End: 300_000, TellAlarm: 1, Due: 300_000},
+		"blocked past the alarm: done in time":     {Place: blocked, Flags: alarm, Alarm: -5, End: 300_000},
+		"blocked at the very end: done in time":    {Place: blocked, Flags: alarm, Alarm: -5, End: 0},
+		"blocked past the end: it had overrun":     {Place: blocked, Flags: alarm, Alarm: -500_000, End: -1, ToldAlarm: window, TellOverrun: 1, TellEnd: 1},
+		"only counted":                             {Place: timer, Flags: ebpf.FlagLive, Alarm: -9, End: 0, TellOverrun: 1, Due: 9_900_000},
+		"only counted, alarm not told":             {Place: timer, Flags: ebpf.FlagLive, Alarm: -9, End: 70_000, Due: 70_000},
+		"enforced without alarms":                  {Place: timer, Flags: enforce, Alarm: -9, End: 0, TellOverrun: 1, TellEnd: 1, Due: 9_900_000},
+		"no budget binds the thread":               {Place: in, Flags: alarm, Alarm: never, End: never},
+		"no budget binds the thread, only counted": {Place: in, Flags: ebpf.FlagLive, Alarm: never, End: never},
+		"the window's end has passed unseen":       {Place: timer, Flags: alarm, Alarm: -9, End: -9, ToldAlarm: window, ToldEnd: window + budget, ToldOverrun: window, Now: window + period + 5, Due: 100_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want.Budget, want.Window, want.Period = budget, window, period
+			if want.Now == 0 {
+				want.Now = window + 100_000
+			}
+			got := want
+			got.TellAlarm, got.TellOverrun, got.TellEnd, got.Due = 0, 0, 0, 0
+			if decide(t, programs.DecideJudge, &got); got != want {
+				t.Errorf("judged\n%+v; want\n%+v", got, want)
+			}
+		})
+	}
+}
+
+func TestJobs(t *testing.T) {
+	type jobs struct{ Release, Now, Deadline, Period, Interval, Jobs, Misses, Response uint64 }
+	programs := decisions(t)
+	for name, j := range map[string]jobs{
+		"in time":                              {Release: 100, Now: 150, Deadline: 50, Period: 100, Jobs: 1, Response: 50},
+		"late":                                 {Release: 100, Now: 151, Deadline: 50, Period: 100, Jobs: 1, Misses: 1, Response: 51},
+		"late by periods: each says so itself": {Release: 100, Now: 900, Deadline: 50, Period: 100, Jobs: 1, Misses: 1, Response: 800},
+		"no deadline":                          {Release: 100, Now: 900, Period: 100, Jobs: 1, Response: 800},
+		"not released yet: a sleep begun once more": {Release: 100, Now: 90, Deadline: 50, Period: 100},
+		"no release is known":                       {Now: 90, Deadline: 50, Period: 100},
+		"an interval in time":                       {Release: 100, Now: 200, Deadline: 100, Period: 100, Interval: 1, Jobs: 1, Response: 100},
+		"an interval of two jobs, one late":         {Release: 100, Now: 201, Deadline: 100, Period: 100, Interval: 1, Jobs: 2, Misses: 1, Response: 101},
+		"an interval of three, two late":            {Release: 100, Now: 350, Deadline: 100, Period: 100, Interval: 1, Jobs: 3, Misses: 2, Response: 250},
+		"an interval with a short deadline":         {Release: 100, Now: 260, Deadline: 50, Period: 100, Interval: 1, Jobs: 2, Misses: 2, Response: 160},
+		"an interval without a period":              {Release: 100, Now: 260, Deadline: 50, Interval: 1, Jobs: 1, Misses: 1, Response: 160},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := j
+			got.Jobs, got.Misses, got.Response = 0, 0, 0
+			if decide(t, programs.DecideJob, &got); got != j {
+				t.Errorf("jobs\n%+v; want\n%+v", got, j)
+			}
+		})
+	}
+}
+
+func TestBucket(t *testing.T) {
+	type bucket struct {
+		Ns              uint64
+		Buckets, Bucket uint32
+	}
+	programs := decisions(t)
+	for _, b := range []bucket{
+		{0, 24, 0}, {999, 24, 0}, {1000, 24, 1}, {1999, 24, 1}, {2000, 24, 2}, {3999, 24, 2}, {4000, 24, 3},
+		{1_000_000, 24, 10}, {1 << 62, 24, 23}, {1 << 63, 8, 7},
+	} {
+		got := b
+		got.Bucket = 0
+		if decide(t, programs.DecideBucket, &got); got != b {
+			t.Errorf("bucket %+v; want %+v", got, b)
+		}
+	}
+}
