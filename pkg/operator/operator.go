@@ -81,6 +81,9 @@ func Run(ctx context.Context, args []string) error {
 	if err := addWebhooks(op.Manager, own, store, op.Clock); err != nil {
 		return err
 	}
+	if err := addOverruns(base, op.Manager, own, store, clock.RealClock{}); err != nil {
+		return err
+	}
 	// The manager's controllers take their values (options, logger) from its BaseContext; this one
 	// only says when to stop.
 	if err := op.Manager.Start(log.IntoContext(ctx, log.FromContext(base))); err != nil {

@@ -38,6 +38,8 @@ type Options struct {
 	RT RTOptions
 	// Webhooks are the settings of the admission webhooks.
 	Webhooks WebhookOptions
+	// Overruns are the settings of POST /overrun.
+	Overruns OverrunOptions
 }
 
 // UsageError is an error in what the caller asked for: a flag, a variable, an argument.
@@ -60,6 +62,7 @@ func (o *Options) addFlags(fs *options.FlagSet) {
 	fs.StringVar(&o.MetricsCertDir, "metrics-cert-dir", "", "Directory with tls.crt and tls.key for the metrics endpoint. Empty: a self-signed certificate")
 	o.RT.addFlags(fs)
 	o.Webhooks.addFlags(fs)
+	o.Overruns.addFlags(fs)
 }
 
 // validate checks what the flag types cannot; karpenter are the options parsed beside these.
@@ -70,7 +73,10 @@ func (o *Options) validate(karpenter *options.Options) error {
 	if o.SimulatedRepairToleration <= 0 {
 		return fmt.Errorf("--simulated-repair-toleration is %s; it must be longer than 0", o.SimulatedRepairToleration)
 	}
-	if err := hasCertificate(o.MetricsCertDir); err != nil {
+	if err := hasCertificate("--metrics-cert-dir", o.MetricsCertDir); err != nil {
+		return err
+	}
+	if err := o.Overruns.validate(); err != nil {
 		return err
 	}
 	if err := o.Webhooks.validate(); err != nil {
@@ -102,13 +108,13 @@ func ports(o *options.Options) []port {
 
 // hasCertificate refuses a directory that controller-runtime would pass over for a self-signed
 // certificate.
-func hasCertificate(dir string) error {
+func hasCertificate(flag, dir string) error {
 	if dir == "" {
 		return nil
 	}
 	for _, file := range []string{"tls.crt", "tls.key"} {
 		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
-			return fmt.Errorf("--metrics-cert-dir is %q; it must hold tls.crt and tls.key: %w", dir, err)
+			return fmt.Errorf("%s is %q; it must hold tls.crt and tls.key: %w", flag, dir, err)
 		}
 	}
 	return nil

@@ -50,3 +50,11 @@ func (o *outbid) GaveWay(id string, now time.Time) { o.gaveWay(id, now) }
 
 // Wait is how long it waits.
 func (o *outbid) Wait(id string, now time.Time) time.Duration { return o.wait(id, now) }
+
+// Ask adds a reported overrun to those of an RTNode.
+func Ask(r *v1alpha1.RTNode, id string, timestamp uint64, at time.Time) (string, bool, error) {
+	return ask(r, id, asked{Timestamp: timestamp, At: at})
+}
+
+// AskedOn are the overruns reported for an RTNode's servers.
+var AskedOn = askedOn

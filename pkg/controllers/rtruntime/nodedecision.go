@@ -60,7 +60,7 @@ func decide(n *state.NodeView, before pressure, now time.Time, granularity int64
 // candidates are the containers that have a claim on a core of the node, and those among them that
 // their claims do not pay for. Claims that give way pay for nothing, and those just made not yet.
 func (d *nodeDecision) candidates(n *state.NodeView, now time.Time, granularity int64) (list, unpaid []candidate) {
-	over := overbooked(n)
+	over, reported := overbooked(n), askedOn(n.RTNode)
 	for i := range n.Servers {
 		s := &n.Servers[i]
 		if !s.Running || s.McKube == nil || s.Witness == rt.NoCore {
@@ -69,7 +69,10 @@ func (d *nodeDecision) candidates(n *state.NodeView, now time.Time, granularity 
 		firm, wait := firmly(s, over, now)
 		d.Wake = earliest(d.Wake, wait)
 		c, ok := candidateOf(firm, granularity)
-		c.outbid = len(over.of(s)) > 0
+		c.outbid, c.asked = len(over.of(s)) > 0, reported[s.ID]
+		if c.fallback != nil {
+			c.fallback.asked = c.asked
+		}
 		switch {
 		case ok && (!c.outbid || c.server.Charge(granularity) <= firm.Claimed):
 			list = append(list, c)
@@ -134,7 +137,7 @@ func (d *nodeDecision) addCore(n *state.NodeView, core rt.Core, list []*candidat
 		servers[i], held[c.server.ID] = c.server, raisedByAgent(c.view)
 	}
 	plan := rt.PlanCore(core, servers)
-	room := raisable(core, servers, plan, held)
+	room := raisable(core, servers, d.contested(plan, list, now), held)
 	for _, c := range list {
 		e := c.entry
 		e.Cores = []int32{int32(core.ID)}
@@ -145,6 +148,21 @@ func (d *nodeDecision) addCore(n *state.NodeView, core rt.Core, list []*candidat
 	d.Spec.Plan = append(d.Spec.Plan, planOf(plan, list))
 }
 
+// contested is a plan with only those raises that somebody wants: on a node that is not busy these are of servers
+// whose overruns were reported, and of those that are raised. Raises that are paid for take nothing from others.
+func (d *nodeDecision) contested(plan rt.CorePlan, list []*candidate, now time.Time) rt.CorePlan {
+	if d.Pressure.Busy {
+		return plan
+	}
+	wanted := map[string]bool{}
+	for _, c := range list {
+		raised := c.view.Spec != nil && c.view.Spec.Level == v1alpha1.LevelHigh
+		wanted[c.server.ID] = raised || c.asks(now)
+	}
+	plan.Raise = slices.DeleteFunc(slices.Clone(plan.Raise), func(r rt.Raise) bool { return !r.AtOnce && !wanted[r.ID] })
+	return plan
+}
+
 // level of a server. That of a node whose agent is silent stays: its word on pressure is old, and nobody would
 // obey.
 func (d *nodeDecision) level(n *state.NodeView, c *candidate, room bool, now time.Time) string {
@@ -153,7 +171,7 @@ func (d *nodeDecision) level(n *state.NodeView, c *candidate, room bool, now tim
 	}
 	level, wait := d.Pressure.level(c, room, now)
 	d.Wake = earliest(d.Wake, wait)
-	if d.Pressure.Busy && !room && c.server.MayEscalate() {
+	if (d.Pressure.Busy || c.asks(now)) && !room && c.server.MayEscalate() {
 		d.NoRoom = append(d.NoRoom, c.server.ID)
 	}
 	return level

@@ -21,6 +21,8 @@ type candidate struct {
 	fallback *candidate
 	// outbid: claims of it give way, because the scheduler has given their core away, too.
 	outbid bool
+	// asked is the last overrun that was reported; zero for none.
+	asked asked
 }
 
 // unpaid is why its claims do not pay for it.

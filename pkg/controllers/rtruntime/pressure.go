@@ -33,17 +33,23 @@ func (p pressure) next(n *state.NodeView, now time.Time) pressure {
 }
 
 // level is the least budget to ask for, and after what time to look again. A node that is busy has
-// everybody raised whom the plan has room for; a raise is kept until the node has been calm for the
-// server's delay.
+// everybody raised whom the plan has room for, and so has an overrun that was reported its container; a raise
+// is kept until the node has been calm, and no overrun was reported, for the server's delay.
 func (p pressure) level(c *candidate, room bool, now time.Time) (string, time.Duration) {
 	raised := c.view.Spec != nil && c.view.Spec.Level == v1alpha1.LevelHigh
-	if !room || (!p.Busy && !raised) {
+	delay := recoveryDelay(c.view.McKube)
+	wanted := c.asked.left(delay, now)
+	if !room || (!p.Busy && !raised && wanted <= 0) {
 		return v1alpha1.LevelLow, 0
 	}
 	if p.Busy {
 		return v1alpha1.LevelHigh, 0
 	}
-	if left := recoveryDelay(c.view.McKube) - now.Sub(p.Calm); left > 0 {
+	left := wanted
+	if raised {
+		left = max(left, delay-now.Sub(p.Calm))
+	}
+	if left > 0 {
 		return v1alpha1.LevelHigh, left
 	}
 	return v1alpha1.LevelLow, 0

@@ -93,17 +93,30 @@ func addPart(status *mcv1.McKubeStatus, m *mcv1.McKube, p part) {
 			status.Backend = p.node.Backend
 		}
 	}
-	if p.server == nil || p.server.Applied == nil {
+	if p.server == nil {
+		return
+	}
+	if p.node != nil {
+		overranAt(status, askedOn(p.node.RTNode)[p.server.ID].At)
+	}
+	if p.server.Applied == nil {
 		return
 	}
 	applied := p.server.Applied
 	status.Overruns += applied.Overruns
 	status.DeadlineMisses += applied.Misses
-	if t := applied.LastOverrunTime; t != nil && (status.LastOverrunTime == nil || t.After(status.LastOverrunTime.Time)) {
-		status.LastOverrunTime = &metav1.Time{Time: t.Truncate(time.Second)}
+	if t := applied.LastOverrunTime; t != nil {
+		overranAt(status, t.Time)
 	}
 	if rank(m, applied.Level) > rank(m, status.CurrentRuntime) {
 		status.CurrentRuntime = applied.Level
+	}
+}
+
+// overranAt keeps the time of the last overrun, in whole seconds.
+func overranAt(status *mcv1.McKubeStatus, at time.Time) {
+	if !at.IsZero() && (status.LastOverrunTime == nil || at.After(status.LastOverrunTime.Time)) {
+		status.LastOverrunTime = &metav1.Time{Time: at.Truncate(time.Second)}
 	}
 }
 

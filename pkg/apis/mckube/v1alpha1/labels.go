@@ -48,6 +48,10 @@ const (
 // AnnotationRTGuarantee is, on a Node, what its backend promises, in words.
 const AnnotationRTGuarantee = Group + "/rt-guarantee"
 
+// AnnotationAsked is, on an RTNode, the overruns that were reported to the controller, by server, in JSON; each
+// asks for the high budget for a while.
+const AnnotationAsked = Group + "/asked"
+
 // ResourceGPUMilli is the extended resource for shares of GPUs: 1000 for each GPU of the machine.
 // It counts the same GPUs as their vendor's resource does: where both kinds of pods share machines, a
 // pod with n whole GPUs asks for 1000 n of it as well.
