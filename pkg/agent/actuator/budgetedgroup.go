@@ -25,7 +25,7 @@ type budgetedGroup struct {
 // start brings the group to what a server asks for: room above, core, budget.
 func (g *budgetedGroup) start(s Server) error {
 	b := g.backend
-	held, err := b.bw.read(g.files, s.Core)
+	held, err := b.bw.parse(g.read, s.Core)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (g *budgetedGroup) now() (Budget, []int, error) {
 	if err := g.still(); err != nil {
 		return Budget{}, nil, err
 	}
-	held, err := g.backend.bw.read(g.files, g.core)
+	held, err := g.backend.bw.parse(g.read, g.core)
 	if err != nil {
 		return Budget{}, nil, fmt.Errorf("reading the budget of %s: %w", g.path, err)
 	}
@@ -140,7 +140,7 @@ func (g *budgetedGroup) Check() (drift []string, err error) {
 
 // drifted says that the runtime is not what is asked for, and was not being set while we looked.
 func (g *budgetedGroup) drifted(want int64) bool {
-	held, err := g.backend.bw.read(g.files, g.core)
+	held, err := g.backend.bw.parse(g.read, g.core)
 	return err == nil && held.RuntimeUs != want && g.intent.Load() == want
 }
 
@@ -198,6 +198,11 @@ func (g *budgetedGroup) moveTo(core int) error {
 
 // Threads in the group.
 func (g *budgetedGroup) Threads() (int, error) {
+	g.backend.mu.Lock()
+	defer g.backend.mu.Unlock()
+	if err := g.still(); err != nil {
+		return 0, err
+	}
 	n, err := countThreads(g.files)
 	if err != nil {
 		return 0, fmt.Errorf("listing the threads of %s: %w", g.path, asGone(err))

@@ -3,6 +3,7 @@ package actuator
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path"
 	"time"
@@ -44,13 +45,15 @@ func (d demand) within(w int64) int64 {
 // bandwidth is how a backend's files tell a group's budget.
 type bandwidth interface {
 	controller() string
-	// read the budget of a group on a core.
-	read(f files, core int) (Budget, error)
+	// parse a group's budget on a core from files, which get reads.
+	parse(get func(name string) (string, error), core int) (Budget, error)
 	// write the budget of a group on a core, by an order of writes of which each is allowed when the
 	// last is; journaled.
 	write(m *machine, t target, core int, b Budget) error
 	// perCore says that budgets of different cores do not add up.
 	perCore() bool
+	// managed says whether a level with this budget has to be sized for what is below it.
+	managed(level Budget) bool
 	// hot opens what Set writes to.
 	hot(f files, core int, periodUs int64) (*hotFile, error)
 	// first is what a runtime writes when it makes a group.
@@ -104,7 +107,7 @@ func (l *levels) need(level string, core int, periodUs int64) (int64, error) {
 	for _, b := range foreign {
 		sum += demand{b.RuntimeUs, b.PeriodUs}.within(periodUs)
 	}
-	return max(sum, l.original(level).RuntimeUs), nil
+	return max(sum, l.original(level, core).RuntimeUs), nil
 }
 
 // foreign are the budgets of groups below a level that are neither ours nor above one of ours.
@@ -148,20 +151,21 @@ func (l *levels) foreign(level string, core int) ([]Budget, error) {
 // budget of a group as the kernel has it.
 func (l *levels) budget(group string, core int) (b Budget, err error) {
 	err = l.in(l.bw.controller(), group, func(f files) error {
-		b, err = l.bw.read(f, core)
-		return err
+		b, err = l.bw.parse(f.read, core)
+		return asGone(err)
 	})
 	return b, err
 }
 
 // original is the budget that a group had before it was first changed; zero when it never was.
-func (l *levels) original(group string) Budget {
-	runtime, ok := l.journal.before(group, rtRuntime)
-	period, too := l.journal.before(group, rtPeriod)
-	if !ok || !too {
-		return Budget{}
-	}
-	b, err := parseBudget(runtime, period)
+func (l *levels) original(group string, core int) Budget {
+	b, err := l.bw.parse(func(name string) (string, error) {
+		text, ok := l.journal.before(group, name)
+		if !ok {
+			return "", fs.ErrNotExist
+		}
+		return text, nil
+	}, core)
 	if err != nil {
 		return Budget{}
 	}
@@ -182,9 +186,9 @@ func (l *levels) grow(group string, core int) error {
 
 func (l *levels) growLevel(level string, core int) error {
 	return l.in(l.bw.controller(), level, func(f files) error {
-		held, err := l.bw.read(f, core)
-		if err != nil {
-			return err
+		held, err := l.bw.parse(f.read, core)
+		if err != nil || !l.bw.managed(held) {
+			return asGone(err)
 		}
 		want := Budget{PeriodUs: held.PeriodUs}
 		if held.RuntimeUs == 0 {
@@ -257,6 +261,9 @@ func (l *levels) surplus(level string) (map[int]Budget, error) {
 		held, err := l.budget(level, core)
 		if err != nil {
 			return nil, err
+		}
+		if !l.bw.managed(held) {
+			continue
 		}
 		need, err := l.need(level, core, held.PeriodUs)
 		if err != nil {

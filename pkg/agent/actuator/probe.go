@@ -56,6 +56,8 @@ type candidate struct {
 func candidates() []candidate {
 	return []candidate{
 		{RTGroup, probeRTGroup},
+		{FIFO, probeFIFO},
+		{Deadline, probeDeadline},
 	}
 }
 

@@ -34,14 +34,16 @@ type rtFiles struct{}
 func (rtFiles) controller() string { return "cpu" }
 func (rtFiles) perCore() bool      { return false }
 
-func (rtFiles) read(f files, _ int) (Budget, error) {
-	runtime, err := f.read(rtRuntime)
+func (rtFiles) managed(Budget) bool { return true }
+
+func (rtFiles) parse(get func(string) (string, error), _ int) (Budget, error) {
+	runtime, err := get(rtRuntime)
 	if err != nil {
-		return Budget{}, asGone(err)
+		return Budget{}, err
 	}
-	period, err := f.read(rtPeriod)
+	period, err := get(rtPeriod)
 	if err != nil {
-		return Budget{}, asGone(err)
+		return Budget{}, err
 	}
 	return parseBudget(runtime, period)
 }
@@ -49,7 +51,7 @@ func (rtFiles) read(f files, _ int) (Budget, error) {
 // write: a runtime that shrinks before the period, one that grows after it. So the ratio is never above
 // the larger of the former and the new one, and the runtime never above the period.
 func (r rtFiles) write(m *machine, t target, _ int, b Budget) error {
-	held, err := r.read(t, 0)
+	held, err := r.parse(t.read, 0)
 	if err != nil {
 		return err
 	}

@@ -150,7 +150,7 @@ func LeaveGroup(h host.Host) error {
 	}
 	budget, err := Budget{}, error(nil)
 	err = m.in("cpu", own, func(f files) (err error) {
-		budget, err = rtFiles{}.read(f, 0)
+		budget, err = rtFiles{}.parse(f.read, 0)
 		return err
 	})
 	if budget.RuntimeUs > 0 || errors.Is(err, fs.ErrNotExist) {

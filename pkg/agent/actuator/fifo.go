@@ -1,0 +1,142 @@
+package actuator
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainspring-rt/mainspring/pkg/host"
+)
+
+// fifo has containers run under SCHED_FIFO and takes that policy from their threads when their budget
+// ends: by whoever watches the budget, who calls Throttle and Replenish.
+type fifo struct{ plain }
+
+func newFIFO(m *machine) *fifo {
+	b := &fifo{newPlain(m, traits{
+		name: FIFO, source: SourceOwn, identity: identityOf(m, FIFO), policy: PolicyFixed,
+		guarantee: "firm: budgets are enforced by the agent, tens of microseconds late; while the agent is down " +
+			"only the kernel's limit for all real-time tasks holds",
+	})}
+	b.putBack = b.giveBack
+	return b
+}
+
+// identityOf is the hierarchy that names a server's group. Where real-time groups are in force, tasks that are to
+// be real-time without a budget of their group sit in the root group of cpu, so that only cpuset tells
+// them apart.
+func identityOf(m *machine, name string) string {
+	if name == FIFO && !m.cg.InUnified("cpu") && m.hasRTGroups() == nil {
+		return IdentityCpuset
+	}
+	return IdentityCPU
+}
+
+// IdentityOf is the hierarchy whose group names a server of a backend.
+func IdentityOf(h host.Host, name string) string {
+	cg, err := h.Cgroups()
+	if err != nil {
+		return IdentityCPU
+	}
+	return identityOf(&machine{host: h, cg: cg, kernel: linux{h}}, name)
+}
+
+// PolicyOf is the policy of a backend, by its name.
+func PolicyOf(name string) string {
+	if name == HCBS || name == Deadline {
+		return PolicyEDF
+	}
+	return PolicyFixed
+}
+
+// probeFIFO lets a thread of ours be real-time in the groups that it is in.
+func probeFIFO(m *machine) (Backend, error) {
+	if !m.cg.Has("cpuset") {
+		return nil, errNoCpuset
+	}
+	err := m.kernel.borrow(func(tid int, home map[string]string) error {
+		err := m.kernel.setAttr(tid, &unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 1})
+		if errors.Is(err, unix.EPERM) {
+			return m.whyNoFIFO(home)
+		}
+		_, demoted := demote(m.kernel, tid)
+		return errors.Join(err, demoted)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newFIFO(m), nil
+}
+
+var errNoCpuset = refusal{"the cpuset controller is not there: containers cannot be kept on a core",
+	"mount cpuset, or have it in cgroup.subtree_control of every group above"}
+
+// whyNoFIFO explains the kernel's EPERM.
+func (m *machine) whyNoFIFO(home map[string]string) error {
+	groups, _ := m.host.RTGroupSched()
+	switch {
+	case groups && m.cg.InUnified("cpu"):
+		return errBlocked
+	case groups:
+		return refusal{fmt.Sprintf("SCHED_FIFO is refused: group %s has no budget for real-time tasks", m.homeIn("cpu", home)),
+			"use rtgroup, or run in the root group of the cpu controller"}
+	}
+	return refusal{"SCHED_FIFO is refused", "give the process CAP_SYS_NICE"}
+}
+
+// errBlocked is the trap of several distributions.
+var errBlocked = refusal{
+	"blocked: the kernel has CONFIG_RT_GROUP_SCHED, and cgroup v2 has no file to give a group real-time budget with: " +
+		"SCHED_FIFO fails with EPERM in every container, privileged ones too",
+	"boot with rt_group_sched=0 where the kernel knows it (6.15), mount cgroup v1 (systemd.unified_cgroup_hierarchy=0), " +
+		"use a kernel without CONFIG_RT_GROUP_SCHED, or one with cpu.rt.max",
+}
+
+// Open takes a group over: its threads become real-time with the server's priority.
+func (b *fifo) Open(s Server) (Group, error) {
+	return b.take(s, func(f files) (threaded, error) {
+		g := &fifoGroup{backend: b, files: f, path: s.Cgroup, core: s.Core, periodUs: s.PeriodUs, known: map[int32]bool{}}
+		g.intent.Store(s.BudgetUs)
+		g.priority.Store(int32(max(1, s.Priority)))
+		g.hot = newHands(b.kernel)
+		if _, err := g.tend(); err != nil {
+			return nil, err
+		}
+		return g, nil
+	})
+}
+
+// giveBack takes our policy from the threads of a group that the journal does not have, those that were
+// made since: they get what the first thread had.
+func (b *fifo) giveBack(group string) error {
+	records := b.journal.of(group)
+	first, known := schedule{Policy: unix.SCHED_NORMAL}, map[int32]bool{}
+	for _, r := range records {
+		if r.Thread != 0 {
+			known[int32(r.Thread)] = true
+			first = *r.Attr // records come last first, so the first thread's is the last seen
+		}
+	}
+	if len(known) == 0 {
+		return nil
+	}
+	return b.in(b.hierarchy(), group, func(f files) error {
+		tids, err := threadsOf(f)
+		if err != nil {
+			return err
+		}
+		var faults []error
+		for _, tid := range tids {
+			var a unix.SchedAttr
+			if known[tid] || b.kernel.attr(int(tid), &a) != nil || !realtime(a.Policy) {
+				continue
+			}
+			a = first.attr()
+			if err := b.kernel.setAttr(int(tid), &a); err != nil && !errors.Is(err, unix.ESRCH) {
+				faults = append(faults, fmt.Errorf("giving thread %d of %s back policy %d: %w", tid, group, a.Policy, err))
+			}
+		}
+		return errors.Join(faults...)
+	})
+}

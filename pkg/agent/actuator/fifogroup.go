@@ -1,0 +1,276 @@
+package actuator
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// fifoGroup is a group whose budget is enforced by changing the policy of its threads.
+type fifoGroup struct {
+	backend *fifo
+	files
+	path string
+	gate
+	hot      *hands
+	intent   atomic.Int64
+	priority atomic.Int32
+	// phase counts Throttle and Replenish; the policies are taken while it is odd.
+	phase atomic.Uint32
+	// Slow side, under the machine's lock.
+	core     int
+	periodUs int64
+	known    map[int32]bool
+}
+
+// hands are what changes threads: scratch memory for one side, so that nothing is allocated on the hot one.
+type hands struct {
+	kernel kernel
+	tids   []int32
+	buf    []byte
+	attr   unix.SchedAttr
+}
+
+// handsThreads is how many threads of a group the hot side reaches at once; Check finds any others.
+const handsThreads = 1024
+
+func newHands(k kernel) *hands {
+	return &hands{kernel: k, tids: make([]int32, 0, handsThreads), buf: make([]byte, 4096)}
+}
+
+// give a thread a policy and priority. HOT.
+func (h *hands) give(tid int32, policy, priority uint32) error {
+	h.attr = unix.SchedAttr{Policy: policy, Priority: priority}
+	err := h.kernel.setAttr(int(tid), &h.attr)
+	if err == unix.ESRCH { //nolint:errorlint // The kernel's bare error number, on the hot path.
+		return nil
+	}
+	return err
+}
+
+// ID of the group in the hierarchy of the backend's identity.
+func (g *fifoGroup) ID() uint64 { return g.id() }
+
+// Set records the budget: it is raised by not calling Throttle. HOT.
+func (g *fifoGroup) Set(budgetUs int64) error {
+	g.intent.Store(budgetUs)
+	return nil
+}
+
+// Throttle makes ordinary threads of all. A thread made meanwhile by one that was not reached yet inherits
+// its policy, so the list is read again until it has none of them. HOT.
+func (g *fifoGroup) Throttle() error {
+	if !g.enter() {
+		return ErrGone
+	}
+	defer g.leave()
+	if g.phase.Load()&1 == 0 {
+		g.phase.Add(1)
+	}
+	return g.sweepHot(unix.SCHED_NORMAL, 0)
+}
+
+// Replenish makes all real-time again. HOT.
+func (g *fifoGroup) Replenish() error {
+	if !g.enter() {
+		return ErrGone
+	}
+	defer g.leave()
+	if g.phase.Load()&1 == 1 {
+		g.phase.Add(1)
+	}
+	return g.sweepHot(unix.SCHED_FIFO, uint32(g.priority.Load()))
+}
+
+// sweepHot gives all threads a policy, until a list has as many as the one before. HOT.
+func (g *fifoGroup) sweepHot(policy, priority uint32) error {
+	const rounds = 4
+	var fault error
+	for round, before := 0, -1; round < rounds && len(g.hot.tids) != before; round++ {
+		if round > 0 {
+			before = len(g.hot.tids)
+		}
+		tids, err := g.list(g.hot.tids, g.hot.buf)
+		if err != nil {
+			return err
+		}
+		g.hot.tids = tids
+		for _, tid := range tids {
+			if err := g.hot.give(tid, policy, priority); err != nil && fault == nil {
+				fault = err
+			}
+		}
+	}
+	return fault
+}
+
+// SetPriority among the servers of the core, 1 to 99.
+func (g *fifoGroup) SetPriority(priority int) error {
+	if priority < 1 || priority > 99 {
+		return fmt.Errorf("priority %d; want 1 to 99", priority)
+	}
+	if g.priority.Swap(int32(priority)) == int32(priority) {
+		return nil
+	}
+	g.backend.mu.Lock()
+	defer g.backend.mu.Unlock()
+	if err := g.backend.same(g.path, g, g.id()); err != nil {
+		return err
+	}
+	clear(g.known) // a change of ours is no drift
+	_, err := g.tend()
+	return err
+}
+
+// tend journals threads that are new and gives every one the policy of the phase; it returns how many that
+// it had seen before had another.
+func (g *fifoGroup) tend() (drifted int, err error) {
+	k := g.backend.kernel
+	tids, err := threadsOf(g.files)
+	if err != nil {
+		return 0, fmt.Errorf("listing the threads of %s: %w", g.path, asGone(err))
+	}
+	attrs := make(map[int32]unix.SchedAttr, len(tids))
+	for _, tid := range tids {
+		var a unix.SchedAttr
+		if k.attr(int(tid), &a) == nil {
+			attrs[tid] = a
+		}
+	}
+	if err := g.remember(attrs); err != nil {
+		return 0, err
+	}
+	known := make(map[int32]bool, len(attrs))
+	var faults []error
+	for tid, a := range attrs {
+		wrong, err := g.align(tid, a)
+		faults = append(faults, err)
+		if known[tid] = true; wrong && g.known[tid] {
+			drifted++
+		}
+	}
+	g.known = known
+	return drifted, errors.Join(faults...)
+}
+
+// align gives a thread the policy of the phase, again when the phase changed meanwhile: the hot side
+// may have passed this thread before. It says whether the thread had another.
+func (g *fifoGroup) align(tid int32, a unix.SchedAttr) (wrong bool, err error) {
+	const tries = 8
+	for range tries {
+		phase := g.phase.Load()
+		policy, priority := uint32(unix.SCHED_FIFO), uint32(g.priority.Load())
+		if phase&1 == 1 {
+			policy, priority = unix.SCHED_NORMAL, 0
+		}
+		if a.Policy != policy || a.Priority != priority {
+			wrong = true
+			if err := g.backend.give(tid, policy, priority); err != nil {
+				return false, g.backend.explain(g.path, tid, err)
+			}
+			a.Policy, a.Priority = policy, priority
+		}
+		if g.phase.Load() == phase {
+			return wrong, nil
+		}
+		wrong = false // the phase explains the difference
+	}
+	return false, nil
+}
+
+// give is hands.give for the slow side.
+func (b *fifo) give(tid int32, policy, priority uint32) error {
+	return (&hands{kernel: b.kernel}).give(tid, policy, priority)
+}
+
+func (b *fifo) explain(group string, tid int32, err error) error {
+	if errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("making thread %d of %s real-time: %w: it needs CAP_SYS_NICE, and where the kernel has "+
+			"real-time groups the thread's cpu group must have a budget", tid, group, err)
+	}
+	return fmt.Errorf("changing the policy of thread %d of %s: %w", tid, group, err)
+}
+
+// remember journals threads before they are first changed. One that has our policy already inherited it.
+func (g *fifoGroup) remember(attrs map[int32]unix.SchedAttr) error {
+	m := g.backend.machine
+	var records []record
+	had := map[int]uint64{}
+	for _, r := range m.journal.of(g.path) {
+		had[r.Thread] = r.Started
+	}
+	for tid, a := range attrs {
+		started, err := m.kernel.started(int(tid))
+		if err != nil || had[int(tid)] == started || g.ours(a) && len(had) > 0 {
+			continue
+		}
+		records = append(records, record{
+			Controller: g.backend.hierarchy(), Group: g.path, Inode: g.id(),
+			Thread: int(tid), Started: started, Attr: scheduleOf(a),
+		})
+	}
+	return m.journal.keep(records...)
+}
+
+func (g *fifoGroup) ours(a unix.SchedAttr) bool {
+	return a.Policy == unix.SCHED_FIFO && a.Priority == uint32(g.priority.Load())
+}
+
+// Read what was recorded, and the cores.
+func (g *fifoGroup) Read() (Budget, []int, error) {
+	b := g.backend
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.same(g.path, g, g.id()); err != nil {
+		return Budget{}, nil, err
+	}
+	cores, err := b.placed(g.path)
+	return Budget{g.intent.Load(), g.periodUs}, cores, err
+}
+
+// Move to another core.
+func (g *fifoGroup) Move(core int) error {
+	b := g.backend
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.same(g.path, g, g.id()); err != nil {
+		return err
+	}
+	if err := b.place(g.path, core); err != nil {
+		return errors.Join(fmt.Errorf("moving %s to core %d: %w", g.path, core, err), b.place(g.path, g.core))
+	}
+	g.core = core
+	return nil
+}
+
+// Check finds new threads, and puts right what something else changed.
+func (g *fifoGroup) Check() (drift []string, err error) {
+	b := g.backend
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.same(g.path, g, g.id()); err != nil {
+		return nil, err
+	}
+	drift, err = b.replaced(g.path, g.core)
+	n, tended := g.tend()
+	if n > 0 {
+		drift = append(drift, fmt.Sprintf("%d threads of %s had another policy", n, g.path))
+	}
+	return drift, errors.Join(err, tended)
+}
+
+// Threads in the group.
+func (g *fifoGroup) Threads() (int, error) {
+	return g.backend.threads(g.path, g, g.files)
+}
+
+// Close lets go of the group. With restore every thread gets its policy back; without, threads stay as
+// they are.
+func (g *fifoGroup) Close(restore bool) error { return g.backend.closeGroup(g.path, g, restore) }
+
+func (g *fifoGroup) letGo() error {
+	g.gate.close(g.backend.kernel.pause)
+	return g.files.close()
+}

@@ -1,0 +1,216 @@
+package actuator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The self-test: a thread runs in a scratch group until it is stopped, again and again at other phases of
+// the tick. The budget is small, because the pot may be nearly empty.
+const (
+	testRuntimeUs = 1_000
+	testPeriodUs  = 20_000
+	testSamples   = 8
+	testTimeNs    = 170_000_000
+	// testStopNs is a pause that cannot be anything but the end of the budget.
+	testStopNs = 9_000_000
+	// testGiveUpNs is how long a thread may run without being stopped.
+	testGiveUpNs = 60_000_000
+)
+
+// measured is a backend whose granularity can be measured.
+type measured interface {
+	measure(ctx context.Context, core int) (int64, error)
+}
+
+// MeasureGranularity runs a thread of ours out of its budget on a core, several times within 200 ms, and
+// returns how far it came at most, in microseconds: less than this cannot be kept apart from the budget.
+func MeasureGranularity(ctx context.Context, b Backend, core int) (int64, error) {
+	m, ok := b.(measured)
+	if !ok {
+		return 0, fmt.Errorf("backend %s has nothing to measure", b.Name())
+	}
+	us, err := m.measure(ctx, core)
+	if err != nil {
+		return 0, fmt.Errorf("measuring the granularity of budgets: %w", err)
+	}
+	return us, nil
+}
+
+func (b *budgeted) measure(ctx context.Context, core int) (int64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	policy := unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 1}
+	if b.name == CFS {
+		policy = unix.SchedAttr{Policy: unix.SCHED_NORMAL}
+	}
+	sample := func() (overrun int64, err error) {
+		err = b.tryOut([]string{b.bw.controller()}, func(group string) error {
+			overrun, err = b.sample(group, core, policy)
+			return err
+		})
+		return overrun, err
+	}
+	return mostOf(ctx, sample)
+}
+
+// mostOf takes samples for as long as the self-test may last, and returns the largest, in microseconds
+// rounded up. A sample below 0 was disturbed.
+func mostOf(ctx context.Context, sample func() (int64, error)) (int64, error) {
+	begin, most, good := clock(unix.CLOCK_MONOTONIC), int64(0), 0
+	for range testSamples {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		ns, err := sample()
+		if err != nil {
+			return 0, err
+		}
+		if ns >= 0 {
+			most, good = max(most, ns), good+1
+		}
+		if clock(unix.CLOCK_MONOTONIC)-begin > testTimeNs-(testPeriodUs+5_000)*1000 {
+			break
+		}
+	}
+	if good == 0 {
+		return 0, errors.New("every sample was disturbed: other real-time tasks hold the core")
+	}
+	return (most + 999) / 1000, nil
+}
+
+// sample runs a thread in a fresh group until it is stopped.
+func (b *budgeted) sample(group string, core int, policy unix.SchedAttr) (overrun int64, err error) {
+	controller := b.bw.controller()
+	err = b.in(controller, group, func(f files) error {
+		budget := Budget{testRuntimeUs, testPeriodUs}
+		if err := b.bw.write(b.machine, target{controller, group, f}, core, budget); err != nil {
+			return err
+		}
+		err := b.onThread([]string{controller}, func(tid int) error {
+			if err := pin(tid, core); err != nil {
+				return err
+			}
+			used, err := untilStopped(func() error { return b.kernel.setAttr(tid, &policy) })
+			overrun = used - testRuntimeUs*1000
+			return err
+		})
+		return errors.Join(err, b.release(group, nil))
+	})
+	return overrun, err
+}
+
+// pin a thread of ours to a core.
+func pin(tid, core int) error {
+	var set unix.CPUSet
+	set.Set(core)
+	if err := unix.SchedSetaffinity(tid, &set); err != nil {
+		return fmt.Errorf("pinning a thread of the self-test to core %d: %w", core, err)
+	}
+	return nil
+}
+
+// untilStopped runs until the thread is stopped for longer than anything but a throttle does, and returns
+// how much CPU time it used, in nanoseconds. Its own CPU clock is read only at the end: reading it has the kernel account
+// at once what is else accounted at the tick, and so the budget would end on time.
+func untilStopped(start func() error) (int64, error) {
+	first := clock(unix.CLOCK_THREAD_CPUTIME_ID)
+	if err := start(); err != nil {
+		return 0, fmt.Errorf("scheduling a thread of the self-test: %w", err)
+	}
+	begin := clock(unix.CLOCK_MONOTONIC)
+	for last := begin; last-begin <= testGiveUpNs; {
+		now := clock(unix.CLOCK_MONOTONIC)
+		if now-last > testStopNs {
+			return clock(unix.CLOCK_THREAD_CPUTIME_ID) - first, nil
+		}
+		last = now
+	}
+	return 0, errors.New("the budget is not enforced: the thread was not stopped")
+}
+
+// measure is how long it takes from the instant when a budget ends, which a timer tells, until its thread has been
+// demoted by another on the same core: what the programs' timer and the reader do.
+func (b *fifo) measure(ctx context.Context, core int) (int64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return mostOf(ctx, func() (late int64, err error) {
+		err = b.kernel.borrow(func(runner int, _ map[string]string) error {
+			late, err = b.sample(runner, core)
+			return err
+		})
+		return late, err
+	})
+}
+
+// sample runs on the thread whose budget ends.
+func (b *fifo) sample(runner, core int) (late int64, err error) {
+	var over atomic.Bool
+	ready, done := make(chan int64), make(chan error, 1)
+	go func() {
+		done <- b.kernel.borrow(func(tid int, _ map[string]string) error {
+			defer over.Store(true)
+			if err := errors.Join(pin(tid, core), b.give(int32(tid), unix.SCHED_FIFO, 2)); err != nil {
+				close(ready)
+				return err
+			}
+			end := clock(unix.CLOCK_MONOTONIC) + testPeriodUs*1000/4
+			ready <- end
+			if err := sleepUntil(end); err != nil {
+				return err
+			}
+			err := b.give(int32(runner), unix.SCHED_NORMAL, 0)
+			late = clock(unix.CLOCK_MONOTONIC) - end
+			return err
+		})
+	}()
+	end := <-ready
+	err = errors.Join(pin(runner, core), b.give(int32(runner), unix.SCHED_FIFO, 1))
+	for err == nil && !over.Load() && clock(unix.CLOCK_MONOTONIC) < end+testGiveUpNs {
+		continue
+	}
+	return late, errors.Join(err, <-done)
+}
+
+// sleepUntil an instant of the monotonic clock, without telling Go's scheduler: it would give what this thread
+// needs to run on to others.
+func sleepUntil(ns int64) error {
+	ts := unix.NsecToTimespec(ns)
+	for {
+		_, _, e := unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+		switch e {
+		case 0:
+			return nil
+		case unix.EINTR:
+			continue
+		}
+		return e
+	}
+}
+
+// measure a deadline thread of ours.
+func (b *deadline) measure(ctx context.Context, _ int) (int64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	policy := deadlineAttr(testRuntimeUs, testPeriodUs, testPeriodUs)
+	return mostOf(ctx, func() (overrun int64, err error) {
+		err = b.kernel.borrow(func(tid int, _ map[string]string) error {
+			used, err := untilStopped(func() error { return b.kernel.setAttr(tid, &policy) })
+			overrun = used - testRuntimeUs*1000
+			return errors.Join(err, b.kernel.setAttr(tid, &unix.SchedAttr{Policy: unix.SCHED_NORMAL}))
+		})
+		return overrun, err
+	})
+}
+
+// clock reads one of the kernel's clocks, in nanoseconds, without telling Go's scheduler.
+func clock(id uintptr) int64 {
+	var ts unix.Timespec
+	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, id, uintptr(unsafe.Pointer(&ts)), 0)
+	return ts.Nano()
+}

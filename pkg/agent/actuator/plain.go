@@ -1,0 +1,166 @@
+package actuator
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+)
+
+// plain is what backends share that work on threads instead of on budgets of groups.
+type plain struct {
+	traits
+	*machine
+	// open groups by path. Every one was placed on its core.
+	open map[string]threaded
+	// putBack gives the threads of a group back what they had.
+	putBack func(group string) error
+}
+
+// threaded is an open group of such a backend.
+type threaded interface {
+	Group
+	// letGo of descriptors.
+	letGo() error
+}
+
+func newPlain(m *machine, t traits) plain {
+	return plain{traits: t, machine: m, open: map[string]threaded{}}
+}
+
+// Capacity of each core: what the kernel leaves real-time tasks.
+func (p *plain) Capacity(cores []int) map[int]int64 { return capacity(p.host, cores) }
+
+// Room: nothing above a container has to be sized, and a runtime has nothing to write.
+func (p *plain) Room(s Server) (table.First, error) { return table.First{}, s.validate() }
+
+// take opens a group, in place of one that was opened before by the same path.
+func (p *plain) take(s Server, start func(files) (threaded, error)) (Group, error) {
+	if err := s.validate(); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if old := p.open[s.Cgroup]; old != nil {
+		if err := p.drop(s.Cgroup); err != nil {
+			return nil, err
+		}
+	}
+	f, err := p.at(p.hierarchy(), s.Cgroup)
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", s.Cgroup, err)
+	}
+	if err := p.place(s.Cgroup, s.Core); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", s.Cgroup, err), f.close(), p.settle())
+	}
+	g, err := start(f)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", s.Cgroup, err), f.close(), p.settle())
+	}
+	p.open[s.Cgroup] = g
+	return g, nil
+}
+
+// hierarchy is where the group's threads are listed.
+func (p *plain) hierarchy() string { return p.identity }
+
+// drop lets go of an open group.
+func (p *plain) drop(group string) error {
+	g := p.open[group]
+	delete(p.open, group)
+	return g.letGo()
+}
+
+// Sweep puts back what no open group needs.
+func (p *plain) Sweep() ([]string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var did []string
+	for _, group := range p.unused() {
+		did = append(did, "put back "+group)
+	}
+	return did, p.settle()
+}
+
+// unused are the groups of the journal that are neither open nor above an open one.
+func (p *plain) unused() []string {
+	return slices.DeleteFunc(p.journal.groups(), func(group string) bool {
+		for path := range p.open {
+			if path == group || below(path, group) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (p *plain) settle() error {
+	var faults []error
+	for _, group := range p.unused() {
+		if err := p.putBack(group); err != nil && !gone(err) {
+			faults = append(faults, fmt.Errorf("settling %s: %w", group, err))
+		}
+		if err := p.release(group, nil); err != nil {
+			faults = append(faults, fmt.Errorf("settling %s: %w", group, err))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// Restore lets go of all groups and puts everything back.
+func (p *plain) Restore() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var faults []error
+	for group := range p.open {
+		faults = append(faults, p.drop(group))
+	}
+	return errors.Join(append(faults, p.settle())...)
+}
+
+// closeGroup is Close of a group.
+func (p *plain) closeGroup(group string, g threaded, restore bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open[group] != g {
+		return nil
+	}
+	err := p.drop(group)
+	if restore {
+		err = errors.Join(err, p.settle())
+	}
+	return err
+}
+
+// same says that a path names the group that was opened.
+func (p *plain) same(group string, g threaded, inode uint64) error {
+	if p.open[group] != g {
+		return fmt.Errorf("%s was closed: %w", group, ErrGone)
+	}
+	return p.in(p.hierarchy(), group, func(f files) error {
+		if f.id() != inode {
+			return fmt.Errorf("%s is another group than the one that was opened: %w", group, ErrGone)
+		}
+		return nil
+	})
+}
+
+// replaced puts a group back on its core when it is not there, and says so.
+func (p *plain) replaced(group string, core int) ([]string, error) {
+	cores, err := p.placed(group)
+	if err != nil || slices.Equal(cores, []int{core}) {
+		return nil, err
+	}
+	return []string{fmt.Sprintf("cores of %s were %v; want %d", group, cores, core)}, p.place(group, core)
+}
+
+// threads counts those of an open group.
+func (p *plain) threads(group string, g threaded, f files) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.same(group, g, f.id()); err != nil {
+		return 0, err
+	}
+	return countThreads(f)
+}
