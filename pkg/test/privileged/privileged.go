@@ -3,6 +3,7 @@
 package privileged
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -58,13 +59,22 @@ func Require(t testing.TB, needs ...Need) {
 // would be part of what this one measures. The lock goes with the test.
 func Machine(t testing.TB) {
 	t.Helper()
+	unlock, err := Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(unlock)
+}
+
+// Lock is what Machine does, for programs that are no tests.
+func Lock() (unlock func(), err error) {
 	path := filepath.Join(os.TempDir(), "mainspring-machine.lock")
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		t.Fatalf("opening the machine's lock: %v", err)
+		return nil, fmt.Errorf("opening the machine's lock: %w", err)
 	}
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatalf("taking the machine's lock: %v", err)
+		return nil, fmt.Errorf("taking the machine's lock: %w", err)
 	}
-	t.Cleanup(func() { _ = file.Close() })
+	return func() { _ = file.Close() }, nil
 }

@@ -121,6 +121,8 @@ type Demand struct {
 	// Probability that a job overruns, and what such a job needs, uniform between the two.
 	Probability             float64
 	OverrunLeast, OverrunTo int64
+	// Ramp is how much more each ordinary job needs than the one before.
+	Ramp int64
 }
 
 // Validate says what is wrong: the field, its value, what would be right.
@@ -130,6 +132,8 @@ func (d Demand) Validate() error {
 		return fmt.Errorf("least work %d; want above 0", d.Least)
 	case d.Most < d.Least:
 		return fmt.Errorf("most work %d; want at least the least, %d", d.Most, d.Least)
+	case d.Ramp < 0:
+		return fmt.Errorf("ramp %d; want at least 0", d.Ramp)
 	case d.Probability < 0 || d.Probability > 1:
 		return fmt.Errorf("overrun probability %v; want 0 to 1", d.Probability)
 	case d.Probability > 0 && (d.OverrunLeast <= 0 || d.OverrunTo < d.OverrunLeast):
@@ -143,7 +147,7 @@ func (d Demand) Draw(seed uint64, n int) []int64 {
 	r := rand.New(rand.NewPCG(seed, 0x6a6f6273))
 	out := make([]int64, n)
 	for i := range out {
-		from, to := d.Least, d.Most
+		from, to := d.Least+int64(i)*d.Ramp, d.Most+int64(i)*d.Ramp
 		if r.Float64() < d.Probability {
 			from, to = d.OverrunLeast, d.OverrunTo
 		}

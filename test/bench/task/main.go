@@ -24,6 +24,7 @@ type settings struct {
 	least, most      time.Duration
 	overrunLeast     time.Duration
 	overrunTo        time.Duration
+	ramp             time.Duration
 	probability      float64
 	seed             uint64
 	duration, grace  time.Duration
@@ -41,6 +42,7 @@ func parse(args []string) (settings, error) {
 	f.DurationVar(&s.deadline, "deadline", 0, "deadline after the release; 0: the period")
 	f.DurationVar(&s.least, "work-least", 0, "least CPU time of an ordinary job; 0: as --work")
 	f.DurationVar(&s.most, "work", time.Millisecond, "most CPU time of an ordinary job")
+	f.DurationVar(&s.ramp, "ramp", 0, "how much more CPU time each ordinary job needs than the one before")
 	f.Float64Var(&s.probability, "overrun", 0, "probability that a job overruns")
 	f.DurationVar(&s.overrunLeast, "overrun-least", 0, "least CPU time of a job that overruns")
 	f.DurationVar(&s.overrunTo, "overrun-most", 0, "most CPU time of a job that overruns")
@@ -83,7 +85,7 @@ func (s settings) validate() error {
 func (s settings) demand() joblog.Demand {
 	return joblog.Demand{
 		Least: int64(s.least), Most: int64(s.most), Probability: s.probability,
-		OverrunLeast: int64(s.overrunLeast), OverrunTo: int64(s.overrunTo),
+		OverrunLeast: int64(s.overrunLeast), OverrunTo: int64(s.overrunTo), Ramp: int64(s.ramp),
 	}
 }
 
