@@ -40,6 +40,7 @@ func parse(args []string) (node.Settings, error) {
 	flags.StringVar(&s.Root, "root", "/", "Where the machine's file systems are: another path than / where they are mounted into a container")
 	flags.StringVar(&s.Backend, "backend", "", "How budgets are enforced: hcbs, rtgroup, fifo, deadline or cfs. Empty: the best that works")
 	flags.DurationVar(&s.Lead, "lead", 200*time.Microsecond, "How long before its end a budget is raised; of a small budget a quarter at most")
+	flags.DurationVar(&s.Granularity, "charge-granularity", 0, "What is charged to every budget for the late end of it; 0: what the self-test measures. Less than that trusts the containers to keep to their highest budgets")
 	flags.StringVar(&s.Cores, "cores", "", `Cores that take real-time work, as "1-3,6". Empty: all but the reserved`)
 	flags.StringVar(&s.Reserved, "reserved-cores", "", `Cores that are kept for the host, as "0". Empty: the lowest`)
 	flags.IntVar(&s.Priority, "priority", 98, "SCHED_FIFO priority of the process: above the containers'")

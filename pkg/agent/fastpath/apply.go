@@ -58,7 +58,8 @@ func (e *Engine) adopt(ctx context.Context, t table.Table) {
 		e.specify(s)
 	}
 	e.settle(ctx)
-	e.applied = t.Generation
+	e.applied, e.adopted = t.Generation, true
+	e.putBack()
 }
 
 // drop ends the governing of a server. A container that lives on gets back what it had.
@@ -100,7 +101,15 @@ func (e *Engine) specify(s table.Server) {
 }
 
 // timing is what a group is opened with, beside its place.
-func timing(s table.Server) [3]int64 { return [3]int64{s.PeriodUs, s.DeadlineUs, s.HighUs} }
+func timing(s table.Server) [3]int64 { return [3]int64{s.PeriodUs, s.DeadlineUs, most(s)} }
+
+// most is the largest budget that a server can get: those of criticality Low are never raised.
+func most(s table.Server) int64 {
+	if known, err := s.RT(); err == nil && known.MayEscalate() {
+		return s.HighUs
+	}
+	return s.LeastUs
+}
 
 // detach takes a server from its core. Events of it that are under way are void.
 func (e *Engine) detach(en *entry) {
@@ -149,6 +158,7 @@ func (e *Engine) settle(ctx context.Context) {
 	}
 	for c := range arrived {
 		e.load(c)
+		e.Programs.Wake(c.id)
 	}
 	e.prioritise()
 }
@@ -185,7 +195,7 @@ func (e *Engine) arrive(en *entry) error {
 
 func actuatorServer(s table.Server) actuator.Server {
 	return actuator.Server{
-		Cgroup: s.Cgroup, Core: s.Core, PeriodUs: s.PeriodUs, DeadlineUs: s.DeadlineUs, HighUs: s.HighUs, Priority: lowestPriority,
+		Cgroup: s.Cgroup, Core: s.Core, PeriodUs: s.PeriodUs, DeadlineUs: s.DeadlineUs, HighUs: most(s), Priority: lowestPriority,
 	}
 }
 
@@ -204,7 +214,7 @@ func (e *Engine) attach(en *entry, c *core) error {
 	enforcer, _ := en.group.(actuator.Enforcer)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.put(en.slot, &place{group: en.group, enforcer: enforcer, config: config})
+	c.put(en.slot, &place{group: en.group, enforcer: enforcer, config: config, reserved: e.reserved(s)})
 	c.gov.InForce(en.slot, budget.RuntimeUs)
 	en.core = c
 	return nil

@@ -32,6 +32,7 @@ type place struct {
 	group    actuator.Group
 	enforcer actuator.Enforcer // nil where the kernel enforces
 	config   *ebpf.Config
+	reserved bool
 }
 
 // core is one core with its servers. Its thread and the slow half share it under mu.
@@ -132,8 +133,8 @@ func (c *core) alarm(e *ebpf.Event, p *place, woken int64) {
 	budget := int64(atomic.LoadUint64(&p.config.BudgetNs))
 	outcome := c.gov.Alarm(int(e.Slot), int64(e.Window), c.now(), c)
 	c.detect.Add(int64(e.Detected - e.Instant))
-	if outcome.Kind != governor.Raised && outcome.Kind != governor.Partial {
-		return
+	if p.reserved || outcome.Kind != governor.Raised && outcome.Kind != governor.Partial {
+		return // nothing was written
 	}
 	written := c.now()
 	c.react.Add(written - int64(e.Instant))
@@ -196,7 +197,7 @@ func (c *core) watch(p *place, state governor.State) {
 		flags |= ebpf.FlagEnforce
 	}
 	alarm := state.AlarmUs * 1000
-	if !state.Highest {
+	if !state.Highest && !p.reserved {
 		alarm -= c.leadFor(state.AlarmUs)
 	}
 	atomic.StoreUint64(&p.config.AlarmNs, uint64(alarm))

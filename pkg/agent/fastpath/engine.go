@@ -23,6 +23,8 @@ type Programs interface {
 	Track(cgroupID uint64, slot int) error
 	Untrack(cgroupID uint64) error
 	Ring(core int) (Ring, error)
+	// Wake has a core's reader run, so that whoever runs there is switched out and in, and so seen.
+	Wake(core int)
 	Lost() uint64
 }
 
@@ -32,8 +34,9 @@ type Options struct {
 	Programs Programs
 	// Cores that take real-time work.
 	Cores []int
-	// GranularityUs is what the self-test measured.
+	// GranularityUs is what the self-test measured, ChargeUs what the account charges to every budget.
 	GranularityUs int64
+	ChargeUs      int64
 	// Lead is how long before its end a budget is raised.
 	Lead time.Duration
 	// StateDir holds the last table, so that the fast path goes on alone after a restart.
@@ -64,6 +67,7 @@ type Engine struct {
 	mu      sync.Mutex // one table at a time
 	table   table.Table
 	applied int64
+	adopted bool // there was a table
 	entries map[string]*entry
 	slots   slots
 	// sweepFault is why the backend could not put back what nobody needs any more.
@@ -77,7 +81,7 @@ type entry struct {
 	generation uint32
 	group      actuator.Group // nil while the container is not there, or was refused
 	core       *core          // where it is governed; nil while it is not
-	earlier    counts // of its former generations
+	earlier    counts         // of its former generations
 	drift      uint64
 	threads    int
 	retryAt    int64
@@ -104,7 +108,7 @@ func New(o Options) (*Engine, error) {
 		e.cores[id] = &core{
 			id: id, lead: o.Lead.Nanoseconds(), now: o.Now, after: o.After, ring: ring,
 			samples: newSamples(o.Samples), gov: governor.New(governor.Options{
-				GranularityUs: o.GranularityUs, EDF: o.Backend.Policy() == actuator.PolicyEDF, Seen: seen(o.Programs, o.Now),
+				GranularityUs: o.ChargeUs, EDF: o.Backend.Policy() == actuator.PolicyEDF, Seen: seen(o.Programs, o.Now),
 			}),
 		}
 	}

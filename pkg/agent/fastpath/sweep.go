@@ -28,7 +28,15 @@ func (e *Engine) Sweep(ctx context.Context) {
 	if again {
 		e.settle(ctx)
 	}
-	_, e.sweepFault = e.Backend.Sweep()
+	e.putBack()
+}
+
+// putBack has the backend put back what no server needs any more. Before the first table nobody knows what is
+// needed.
+func (e *Engine) putBack() {
+	if e.adopted {
+		_, e.sweepFault = e.Backend.Sweep()
+	}
 }
 
 // check looks after one server. It says whether the server has lost its place.

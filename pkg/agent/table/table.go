@@ -142,22 +142,24 @@ func (s Server) Validate() error {
 	if s.Cgroup != "" && (!strings.HasPrefix(s.Cgroup, "/") || path.Clean(s.Cgroup) != s.Cgroup || s.Cgroup == "/") {
 		fault("cgroup %q; want a clean absolute path below the root", s.Cgroup)
 	}
-	if s.Mode != Elastic && s.Mode != Reserved {
-		fault("mode %q; want %s or %s", s.Mode, Elastic, Reserved)
-	}
-	if s.Overruns < 1 || s.Periods < s.Overruns || s.Periods > MaxPeriods {
-		fault("overruns %d of periods %d; want 1 <= overruns <= periods <= %d", s.Overruns, s.Periods, MaxPeriods)
-	}
-	if s.DwellUs < 0 {
-		fault("dwellUs %d; want at least 0", s.DwellUs)
-	}
 	if s.LeastUs < s.LowUs || s.LeastUs > s.HighUs {
 		fault("leastUs %d; want lowUs %d to highUs %d", s.LeastUs, s.LowUs, s.HighUs)
 	}
-	if _, err := s.RT(); err != nil {
-		faults = append(faults, err)
+	_, err := s.RT()
+	return errors.Join(append(faults, s.validateEscalation(), err)...)
+}
+
+// validateEscalation says what is wrong with how a server is raised.
+func (s Server) validateEscalation() error {
+	switch {
+	case s.Mode != Elastic && s.Mode != Reserved:
+		return fmt.Errorf("mode %q; want %s or %s", s.Mode, Elastic, Reserved)
+	case s.Overruns < 1 || s.Periods < s.Overruns || s.Periods > MaxPeriods:
+		return fmt.Errorf("overruns %d of periods %d; want 1 <= overruns <= periods <= %d", s.Overruns, s.Periods, MaxPeriods)
+	case s.DwellUs < 0:
+		return fmt.Errorf("dwellUs %d; want at least 0", s.DwellUs)
 	}
-	return errors.Join(faults...)
+	return nil
 }
 
 // MaxPeriods is the longest window in which overruns are counted.

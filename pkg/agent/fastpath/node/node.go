@@ -3,6 +3,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,8 +24,10 @@ import (
 type Settings struct {
 	Socket, StateDir, Root, Backend, Cores, Reserved string
 	Lead                                             time.Duration
-	Priority, Samples                                int
-	Version                                          string
+	// Granularity, when not 0, is charged in place of what the self-test measures.
+	Granularity       time.Duration
+	Priority, Samples int
+	Version           string
 	// Now, Wall and After are as in fastpath.Options; Sweep ticks every fastpath.SweepEvery.
 	Now   func() int64
 	Wall  func() int64
@@ -42,6 +45,9 @@ func (s Settings) Validate() error {
 	}
 	if s.Lead < 0 || s.Lead > time.Second {
 		faults = append(faults, fmt.Errorf("--lead %s: want 0 to 1s", s.Lead))
+	}
+	if s.Granularity < 0 || s.Granularity > time.Second {
+		faults = append(faults, fmt.Errorf("--charge-granularity %s: want 0 to 1s", s.Granularity))
 	}
 	if s.Priority < 1 || s.Priority > 99 {
 		faults = append(faults, fmt.Errorf("--priority %d: want 1 to 99", s.Priority))
@@ -95,7 +101,8 @@ func govern(ctx context.Context, s Settings, machine host.Host, rtCores []int, l
 	realtime, err := fastpath.Realtime()
 	missing.note(err, "whether all threads are real-time is not known")
 	engine, err := fastpath.New(fastpath.Options{
-		Backend: backend, Programs: monitor{programs}, Cores: rtCores, GranularityUs: granularity, Lead: s.Lead, StateDir: s.StateDir,
+		Backend: backend, Programs: monitor{programs}, Cores: rtCores, GranularityUs: granularity,
+		ChargeUs: cmp.Or(s.Granularity.Microseconds(), granularity), Lead: s.Lead, StateDir: s.StateDir,
 		Now: s.Now, Wall: s.Wall, After: s.After, Instance: fmt.Sprintf("%d-%d", os.Getpid(), s.Wall()), Version: s.Version,
 		Realtime: realtime, Locked: locked, Missing: missing, Samples: s.Samples,
 	})

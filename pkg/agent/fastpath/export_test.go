@@ -1,0 +1,6 @@
+package fastpath
+
+import "github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
+
+// Handle does what a core's thread does with an event.
+func Handle(e *Engine, core int, event *ebpf.Event) { e.cores[core].handle(event) }
