@@ -5,7 +5,7 @@ export GOTOOLCHAIN := auto
 export GOFLAGS := -buildvcs=false
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS := -s -w -X sigs.k8s.io/karpenter/pkg/operator.Version=$(VERSION) -X github.com/mainspring-rt/mainspring/pkg/cli.Version=$(VERSION)
+LDFLAGS := -s -w -X main.Version=$(VERSION) -X sigs.k8s.io/karpenter/pkg/operator.Version=$(VERSION) -X github.com/mainspring-rt/mainspring/pkg/cli.Version=$(VERSION)
 TOOLS   := go run ./hack/tools
 GINKGO_FLAGS ?=
 
@@ -18,11 +18,10 @@ demo: build ## Run the main job on a local control plane and simulated nodes (KE
 	./bin/mainspring demo --controller ./bin/controller --hollow ./bin/hollow --report out/demo $(if $(filter-out 0 no false,$(KEEP)),--keep)
 
 .PHONY: build
-build: ## Build the controller, the hollow agents and the command line into bin/
+build: ## Build the controller, the node agent, the hollow agents and the command line into bin/
 	@mkdir -p bin
-	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/controller ./cmd/controller
-	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/hollow ./cmd/hollow
-	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/mainspring ./cmd/mainspring
+	for program in controller agent fastpath hollow mainspring; do \
+	  go build -trimpath -ldflags '$(LDFLAGS)' -o bin/$$program ./cmd/$$program || exit 1; done
 
 ##@ Test
 
@@ -53,13 +52,24 @@ tools: ## Build the control plane and the development tools into the cache, and 
 	$(TOOLS)
 
 .PHONY: generate
-generate: ## Regenerate deep copies, CRDs and the CRD chart
+generate: generate-bpf ## Regenerate deep copies, CRDs, the CRD chart and the BPF programs
 	"$$($(TOOLS) --path controller-gen)" object crd paths=./pkg/apis/... output:crd:dir=pkg/apis/crds
 	go run ./hack/crds
 
+# Everything builds without a compiler for BPF, as its output is committed. In CI it must be there.
+.PHONY: generate-bpf
+generate-bpf: ## Compile the programs of bpf/ (needs Debian's clang-19, llvm-19 and libbpf-dev)
+	@if command -v clang-19 >/dev/null && command -v llvm-strip-19 >/dev/null && [ -e /usr/include/bpf/bpf_helpers.h ]; then \
+	  go generate ./pkg/agent/ebpf; \
+	elif [ "$${CI:-}" = true ]; then \
+	  echo "bpf/ cannot be compiled: install clang-19, llvm-19 and libbpf-dev" >&2; exit 1; \
+	else \
+	  echo "bpf/ is not compiled again: clang-19, llvm-19 or libbpf-dev is not installed"; \
+	fi
+
 .PHONY: verify
 verify: generate lint ## Fail when generated files differ from what is committed, or on lint
-	git diff --exit-code -- pkg/apis charts
+	git diff --exit-code -- pkg/apis charts pkg/agent/ebpf
 
 .PHONY: lint
 lint: ## Run the linters
