@@ -83,14 +83,17 @@ type Driver struct {
 	reported time.Time
 	faults   map[int]string // cores on which the fast path broke what was promised
 	changed  chan struct{}  // closed when the health of a core may have changed
-	devices  []resourcev1.Device
-	slices   bool // something was published
+
+	wanted chan []resourcev1.Device // to publish, the newest only
 }
 
 // Start registers with the kubelet and serves it until ctx ends or Stop is called. Nothing is published
 // before the first Update; what an earlier run published stays until then.
-func Start(ctx context.Context, config Config) (*Driver, error) {
-	d := &Driver{config: config, log: logr.FromContextOrDiscard(ctx).WithName("driver"), changed: make(chan struct{})}
+func Start(ctx context.Context, config Config) (_ *Driver, err error) {
+	d := &Driver{
+		config: config, log: logr.FromContextOrDiscard(ctx).WithName("driver"),
+		changed: make(chan struct{}), wanted: make(chan []resourcev1.Device, 1),
+	}
 	plugin := filepath.Join(config.KubeletDir, "plugins", v1alpha1.DriverCPU)
 	registry := filepath.Join(config.KubeletDir, "plugins_registry")
 	for _, dir := range []string{plugin, registry} {
@@ -103,19 +106,16 @@ func Start(ctx context.Context, config Config) (*Driver, error) {
 	}
 	ctx, d.stop = context.WithCancelCause(logr.NewContext(ctx, d.log))
 	d.ended = ctx
-	helper, err := kubeletplugin.Start(ctx, d,
+	if d.helper, err = kubeletplugin.Start(ctx, d,
 		kubeletplugin.DriverName(v1alpha1.DriverCPU), kubeletplugin.NodeName(config.NodeName),
 		kubeletplugin.KubeClient(config.Client), kubeletplugin.Serialize(false),
 		kubeletplugin.RegistrarDirectoryPath(registry), kubeletplugin.PluginDataDirectoryPath(plugin),
-	)
-	if err != nil {
+	); err != nil {
 		d.stop(err)
 		return nil, fmt.Errorf("starting the DRA plugin: %w", err)
 	}
-	d.mu.Lock()
-	d.helper = helper
-	d.mu.Unlock()
 	d.loops.Go(func() { d.sweepUntil(ctx) })
+	d.loops.Go(func() { d.publishUntil(ctx) })
 	return d, nil
 }
 
@@ -169,8 +169,8 @@ func (d *Driver) HandleError(_ context.Context, err error, msg string) {
 	d.stop(fmt.Errorf("%s: %w", msg, err))
 }
 
-// Update takes a report of the fast path, compares it with the machine and publishes the devices anew when
-// they differ from what was published. The error says what keeps cores from being offered.
+// Update takes a report of the fast path, compares it with the machine and has the devices published anew
+// when they differ from what was published. The error says what keeps cores from being offered.
 func (d *Driver) Update(report table.Report) error {
 	machine, err := d.config.Machine()
 	if err != nil {
@@ -180,7 +180,12 @@ func (d *Driver) Update(report table.Report) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.takeOffer(offer, report)
-	return errors.Join(unfit, d.publish(offer.Devices()))
+	select {
+	case <-d.wanted: // what nobody has published yet is old
+	default:
+	}
+	d.wanted <- offer.Devices()
+	return unfit
 }
 
 // takeOffer remembers the report, and wakes those who watch the health of cores when it differs.
@@ -199,21 +204,33 @@ func (d *Driver) takeOffer(offer Offer, report table.Report) {
 	}
 }
 
-// publish has the helper write the slices; it does so in the background and again after each fault.
-func (d *Driver) publish(devices []resourcev1.Device) error {
-	if d.helper == nil || d.slices && apiequality.Semantic.DeepEqual(devices, d.devices) {
-		return nil
+// publishUntil hands what differs to the helper, which writes it in the background and again after each
+// fault. Its first call waits for the API server, be that away for an hour: nothing else may wait for it.
+func (d *Driver) publishUntil(ctx context.Context) {
+	var published []resourcev1.Device
+	for first := true; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case devices := <-d.wanted:
+			if !first && apiequality.Semantic.DeepEqual(devices, published) {
+				continue
+			}
+			if err := d.helper.PublishResources(ctx, d.resources(devices)); err != nil {
+				d.log.Error(err, "Publishing the cores failed; the next report tries again")
+				continue
+			}
+			first, published = false, devices
+		}
 	}
+}
+
+func (d *Driver) resources(devices []resourcev1.Device) resourceslice.DriverResources {
 	var pool resourceslice.Pool
 	for chunk := range slices.Chunk(devices, resourcev1.ResourceSliceMaxDevices) {
 		pool.Slices = append(pool.Slices, resourceslice.Slice{Devices: chunk})
 	}
-	resources := resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{d.config.NodeName: pool}}
-	if err := d.helper.PublishResources(d.ended, resources); err != nil {
-		return fmt.Errorf("publishing %d cores: %w", len(devices), err)
-	}
-	d.devices, d.slices = devices, true
-	return nil
+	return resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{d.config.NodeName: pool}}
 }
 
 // Claims that are prepared for a pod.

@@ -16,8 +16,8 @@ const (
 	healthEvery = 10 * time.Second
 	// healthTimeout is after what silence the kubelet takes the health of a core for unknown.
 	healthTimeout = 30 * time.Second
-	// reportTimeout is after what silence of the fast path we do.
-	reportTimeout = 10 * time.Second
+	// reportTimeout is after what silence of the fast path we do; the agent passes a report on every 10 s.
+	reportTimeout = 30 * time.Second
 )
 
 // NodeWatchResources implements the kubelet's DRAResourceHealth service: the pods that use a core show its
