@@ -22,13 +22,14 @@ func (p *Problem) Error() string { return p.Message }
 
 // Reasons of Problems.
 const (
-	ReasonBadRequest  = "BadRequest"
-	ReasonNotFound    = "NotFound"
-	ReasonNotAllowed  = "NotAllowed"
-	ReasonTooLarge    = "TooLarge"
-	ReasonTooMany     = "TooManyRequests"
-	ReasonUnavailable = "Unavailable"
-	ReasonInternal    = "Internal"
+	ReasonBadRequest   = "BadRequest"
+	ReasonUnauthorized = "Unauthorized"
+	ReasonNotFound     = "NotFound"
+	ReasonNotAllowed   = "NotAllowed"
+	ReasonTooLarge     = "TooLarge"
+	ReasonTooMany      = "TooManyRequests"
+	ReasonUnavailable  = "Unavailable"
+	ReasonInternal     = "Internal"
 )
 
 // BadRequest is a request that makes no sense.

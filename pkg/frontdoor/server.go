@@ -78,7 +78,7 @@ func New(o Options, routes ...Route) (*Server, error) {
 	for _, r := range routes {
 		handler := r.Handler
 		if !r.Open {
-			protected, err := o.Filter(o.Log, handler)
+			protected, err := judged(func(h http.Handler) (http.Handler, error) { return o.Filter(o.Log, h) }, handler)
 			if err != nil {
 				return nil, fmt.Errorf("protecting %s: %w", r.Pattern, err)
 			}
