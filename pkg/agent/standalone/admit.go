@@ -67,12 +67,16 @@ func Admit(f File, node table.Report, group string) (table.Table, error) {
 func loadsOf(f File, node table.Report) ([]rt.Load, error) {
 	policy := rtdra.PolicyOf(node.Backend)
 	ranks := Priorities(f)
+	granularity := node.GranularityUs
+	if f.ChargeGranularity != nil && *f.ChargeGranularity > 0 {
+		granularity = int64(*f.ChargeGranularity)
+	}
 	var loads []rt.Load
 	var ids []int
 	for _, c := range node.Cores {
 		ids = append(ids, c.ID)
 		loads = append(loads, rt.Load{Core: rt.Core{
-			ID: c.ID, Sibling: rt.NoSibling, Capacity: min(rt.PPM(c.CapacityPpm), rt.MaxCapacity), Granularity: node.GranularityUs, Policy: policy,
+			ID: c.ID, Sibling: rt.NoSibling, Capacity: min(rt.PPM(c.CapacityPpm), rt.MaxCapacity), Granularity: granularity, Policy: policy,
 		}})
 	}
 	var faults []error

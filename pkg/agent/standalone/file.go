@@ -30,11 +30,11 @@ type File struct {
 	Lead *Duration `yaml:"lead"`
 	// Cores that take real-time work, as "1-3,6"; empty is all but the host's.
 	Cores CPUList `yaml:"cores"`
-	// Granularity replaces what the fast path measures: how late the end of a budget may be noticed, which
-	// admission charges to every server. Less than measured is right only where no server ever needs more
-	// than its runtime_hi.
-	Granularity *Duration `yaml:"granularity"`
-	Servers     []Server  `yaml:"servers"`
+	// ChargeGranularity replaces what the fast path measures: how late the end of a budget may be noticed,
+	// which admission charges to every server. Less than measured is right only where no server ever
+	// needs more than its runtime_hi. 0: as measured.
+	ChargeGranularity *Duration `yaml:"charge_granularity"`
+	Servers           []Server  `yaml:"servers"`
 }
 
 // Server is what a container is in a cluster.
@@ -64,11 +64,20 @@ type Server struct {
 	// priorities. 0: by deadline, the shortest highest.
 	Priority int `yaml:"priority"`
 
+	// Policy: fifo, the default, starts the command as SCHED_FIFO; own leaves that to the command.
+	Policy string `yaml:"policy"`
+
 	// Command to run, or PID of a process that runs, or Cgroup that exists: exactly one.
 	Command []string `yaml:"command"`
 	PID     int      `yaml:"pid"`
 	Cgroup  string   `yaml:"cgroup"`
 }
+
+// Policies of a command.
+const (
+	PolicyFIFO = "fifo"
+	PolicyOwn  = "own"
+)
 
 // Duration is microseconds in a file: a number, or a text with a unit, as "1.5ms".
 type Duration int64
@@ -161,7 +170,7 @@ func (f File) validate() error {
 	if f.Backend != "" && !slices.Contains(backends, f.Backend) {
 		fault("backend %q; want one of %s", f.Backend, strings.Join(backends, ", "))
 	}
-	for name, d := range map[string]*Duration{"lead": f.Lead, "granularity": f.Granularity} {
+	for name, d := range map[string]*Duration{"lead": f.Lead, "charge_granularity": f.ChargeGranularity} {
 		if d != nil && (*d < 0 || *d > Duration(time.Second.Microseconds())) {
 			fault("%s %dus; want 0 to 1s", name, *d)
 		}
@@ -207,6 +216,9 @@ func (s Server) validate() error {
 	}
 	if s.Priority < 0 || s.Priority > MaxPriority {
 		fault("priority %d; want 1 to %d, or 0 for one by deadline", s.Priority, MaxPriority)
+	}
+	if s.Policy != "" && s.Policy != PolicyFIFO && s.Policy != PolicyOwn {
+		fault("policy %q; want %s or %s", s.Policy, PolicyFIFO, PolicyOwn)
 	}
 	if s.Core == nil {
 		s.Core = new(int)

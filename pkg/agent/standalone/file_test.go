@@ -32,9 +32,9 @@ func parse(t *testing.T, text string) standalone.File {
 }
 
 func TestParse(t *testing.T) {
-	f := parse(t, "backend: fifo\nlead: 300us\ncores: [0, 2, 3]\ngranularity: 50\n"+one)
+	f := parse(t, "backend: fifo\nlead: 300us\ncores: [0, 2, 3]\ncharge_granularity: 50\n"+one)
 	s := f.Servers[0]
-	if f.Backend != "fifo" || *f.Lead != 300 || f.Cores != "0,2-3" || *f.Granularity != 50 {
+	if f.Backend != "fifo" || *f.Lead != 300 || f.Cores != "0,2-3" || *f.ChargeGranularity != 50 {
 		t.Errorf("the head is %+v", f)
 	}
 	if s.Period != 10_000 || s.RuntimeLow != 1500 || s.RuntimeHi != 4000 || len(s.Levels) != 2 || s.Levels[1] != 3000 || *s.Core != 1 {
@@ -75,6 +75,7 @@ func TestParseRefusals(t *testing.T) {
 		{"a mode", one + "  mode: Fast\n", `mode "Fast"; want Elastic or Reserved`},
 		{"m of n", one + "  overruns: 3\n", "overruns 3 of periods 0"},
 		{"a priority", one + "  priority: 99\n", "priority 99; want 1 to 85"},
+		{"a policy", one + "  policy: rr\n", `policy "rr"; want fifo or own`},
 		{"nothing to run", server("command: [./control, --fast]", ""), "0 of command, pid and cgroup are given; want exactly one"},
 		{"two things to run", one + "  pid: 7\n", "2 of command, pid and cgroup"},
 		{"a cgroup", server("command: [./control, --fast]", "cgroup: a/b"), `cgroup "a/b"; want a clean absolute path`},

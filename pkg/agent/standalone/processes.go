@@ -107,7 +107,7 @@ func (p *processes) launch(s Server, group string, priority int) (*os.File, erro
 	if err != nil {
 		return nil, errors.Join(err, writing.Close())
 	}
-	if !p.real {
+	if !p.real || s.Policy == PolicyOwn {
 		priority = 0
 	}
 	args := append([]string{}, p.launcher[1:]...)

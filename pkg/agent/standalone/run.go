@@ -85,8 +85,8 @@ func arguments(o Options) []string {
 	if o.File.Lead != nil {
 		args = append(args, "--lead="+microseconds(*o.File.Lead))
 	}
-	if o.File.Granularity != nil {
-		args = append(args, "--granularity="+microseconds(*o.File.Granularity))
+	if o.File.ChargeGranularity != nil {
+		args = append(args, "--charge-granularity="+microseconds(*o.File.ChargeGranularity))
 	}
 	if o.Samples > 0 {
 		args = append(args, "--samples="+strconv.Itoa(o.Samples))

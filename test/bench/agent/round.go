@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+	"github.com/mainspring-rt/mainspring/test/bench/rig"
+	"github.com/mainspring-rt/mainspring/test/bench/stats"
+)
+
+// ramp is a set of servers whose jobs grow from period to period, so that each of their budgets is used up and
+// raised to the next level once in every period: one event each.
+type ramp struct {
+	servers       int
+	periodUs      int64
+	lowUs, stepUs int64
+	levels        int
+}
+
+// highUs is the highest budget. There is a level above every job.
+func (r ramp) highUs() int64 { return r.lowUs + int64(r.levels)*r.stepUs }
+
+// duration until every level was reached.
+func (r ramp) duration() time.Duration {
+	return time.Duration(r.levels) * time.Duration(r.periodUs) * time.Microsecond
+}
+
+// tail is how long the tasks go on so that they are there when everything is read.
+const tail = 20 * time.Second
+
+// file has the servers for the agent.
+func (r ramp) file(b bench, lead string) rig.File {
+	f := rig.File{Backend: b.backend, Lead: lead, Cores: fmt.Sprint(b.core), Granularity: "1us"}
+	for i := range r.servers {
+		s := rig.Server{Name: fmt.Sprintf("s%d", i), Criticality: "High", Period: r.periodUs, Low: r.lowUs, High: r.highUs(), Core: b.core, Dwell: tail.Microseconds(), Policy: "own"}
+		for level := s.Low + r.stepUs; level < s.High; level += r.stepUs {
+			s.Levels = append(s.Levels, level)
+		}
+		period, us := time.Duration(r.periodUs)*time.Microsecond, func(us int64) string { return fmt.Sprintf("%dus", us) }
+		s.Command = []string{
+			b.programs.Task, "--name", s.Name, "--period", period.String(), "--align", period.String(), "--policy", "fifo", "--work", us(r.lowUs + r.stepUs/2), "--ramp", us(r.stepUs),
+			"--duration", (r.duration() + tail).String(), "--grace", "0s",
+		}
+		f.Servers = append(f.Servers, s)
+	}
+	return f
+}
+
+// round is what one run measured, in microseconds.
+type round struct {
+	loaded                       bool
+	leadUs                       int64
+	react, detect, wake, actuate stats.Sorted
+	slack                        stats.Sorted // from the written budget to the end of the one before
+	lost                         uint64
+	perSwitch                    perSwitch
+}
+
+func (r round) String() string {
+	load := "idle"
+	if r.loaded {
+		load = "loaded"
+	}
+	return fmt.Sprintf("%s, lead %d us: %d events, react p50 %.1f p99 %.1f max %.1f us (detect p50 %.1f, wake p50 %.1f, actuate p50 %.1f), in time %.4f, %.0f ns per switch, %d lost",
+		load, r.leadUs, len(r.react), r.react.Quantile(0.5), r.react.Quantile(0.99), r.react.Max(), r.detect.Quantile(0.5), r.wake.Quantile(0.5),
+		r.actuate.Quantile(0.5), r.inTime(), r.perSwitch.mean(), r.lost)
+}
+
+// inTime is the share of raises that were written before the budget ended.
+func (r round) inTime() float64 { return r.slack.Share(func(us float64) bool { return us >= 0 }) }
+
+// round runs the ramp as often as there are passes.
+func (b bench) round(ctx context.Context, loaded bool, lead string) (round, error) {
+	var all round
+	for range b.passes {
+		r, err := b.pass(ctx, loaded, lead)
+		if err != nil {
+			return all, err
+		}
+		all.add(r)
+	}
+	return all, nil
+}
+
+// add joins what another pass with the same load and lead measured.
+func (r *round) add(o round) {
+	r.loaded, r.leadUs = o.loaded, o.leadUs
+	r.react = stats.Of(append(r.react, o.react...))
+	r.detect = stats.Of(append(r.detect, o.detect...))
+	r.wake = stats.Of(append(r.wake, o.wake...))
+	r.actuate = stats.Of(append(r.actuate, o.actuate...))
+	r.slack = stats.Of(append(r.slack, o.slack...))
+	r.lost += o.lost
+	r.perSwitch.runs += o.perSwitch.runs
+	r.perSwitch.took += o.perSwitch.took
+}
+
+// pass runs the ramp once.
+func (b bench) pass(ctx context.Context, loaded bool, lead string) (r round, err error) {
+	dir, err := os.MkdirTemp("", "mainspring-bench-agent-")
+	if err != nil {
+		return r, fmt.Errorf("making a directory: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	if loaded {
+		stop, err := rig.Spin(b.programs, dir, allCores())
+		if err != nil {
+			return r, err
+		}
+		defer stop()
+	}
+	agent, err := rig.Start(ctx, b.programs, b.ramp.file(b, lead), dir)
+	if err != nil {
+		return r, err
+	}
+	defer func() {
+		if stopped := agent.Stop(); err == nil {
+			err = stopped
+		}
+	}()
+	watch, err := watchPrograms(agent)
+	if err != nil {
+		return r, err
+	}
+	defer watch.close()
+	if err := rest(ctx, b.ramp.duration()+2*time.Second); err != nil {
+		return r, err
+	}
+	if r.perSwitch, err = watch.since(); err != nil {
+		return r, err
+	}
+	samples, err := agent.Client.Samples(ctx)
+	if err != nil {
+		return r, err
+	}
+	state, err := agent.Client.Report(ctx)
+	if err != nil {
+		return r, err
+	}
+	if err := healthy(state); err != nil {
+		return r, err
+	}
+	r.loaded, r.leadUs, r.lost = loaded, state.LeadUs, state.Lost
+	r.take(samples)
+	return r, nil
+}
+
+func (r *round) take(samples []client.Sample) {
+	var react, detect, wake, actuate, slack []float64
+	for _, s := range samples {
+		react = append(react, us(s.Written-s.Instant))
+		detect = append(detect, us(s.Detected-s.Instant))
+		wake = append(wake, us(s.Woken-s.Detected))
+		actuate = append(actuate, us(s.Written-s.Woken))
+		slack = append(slack, us(s.Instant+s.LeadNs-s.Written))
+	}
+	r.react, r.detect, r.wake, r.actuate, r.slack = stats.Of(react), stats.Of(detect), stats.Of(wake), stats.Of(actuate), stats.Of(slack)
+}
+
+func us(ns int64) float64 { return float64(ns) / 1000 }
+
+// healthy says what would make the figures worthless.
+func healthy(r table.Report) error {
+	if !r.Realtime {
+		return fmt.Errorf("the fast path is not real-time: %v", r.Missing)
+	}
+	for _, s := range r.Servers {
+		if s.Error != "" || s.Refused > 0 || s.Denied > 0 {
+			return fmt.Errorf("server %s: %q, %d raises refused, %d denied; want none", s.ID, s.Error, s.Refused, s.Denied)
+		}
+	}
+	return nil
+}
+
+func allCores() []int {
+	var out []int
+	for core := range runtime.NumCPU() {
+		out = append(out, core)
+	}
+	return out
+}
+
+func rest(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,99 @@
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// children are the processes that a process started.
+func children(pid int) ([]int, error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the thread has ended
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing children: %w", err)
+		}
+		for _, field := range strings.Fields(string(text)) {
+			child, err := strconv.Atoi(field)
+			if err != nil {
+				return nil, fmt.Errorf("listing children: %q is no number", field)
+			}
+			out = append(out, child)
+		}
+	}
+	return out, nil
+}
+
+// CPU is the time that the threads of a process have run, by the scheduler's own account.
+func CPU(pid int) (time.Duration, error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil {
+		return 0, err
+	}
+	total := time.Duration(0)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return 0, fmt.Errorf("reading CPU time: %w", err)
+		}
+		ran, err := parseSchedstat(string(text))
+		if err != nil {
+			return 0, err
+		}
+		total += ran
+	}
+	if total == 0 {
+		return 0, fmt.Errorf("process %d has no CPU time", pid)
+	}
+	return total, nil
+}
+
+// parseSchedstat reads the first of three numbers: nanoseconds on a CPU.
+func parseSchedstat(text string) (time.Duration, error) {
+	fields := strings.Fields(text)
+	if len(fields) != 3 {
+		return 0, fmt.Errorf("schedstat %q; want three numbers", text)
+	}
+	ns, err := strconv.ParseInt(fields[0], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("schedstat %q; want three numbers", text)
+	}
+	return time.Duration(ns), nil
+}
+
+// RSS is the resident memory of a process, in bytes.
+func RSS(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("reading memory: %w", err)
+	}
+	return parseRSS(string(text))
+}
+
+func parseRSS(status string) (int64, error) {
+	for line := range strings.Lines(status) {
+		value, is := strings.CutPrefix(line, "VmRSS:")
+		if !is {
+			continue
+		}
+		kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("VmRSS %q; want a number of kB", strings.TrimSpace(value))
+		}
+		return kib << 10, nil
+	}
+	return 0, errors.New("no VmRSS; want the memory of a process that runs")
+}
