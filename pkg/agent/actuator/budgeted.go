@@ -3,6 +3,7 @@ package actuator
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 )
@@ -43,7 +44,7 @@ func (b *budgeted) Capacity(cores []int) map[int]int64 {
 }
 
 func (b *budgeted) capacity(core, cores int) int64 {
-	root, err := b.budget("/", core)
+	root, err := b.root(core)
 	if err != nil {
 		return 0
 	}
@@ -80,6 +81,25 @@ func (b *budgeted) Room(s Server) (table.First, error) {
 	return b.bw.first(s), nil
 }
 
+// claimRoom makes way for a server, or where the pot does not have its high budget, for what is left of the pot if that
+// is as much as it has now: better a container that can be raised less than none. It returns the high budget that there is room for.
+func (b *budgeted) claimRoom(s Server, leastUs int64) (int64, error) {
+	b.servers[s.Cgroup] = s
+	delete(b.rooms, s.Cgroup)
+	err := b.makeWay(s)
+	if !errors.Is(err, ErrNoRoom) {
+		return s.HighUs, err
+	}
+	delete(b.servers, s.Cgroup)
+	less := s
+	less.HighUs = min(s.HighUs, b.spare(s))
+	if less.HighUs < max(1, leastUs) {
+		return 0, err
+	}
+	b.servers[s.Cgroup] = less
+	return less.HighUs, b.makeWay(less)
+}
+
 // makeWay grows the levels; while the kernel refuses though its files say that there is room, removed
 // groups are still being torn down.
 func (b *budgeted) makeWay(s Server) error {
@@ -87,6 +107,20 @@ func (b *budgeted) makeWay(s Server) error {
 		func() error { return b.grow(s.Cgroup, s.Core) },
 		func() bool { return b.fits(s.Core) },
 	)
+}
+
+// spare is the largest high budget that a server which is not counted yet can be given on what is left of the pot.
+func (b *budgeted) spare(s Server) int64 {
+	root, err := b.root(s.Core)
+	if err != nil {
+		return 0
+	}
+	need, err := b.need("/", s.Core, windowUs)
+	if err != nil {
+		return 0
+	}
+	free := root.RuntimeUs*windowUs/root.PeriodUs - need - windowUs*roundingPpm/million
+	return max(0, b.bw.most(free, windowUs, s.PeriodUs))
 }
 
 // retreat shrinks what was grown for a server that did not come to be. None of its time was used: the
@@ -101,12 +135,24 @@ func (b *budgeted) retreat(group string) error {
 
 // fits says that what the top groups need together is there by the kernel's files.
 func (b *budgeted) fits(core int) bool {
-	root, err := b.budget("/", core)
+	root, err := b.root(core)
 	if err != nil {
 		return false
 	}
 	need, err := b.need("/", core, windowUs)
 	return err == nil && need <= root.RuntimeUs*windowUs/root.PeriodUs
+}
+
+// root is what the whole tree may have; where the root group has no file, what the kernel leaves to real-time tasks.
+func (b *budgeted) root(core int) (Budget, error) {
+	root, err := b.budget("/", core)
+	if errors.Is(err, fs.ErrNotExist) {
+		root.RuntimeUs, root.PeriodUs, err = b.host.RTLimits()
+	}
+	if err == nil && root.RuntimeUs < 0 {
+		return root, errors.New("the root group has no budget for the groups below it")
+	}
+	return root, err
 }
 
 // Open takes a group over.
@@ -167,7 +213,7 @@ func (b *budgeted) Restore() error {
 // demote takes real-time policies from the threads of a group that is about to lose the budget without
 // which they could not have them: the kernel refuses a budget of 0 while any is there.
 func (l *levels) demote(r record) error {
-	if r.File != rtRuntime || r.Before != "0" {
+	if !l.bw.forbids(r) {
 		return nil
 	}
 	return l.in(r.Controller, r.Group, func(f files) error { return demoteAll(l.kernel, f) })

@@ -16,7 +16,8 @@ type budgetedGroup struct {
 	hot   atomic.Pointer[hotFile]
 	// What is asked for. Set changes intent; the slow side the others, under the machine's lock.
 	intent   atomic.Int64
-	high     atomic.Int64
+	high     atomic.Int64 // what there is room for above
+	full     int64        // what was asked for
 	periodUs int64
 	core     int
 	closed   bool
@@ -27,25 +28,27 @@ func (g *budgetedGroup) start(s Server) error {
 	b := g.backend
 	held, err := b.bw.parse(g.read, s.Core)
 	if err != nil {
+		return asGone(err)
+	}
+	g.periodUs, g.core, g.full = s.PeriodUs, s.Core, s.HighUs
+	high, err := b.claimRoom(s, max(s.BudgetUs, min(g.asked(held).RuntimeUs, s.HighUs)))
+	if err != nil {
 		return err
 	}
-	g.periodUs, g.core = s.PeriodUs, s.Core
-	g.high.Store(s.HighUs)
-	b.servers[s.Cgroup] = s
-	delete(b.rooms, s.Cgroup)
-	if err := b.makeWay(s); err != nil {
-		return err
-	}
+	g.high.Store(high)
 	want := Budget{s.BudgetUs, s.PeriodUs}
 	if want.RuntimeUs == 0 {
-		want.RuntimeUs = min(held.RuntimeUs, s.HighUs)
+		want.RuntimeUs = max(0, min(g.asked(held).RuntimeUs, s.HighUs))
 	}
 	g.intent.Store(want.RuntimeUs)
-	if err := b.patiently(func() error { return b.bw.write(b.machine, g.target(), s.Core, want) },
+	if err := b.patiently(func() error { return b.bw.write(b.machine, g.target(), s.Core, b.bw.shape(want)) },
 		func() bool { return b.fits(s.Core) }); err != nil {
 		return err
 	}
 	if err := b.place(s.Cgroup, s.Core); err != nil {
+		return err
+	}
+	if _, err := g.clearStrays(); err != nil {
 		return err
 	}
 	return g.heat()
@@ -85,7 +88,8 @@ func (g *budgetedGroup) Set(budgetUs int64) error {
 func (g *budgetedGroup) Read() (Budget, []int, error) {
 	g.backend.mu.Lock()
 	defer g.backend.mu.Unlock()
-	return g.now()
+	held, cores, err := g.now()
+	return g.asked(held), cores, err
 }
 
 func (g *budgetedGroup) now() (Budget, []int, error) {
@@ -98,6 +102,45 @@ func (g *budgetedGroup) now() (Budget, []int, error) {
 	}
 	cores, err := g.backend.placed(g.path)
 	return held, cores, err
+}
+
+// want is the budget that the files should hold.
+func (g *budgetedGroup) want() Budget {
+	return g.backend.bw.shape(Budget{g.intent.Load(), g.periodUs})
+}
+
+// asked is what the files hold, in terms of the period that was asked for.
+func (g *budgetedGroup) asked(held Budget) Budget {
+	if held == g.want() {
+		return Budget{g.intent.Load(), g.periodUs}
+	}
+	shaped := g.backend.bw.shape(Budget{0, g.periodUs}).PeriodUs
+	if shaped == g.periodUs || held.PeriodUs != shaped || held.RuntimeUs < 0 {
+		return held
+	}
+	return Budget{held.RuntimeUs * g.periodUs / shaped, g.periodUs}
+}
+
+// clearStrays takes budgets back on other cores, where a move that did not come to its end left them.
+func (g *budgetedGroup) clearStrays() (drift []string, err error) {
+	b := g.backend
+	if !b.bw.perCore() {
+		return nil, nil
+	}
+	for _, core := range b.cores {
+		held, err := b.bw.parse(g.read, core)
+		if err != nil {
+			return drift, asGone(err)
+		}
+		if core == g.core || held.RuntimeUs == 0 {
+			continue
+		}
+		drift = append(drift, fmt.Sprintf("%s had %d us on core %d too", g.path, held.RuntimeUs, core))
+		if err := b.bw.write(b.machine, g.target(), core, Budget{0, held.PeriodUs}); err != nil {
+			return drift, err
+		}
+	}
+	return drift, nil
 }
 
 // still says that the path names the group that was opened.
@@ -122,11 +165,9 @@ func (g *budgetedGroup) Check() (drift []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if held.PeriodUs != g.periodUs {
-		drift = append(drift, fmt.Sprintf("period of %s was %d us; want %d", g.path, held.PeriodUs, g.periodUs))
-	}
-	if want := g.intent.Load(); held.RuntimeUs != want && g.drifted(want) {
-		drift = append(drift, fmt.Sprintf("runtime of %s was %d us; want %d", g.path, held.RuntimeUs, want))
+	if want := g.want(); held != want && g.drifted(want) {
+		drift = append(drift, fmt.Sprintf("budget of %s was %d of %d us; want %d of %d",
+			g.path, held.RuntimeUs, held.PeriodUs, want.RuntimeUs, want.PeriodUs))
 	}
 	if !slices.Equal(cores, []int{g.core}) {
 		drift = append(drift, fmt.Sprintf("cores of %s were %v; want %d", g.path, cores, g.core))
@@ -135,13 +176,31 @@ func (g *budgetedGroup) Check() (drift []string, err error) {
 	if len(drift) > 0 {
 		err = errors.Join(err, b.grow(g.path, g.core), g.assert())
 	}
-	return drift, err
+	g.claimFull()
+	strays, cleared := g.clearStrays()
+	return append(drift, strays...), errors.Join(err, cleared)
 }
 
-// drifted says that the runtime is not what is asked for, and was not being set while we looked.
-func (g *budgetedGroup) drifted(want int64) bool {
+// claimFull asks for the room that was not there when the group was opened.
+func (g *budgetedGroup) claimFull() {
+	b, s := g.backend, g.backend.servers[g.path]
+	if s.HighUs == g.full {
+		return
+	}
+	full := s
+	full.HighUs = g.full
+	b.servers[g.path] = full
+	if b.fits(g.core) && b.grow(g.path, g.core) == nil {
+		g.high.Store(g.full)
+		return
+	}
+	b.servers[g.path] = s
+}
+
+// drifted says that the budget is not what is asked for, and was not being set while we looked.
+func (g *budgetedGroup) drifted(want Budget) bool {
 	held, err := g.backend.bw.parse(g.read, g.core)
-	return err == nil && held.RuntimeUs != want && g.intent.Load() == want
+	return err == nil && held != want && g.want() == want
 }
 
 // assert writes the budget that is asked for. Set may ask for another at the same time: then that one
@@ -154,7 +213,7 @@ func (g *budgetedGroup) assert() error {
 			return nil
 		}
 		b := g.backend
-		if err := b.bw.write(b.machine, g.target(), g.core, Budget{want, g.periodUs}); err != nil && g.intent.Load() == want {
+		if err := b.bw.write(b.machine, g.target(), g.core, b.bw.shape(Budget{want, g.periodUs})); err != nil && g.intent.Load() == want {
 			return err
 		}
 		if g.intent.Load() == want {

@@ -54,6 +54,17 @@ type bandwidth interface {
 	perCore() bool
 	// managed says whether a level with this budget has to be sized for what is below it.
 	managed(level Budget) bool
+	// window is the period for a level that had no budget; 0 leaves the one that it has.
+	window() int64
+	// share is what a level with a period must have for a demand below it.
+	share(d demand, periodUs int64) int64
+	// most is the largest runtime of a demand with a period that takes no more than what is free of a
+	// level's period: the inverse of share.
+	most(freeUs, levelPeriodUs, periodUs int64) int64
+	// shape is a budget as the files can hold it.
+	shape(b Budget) Budget
+	// forbids says that putting this record back leaves real-time threads without any budget.
+	forbids(r record) bool
 	// hot opens what Set writes to.
 	hot(f files, core int, periodUs int64) (*hotFile, error)
 	// first is what a runtime writes when it makes a group.
@@ -97,7 +108,7 @@ func (l *levels) need(level string, core int, periodUs int64) (int64, error) {
 	var sum int64
 	for _, s := range l.ours(level) {
 		if !l.bw.perCore() || s.Core == core {
-			sum += demand{s.HighUs, s.PeriodUs}.within(periodUs)
+			sum += l.bw.share(demand{s.HighUs, s.PeriodUs}, periodUs)
 		}
 	}
 	foreign, err := l.foreign(level, core)
@@ -105,7 +116,7 @@ func (l *levels) need(level string, core int, periodUs int64) (int64, error) {
 		return 0, err
 	}
 	for _, b := range foreign {
-		sum += demand{b.RuntimeUs, b.PeriodUs}.within(periodUs)
+		sum += l.bw.share(demand{b.RuntimeUs, b.PeriodUs}, periodUs)
 	}
 	return max(sum, l.original(level, core).RuntimeUs), nil
 }
@@ -191,8 +202,8 @@ func (l *levels) growLevel(level string, core int) error {
 			return asGone(err)
 		}
 		want := Budget{PeriodUs: held.PeriodUs}
-		if held.RuntimeUs == 0 {
-			want.PeriodUs = windowUs
+		if held.RuntimeUs == 0 && l.bw.window() != 0 {
+			want.PeriodUs = l.bw.window()
 		}
 		if want.RuntimeUs, err = l.need(level, core, want.PeriodUs); err != nil {
 			return err

@@ -55,14 +55,17 @@ type candidate struct {
 // candidates in order of preference.
 func candidates() []candidate {
 	return []candidate{
+		{HCBS, probeHCBS},
 		{RTGroup, probeRTGroup},
 		{FIFO, probeFIFO},
 		{Deadline, probeDeadline},
+		{CFS, probeCFS},
 	}
 }
 
-// Probe takes the best backend that works, or the one that is wanted, and says why it did not take the
-// others. The error is for a machine that cannot be probed, or when nothing works.
+// Probe takes the best backend that works, or the one that is wanted, and says why it did not take those
+// before it. Where none works the backend is Blocked, which refuses everything and says why. The error is for a
+// machine that cannot be probed, and a wanted backend that does not work.
 func Probe(o ProbeOptions) (Backend, []Finding, error) {
 	m, err := newMachine(o)
 	if err != nil {
@@ -81,10 +84,13 @@ func Probe(o ProbeOptions) (Backend, []Finding, error) {
 		}
 		findings = append(findings, finding(c.name, err))
 	}
-	if o.Want != "" && !slices.Contains(known, o.Want) {
+	switch {
+	case o.Want == "":
+		return newBlocked(m, findings), findings, nil
+	case !slices.Contains(known, o.Want):
 		return nil, nil, fmt.Errorf("backend %q; want one of %s", o.Want, strings.Join(known, ", "))
 	}
-	return nil, findings, fmt.Errorf("probing backends: none works: %w", errors.Join(reasons(findings)...))
+	return nil, findings, fmt.Errorf("probing backend %s: %w", o.Want, errors.Join(reasons(findings)...))
 }
 
 func finding(name string, err error) Finding {

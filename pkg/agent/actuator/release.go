@@ -3,6 +3,8 @@ package actuator
 import (
 	"errors"
 	"fmt"
+
+	"golang.org/x/sys/unix"
 )
 
 // release puts back everything of a group that the journal has, verifies it and forgets it. What belongs
@@ -61,7 +63,13 @@ func (m *machine) putBackFile(t target, r record) error {
 	if err != nil || held == r.Before {
 		return err
 	}
+	if r.File == rtMulti {
+		return putBackMulti(t, r.Before)
+	}
 	if err := t.write(r.File, r.Before+"\n"); err != nil {
+		if r.Before == "" && errors.Is(err, unix.ENOSPC) {
+			return nil // tasks came since into a cpuset that was empty: they keep what they run on
+		}
 		return describe(r.Group, r.File, r.Before, err)
 	}
 	if held, err = t.read(r.File); err != nil {

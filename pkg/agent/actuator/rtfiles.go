@@ -34,7 +34,12 @@ type rtFiles struct{}
 func (rtFiles) controller() string { return "cpu" }
 func (rtFiles) perCore() bool      { return false }
 
-func (rtFiles) managed(Budget) bool { return true }
+func (rtFiles) managed(Budget) bool           { return true }
+func (rtFiles) window() int64                 { return windowUs }
+func (rtFiles) share(d demand, w int64) int64 { return d.within(w) }
+func (rtFiles) most(free, w, t int64) int64   { return (free - overshootUs) / (w/t + 2) }
+func (rtFiles) shape(b Budget) Budget         { return b }
+func (rtFiles) forbids(r record) bool         { return r.File == rtRuntime && r.Before == "0" }
 
 func (rtFiles) parse(get func(string) (string, error), _ int) (Budget, error) {
 	runtime, err := get(rtRuntime)
@@ -48,26 +53,33 @@ func (rtFiles) parse(get func(string) (string, error), _ int) (Budget, error) {
 	return parseBudget(runtime, period)
 }
 
-// write: a runtime that shrinks before the period, one that grows after it. So the ratio is never above
-// the larger of the former and the new one, and the runtime never above the period.
 func (r rtFiles) write(m *machine, t target, _ int, b Budget) error {
 	held, err := r.parse(t.read, 0)
 	if err != nil {
-		return err
+		return asGone(err)
 	}
 	if err := m.keep(t, rtPeriod, rtRuntime); err != nil {
 		return err
 	}
-	runtime, period := strconv.FormatInt(b.RuntimeUs, 10), strconv.FormatInt(b.PeriodUs, 10)
-	if b.RuntimeUs < held.RuntimeUs {
-		if err := m.set(t, rtRuntime, runtime); err != nil {
+	return inOrder(held, b,
+		func(runtime int64) error { return m.set(t, rtRuntime, itoa(runtime)) },
+		func(period int64) error { return m.set(t, rtPeriod, itoa(period)) })
+}
+
+// inOrder writes a runtime that shrinks before the period, and one that grows after it. So the ratio is never above the
+// larger of the former and the new one, and the runtime never above the period.
+func inOrder(held, want Budget, runtime, period func(int64) error) error {
+	if want.RuntimeUs < held.RuntimeUs {
+		if err := runtime(want.RuntimeUs); err != nil {
 			return err
 		}
 	}
-	if err := m.set(t, rtPeriod, period); err != nil {
-		return err
+	if want.PeriodUs != held.PeriodUs {
+		if err := period(want.PeriodUs); err != nil {
+			return err
+		}
 	}
-	return m.set(t, rtRuntime, runtime)
+	return runtime(want.RuntimeUs)
 }
 
 func (rtFiles) hot(f files, _ int, _ int64) (*hotFile, error) {
