@@ -65,3 +65,17 @@ func ParseCapabilities(text string) (Capabilities, error) {
 	}
 	return 0, fmt.Errorf("no line of CapEff")
 }
+
+// Text names those of the set that the agent asks about.
+func (s Capabilities) Text() string {
+	var names []string
+	for _, c := range []Capability{CapBPF, CapPerfmon, CapSysNice, CapIPCLock, CapSysAdmin} {
+		if s.Has(c) {
+			names = append(names, c.String())
+		}
+	}
+	if len(names) == 0 {
+		return "none of the agent's capabilities"
+	}
+	return strings.Join(names, " ")
+}

@@ -151,3 +151,12 @@ func FuzzParseBTFNames(f *testing.F) {
 		}
 	})
 }
+
+func FuzzParseLimit(f *testing.F) {
+	f.Add("Max locked memory         65536                70000                bytes")
+	f.Fuzz(func(t *testing.T, text string) {
+		if limit, err := host.ParseLimit(text, "Max locked memory"); err == nil && limit.Unlimited && !strings.Contains(text, "unlimited") {
+			t.Fatalf("%q: %v", text, limit)
+		}
+	})
+}

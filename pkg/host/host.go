@@ -53,6 +53,44 @@ func (h Host) Sys(elem ...string) string {
 // Local says that the machine is the one that the process runs on.
 func (h Host) Local() bool { return h.root == "" }
 
+// Read is the text of a file of the machine, without the white space around it.
+func (h Host) Read(path string) (string, error) { return readString(h.Path(path)) }
+
+// Glob are the paths on the machine that match a pattern of path/filepath, in order.
+func (h Host) Glob(pattern string) []string {
+	found, err := filepath.Glob(h.Path(pattern))
+	if err != nil {
+		return nil // the pattern is wrong, so nothing matches it
+	}
+	for i, path := range found {
+		found[i] = h.Rel(path)
+	}
+	return found
+}
+
+// Dirs are the names of the directories in a directory of the machine, in order; none when it is not there.
+func (h Host) Dirs(dir string) []string {
+	entries, err := os.ReadDir(h.Path(dir))
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
+}
+
+// Rel is a path, such as one of a hierarchy's directory, as the machine itself would call it.
+func (h Host) Rel(path string) string {
+	if rest, below := strings.CutPrefix(path, h.root); below && strings.HasPrefix(rest, "/") {
+		return rest
+	}
+	return path
+}
+
 // readString is a file's text without the white space around it.
 func readString(path string) (string, error) {
 	data, err := readFile(path)

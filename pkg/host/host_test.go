@@ -185,7 +185,8 @@ func TestRTGroupSchedAtBoot(t *testing.T) {
 		want            bool
 	}{
 		{"CONFIG_RT_GROUP_SCHED=y", "quiet", true},
-		{"CONFIG_RT_GROUP_SCHED=y", "rt_group_sched=0", false},
+		{"CONFIG_RT_GROUP_SCHED=y", "rt_group_sched=0", true}, // a kernel that does not know it
+		{"CONFIG_RT_GROUP_SCHED=y\n# CONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED is not set", "rt_group_sched=0", false},
 		{"CONFIG_RT_GROUP_SCHED=y\nCONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED=y", "quiet", false},
 		{"CONFIG_RT_GROUP_SCHED=y\nCONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED=y", "rt_group_sched=0 rt_group_sched=1", true},
 		{"# CONFIG_RT_GROUP_SCHED is not set", "rt_group_sched=1", false},
@@ -227,6 +228,40 @@ func TestKernel(t *testing.T) {
 	}
 	if _, err := hosttest.New(t).Host().BTFNames("x"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	tree := hosttest.Lab(t)
+	h := tree.Host()
+	if got := h.Glob("/proc/irq/[0-9]*"); !slices.Equal(got, []string{"/proc/irq/24"}) {
+		t.Errorf("got %v", got)
+	}
+	if got := h.Glob("/proc/["); got != nil {
+		t.Errorf("a wrong pattern: got %v", got)
+	}
+	if got := h.Dirs("/proc/irq/24"); !slices.Equal(got, []string{"virtio0"}) {
+		t.Errorf("got %v", got)
+	}
+	if got := h.Dirs("/gone"); got != nil {
+		t.Errorf("got %v", got)
+	}
+	if got := h.Rel("/elsewhere"); got != "/elsewhere" {
+		t.Errorf("got %q", got)
+	}
+	if got, err := h.Read("/proc/../proc/sys/kernel/osrelease"); err != nil || got != "6.18.44" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if got, err := h.KernelVersion(); err != nil || got != "#1 SMP PREEMPT_DYNAMIC" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if limit, err := h.MemlockLimit(); err != nil || !limit.Unlimited || limit.String() != "unlimited" {
+		t.Errorf("got %v, %v", limit, err)
+	}
+	tree.WriteBytes("proc/stat", make([]byte, 2<<20))
+	if _, err := h.CPUTimes(); err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("a file beyond all bounds: %v", err)
 	}
 }
 

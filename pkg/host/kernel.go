@@ -125,7 +125,11 @@ func (h Host) RTGroupSched() (bool, error) {
 	if !config.On("CONFIG_RT_GROUP_SCHED") {
 		return false, nil
 	}
-	return h.rtGroupsAtBoot(!config.On("CONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED"))
+	preset, switchable := config["CONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED"]
+	if !switchable { // an older kernel, to which the boot parameter says nothing
+		return true, nil
+	}
+	return h.rtGroupsAtBoot(preset != "y")
 }
 
 // rtGroupsAtBoot follows the boot parameter rt_group_sched=; the last one counts.

@@ -129,6 +129,19 @@ func TestParseCapabilities(t *testing.T) {
 	}
 }
 
+func TestParseLimit(t *testing.T) {
+	t.Parallel()
+	limit, err := host.ParseLimit("Limit  Soft  Hard\nMax locked memory         65536                70000                bytes\n", "Max locked memory")
+	if err != nil || limit != (host.Limit{Bytes: 65536}) || limit.String() != "65536 bytes" {
+		t.Errorf("got %v, %v", limit, err)
+	}
+	for _, wrong := range []string{"", "Max locked memory", "Max locked memory many x bytes"} {
+		if _, err := host.ParseLimit(wrong, "Max locked memory"); err == nil {
+			t.Errorf("%q: want an error", wrong)
+		}
+	}
+}
+
 func TestParseBTFNames(t *testing.T) {
 	t.Parallel()
 	for _, wrong := range [][]byte{nil, make([]byte, 24), append([]byte{0x9f, 0xeb, 1, 0, 24, 0, 0, 0}, []byte(strings.Repeat("\xff", 16))...)} {

@@ -18,7 +18,7 @@ func Lab(t testing.TB) *Tree {
 	tr.CgroupsHybrid(true, v1Controllers...)
 	tr.kernel("6.18.44", "#1 SMP PREEMPT_DYNAMIC", "console=ttyS0 quiet psi=1")
 	tr.Config("CONFIG_HZ=250", "CONFIG_RT_GROUP_SCHED=y", "CONFIG_PREEMPT_DYNAMIC=y", "CONFIG_DEBUG_INFO_BTF=y", "CONFIG_PSI=y",
-		"CONFIG_SCHED_HRTICK=y", "# CONFIG_PREEMPT_RT is not set", "# CONFIG_SCHED_CLASS_EXT is not set", "# CONFIG_KPROBES is not set")
+		"CONFIG_SCHED_HRTICK=y", "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS=y", "# CONFIG_PREEMPT_RT is not set", "# CONFIG_SCHED_CLASS_EXT is not set", "# CONFIG_KPROBES is not set")
 	tr.common("000001fffeffffff")
 	tr.BTF("sched_switch", "btf_trace_sched_switch", "update_curr_dl_se")
 	tr.idle([]int{0, 1}, "haltpoll", IdleState{Name: "POLL"}, IdleState{Name: "haltpoll", LatencyUs: 1})
@@ -41,7 +41,7 @@ func Distribution(t testing.TB) *Tree {
 	tr.CgroupsV2(NoRTFiles, "cpuset", "cpu", "io", "memory", "hugetlb", "pids", "rdma", "misc")
 	tr.kernel("6.12.48-amd64", "#1 SMP PREEMPT_DYNAMIC Distribution 6.12.48-1", "BOOT_IMAGE=/boot/vmlinuz-6.12.48-amd64 root=/dev/sda1 ro quiet")
 	tr.Write("boot/config-6.12.48-amd64", strings.Join([]string{"CONFIG_HZ=250", "# CONFIG_RT_GROUP_SCHED is not set",
-		"CONFIG_PREEMPT_DYNAMIC=y", "CONFIG_DEBUG_INFO_BTF=y", "CONFIG_PSI=y", "CONFIG_SCHED_HRTICK=y", "CONFIG_SCHED_CLASS_EXT=y", "CONFIG_KPROBES=y"}, "\n"))
+		"CONFIG_PREEMPT_DYNAMIC=y", "CONFIG_DEBUG_INFO_BTF=y", "CONFIG_PSI=y", "CONFIG_SCHED_HRTICK=y", "CONFIG_SCHED_CLASS_EXT=y", "CONFIG_KPROBES=y", "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS=y"}, "\n"))
 	tr.common("000001ffffffffff")
 	tr.debugfs("NO_HRTICK NO_HRTICK_DL", 50_000_000, 0, 4)
 	tr.BTF("btf_trace_sched_switch", "update_curr_dl_se")

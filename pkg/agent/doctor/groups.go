@@ -1,0 +1,200 @@
+package doctor
+
+import (
+	"errors"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainspring-rt/mainspring/pkg/host"
+)
+
+// The backends, as in RTNode.status.backend.
+const (
+	backendHCBS     = "hcbs"
+	backendRTGroup  = "rtgroup"
+	backendFIFO     = "fifo"
+	backendDeadline = "deadline"
+	backendBlocked  = "blocked"
+)
+
+// backend is the best that the machine offers as far as can be read. A machine where it cannot be read whether
+// groups need real-time budgets counts as one where they do not: the agent tries it.
+func (e *exam) backend() string {
+	groups, err := e.h.RTGroupSched()
+	limit, _ := e.limit()
+	switch {
+	case e.hcbs() != "":
+		return backendHCBS
+	case e.groupsErr != nil:
+		return backendDeadline
+	case err == nil && groups && !e.groups.InUnified("cpu"):
+		return backendRTGroup
+	case err == nil && groups && limit <= million:
+		return backendBlocked
+	}
+	return backendFIFO
+}
+
+// hcbs is the file by which a v2 hierarchy takes real-time budgets; empty without one. The root has none, so
+// a group is asked.
+func (e *exam) hcbs() string {
+	dir, err := e.groups.Dir(host.Unified, "/")
+	if err != nil || !e.groups.InUnified("cpu") {
+		return ""
+	}
+	for _, name := range []string{"cpu.rt.max", "cpu.rt_multi_runtime_us"} {
+		if found := e.h.Glob(path.Join(e.h.Rel(dir), "*", name)); len(found) > 0 {
+			return found[0]
+		}
+	}
+	return ""
+}
+
+func (e *exam) controlGroups() Finding {
+	saw := Reading{"/proc/self/mountinfo", string(e.groups.Version)}
+	if e.groupsErr != nil {
+		return problem("control groups cannot be used: "+e.groupsErr.Error(), "mount the cgroup hierarchies from their roots, also into the agent's container (hostPath /sys/fs/cgroup)").saw(Reading{saw.Where, "no hierarchy"})
+	}
+	var missing []string
+	for _, controller := range []string{"cpu", "cpuset"} {
+		if !e.groups.Has(controller) {
+			missing = append(missing, controller)
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return problem("containers cannot be given a core or a budget without controller "+strings.Join(missing, " and "),
+			"v2: echo +cpu +cpuset > /sys/fs/cgroup/cgroup.subtree_control; v1: mount the controller").saw(saw)
+	case e.groups.InUnified("cpu"):
+		return ok("controllers cpu and cpuset are in the v2 hierarchy").saw(saw)
+	}
+	return ok("controllers cpu and cpuset are v1. Kubernetes and systemd are giving v1 up").saw(saw)
+}
+
+// rtGroups is the trap of distributions: RT_GROUP_SCHED in a kernel whose v2 groups take no budget.
+func (e *exam) rtGroups() Finding {
+	saw := e.rtGroupsSaw()
+	switch groups, err := e.h.RTGroupSched(); e.backend() {
+	case backendHCBS:
+		return ok("v2 groups take real-time budgets for each core (HCBS): the strongest backend").saw(append(saw, Reading{e.hcbs(), "there"})...)
+	case backendRTGroup:
+		return ok("v1 groups take real-time budgets: backend rtgroup. A container may run real-time tasks once every level above it has a budget").saw(saw...)
+	case backendBlocked:
+		return problem("the kernel lets no container run real-time tasks: groups need a budget for it (CONFIG_RT_GROUP_SCHED) and v2 groups have no file to give one. sched_setscheduler fails with EPERM, and nothing in the container can change that",
+			"boot with rt_group_sched=0, where the kernel knows it (its options name CONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED); or a kernel without CONFIG_RT_GROUP_SCHED (backend fifo), one with HCBS (backend hcbs), or cgroup v1 (systemd.unified_cgroup_hierarchy=0; backend rtgroup)").saw(saw...)
+	default:
+		if err == nil && groups {
+			return warning("the kernel would let no container run real-time tasks, but for sched_rt_runtime_us=-1, which takes its net away too",
+				"boot with rt_group_sched=0, or a kernel without CONFIG_RT_GROUP_SCHED, and set kernel.sched_rt_runtime_us back to 950000").saw(saw...)
+		}
+		if err != nil {
+			return warning("whether the kernel lets containers run real-time tasks cannot be read: with CONFIG_RT_GROUP_SCHED on cgroup v2 it would not. The agent tries it at start",
+				"have /proc/config.gz or /boot/config-<release> readable").saw(saw...)
+		}
+		return ok("any container may run real-time tasks, given the right to: budgets are enforced by the agent (backend fifo)").saw(saw...)
+	}
+}
+
+func (e *exam) rtGroupsSaw() []Reading {
+	if e.groupsErr == nil && !e.groups.InUnified("cpu") {
+		if dir, err := e.groups.Dir("cpu", "/"); err == nil {
+			_, saw := e.read(path.Join(e.h.Rel(dir), "cpu.rt_runtime_us"))
+			return []Reading{saw}
+		}
+	}
+	_, _, option := e.option("CONFIG_RT_GROUP_SCHED")
+	_, boot := e.parameter("rt_group_sched")
+	return []Reading{option, boot}
+}
+
+// kubepodsBudget looks whether real-time tasks could start in a container at this moment.
+func (e *exam) kubepodsBudget() Finding {
+	backend := e.backend()
+	if backend == backendBlocked {
+		return note("no group can be given a budget here", "see check rt-group-sched").saw(Reading{"backend", backend})
+	}
+	if backend != backendRTGroup && backend != backendHCBS {
+		return ok("groups need no budget for real-time tasks here").saw(Reading{"backend", backend})
+	}
+	saw, zero := e.kubepodsSaw(backend)
+	switch {
+	case len(saw) == 0:
+		return note("the kubelet has made no groups here: nothing to look at", "").saw(Reading{"groups kubepods, kubepods.slice", "not there"})
+	case zero:
+		return note("levels without a budget: SCHED_FIFO fails with EPERM in containers below, until the agent gives every level its part when a container is admitted. The kubelet never does",
+			"nothing, where the agent runs").saw(saw...)
+	}
+	return ok("every level above containers has a budget").saw(saw...)
+}
+
+func (e *exam) kubepodsSaw(backend string) (saw []Reading, zero bool) {
+	roots, err := e.h.KubepodsGroups()
+	if err != nil {
+		return nil, false
+	}
+	controller, file := "cpu", "cpu.rt_runtime_us"
+	if backend == backendHCBS {
+		controller, file = host.Unified, path.Base(e.hcbs())
+	}
+	for _, root := range roots {
+		dir, err := e.groups.Dir(controller, root)
+		if err != nil {
+			continue // gone since it was found
+		}
+		for _, level := range e.levels(e.h.Rel(dir)) {
+			text, reading := e.read(path.Join(level, file))
+			saw, zero = append(saw, reading), zero || withoutBudget(text)
+		}
+	}
+	return saw, zero
+}
+
+// levels are a kubepods group and those of the QoS classes below it.
+func (e *exam) levels(kubepods string) []string {
+	levels := []string{kubepods}
+	for _, class := range []string{"*burstable*", "*besteffort*"} {
+		levels = append(levels, e.h.Glob(path.Join(kubepods, class))...)
+	}
+	return levels
+}
+
+// withoutBudget reads "0", "0|100000 100000" and "0 0 0 0".
+func withoutBudget(text string) bool {
+	for field := range strings.FieldsSeq(text) {
+		runtime, _, _ := strings.Cut(field, "|")
+		return runtime == "0"
+	}
+	return false
+}
+
+// groupAccess asks whether this process may write to the groups. It does not write.
+func (e *exam) groupAccess() Finding {
+	if e.groupsErr != nil {
+		return problem("there are no groups to write to", "see check control-groups")
+	}
+	var saw []Reading
+	var faults []error
+	for _, controller := range []string{"cpu", "cpuset"} {
+		dir, err := e.groups.Dir(controller, "/")
+		if err != nil {
+			continue // told by control-groups
+		}
+		err = unix.Access(dir, unix.W_OK)
+		what := "writable"
+		if err != nil {
+			what = "not writable: " + err.Error()
+			faults = append(faults, err)
+		}
+		if reading := (Reading{e.h.Rel(dir), what}); !slices.Contains(saw, reading) { // one directory for both on v2
+			saw = append(saw, reading)
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return problem("budgets and cores of containers cannot be set by this process",
+			"run as root, and have the agent's container mount /sys/fs/cgroup of the host for writing").saw(saw...)
+	}
+	return ok("budgets and cores of containers can be set by this process").saw(saw...)
+}
