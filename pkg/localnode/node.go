@@ -45,6 +45,8 @@ type Options struct {
 	Bin toolchain.Paths
 	// Images are paths of OCI archives that pods use.
 	Images []string
+	// Logs is the directory for the programs' logs; empty means the node's own, which goes with it.
+	Logs string
 	// Progress receives lines for people. Nil means none.
 	Progress io.Writer
 }

@@ -1,6 +1,11 @@
 package localnode
 
-import "github.com/mainspring-rt/mainspring/pkg/toolchain"
+import (
+	"cmp"
+	"path/filepath"
+
+	"github.com/mainspring-rt/mainspring/pkg/toolchain"
+)
 
 // Name of the Node.
 func (n *Node) Name() string { return n.options.Name }
@@ -27,7 +32,9 @@ func (n *Node) NRISocket() string { return n.dir.file("nri", "nri.sock") }
 func (n *Node) RuntimeSocket() string { return n.dir.file("containerd", "containerd.sock") }
 
 // Log is the path of a program's log.
-func (n *Node) Log(tool toolchain.Tool) string { return n.dir.file(string(tool) + ".log") }
+func (n *Node) Log(tool toolchain.Tool) string {
+	return filepath.Join(cmp.Or(n.options.Logs, n.dir.path), string(tool)+".log")
+}
 
 // KubeletPID and RuntimePID are the process IDs of kubelet and containerd.
 func (n *Node) KubeletPID() int { return n.kubelet.PID() }

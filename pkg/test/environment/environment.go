@@ -65,6 +65,8 @@ type Environment struct {
 	Agents *Program
 	// Node is the real one of suites that have one.
 	Node *localnode.Node
+	// NodeAgent is the agent on it.
+	NodeAgent *NodeAgent
 
 	cancel      context.CancelFunc
 	defaults    []string // flags of the controller when a scenario asks for nothing else

@@ -49,3 +49,19 @@ func (env *Environment) restartEnded() int {
 	Expect(env.Controller.launch(env.Controller.flags)).To(Succeed())
 	return 1
 }
+
+// WithoutAPIServer does something while the API server is away. The controller is run as in ExpectOutage.
+func (env *Environment) WithoutAPIServer(do func()) {
+	GinkgoHelper()
+	env.outage = true
+	Expect(env.Plane.StopAPIServer(env)).To(Succeed())
+	defer func() {
+		GinkgoHelper()
+		Expect(env.Plane.StartAPIServer(env)).To(Succeed())
+		Eventually(func(g Gomega) {
+			env.restartEnded()
+			g.Expect(env.Controller.probe(env)).To(Succeed())
+		}).Should(Succeed(), "the controller should be ready again")
+	}()
+	do()
+}

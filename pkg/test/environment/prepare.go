@@ -41,16 +41,28 @@ const (
 // hands what it returns to Start in each.
 func Prepare(ctx context.Context) []byte {
 	GinkgoHelper()
+	return build(ctx, nil, controllerProgram, agentsProgram, commandProgram).encode()
+}
+
+// build builds the control plane with further tools, and the programs.
+func build(ctx context.Context, tools []toolchain.Tool, programs ...string) prepared {
+	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
 	defer cancel()
-	tools, err := toolchain.Ensure(ctx, GinkgoWriter, toolchain.Etcd, toolchain.KubeAPIServer,
-		toolchain.KubeControllerManager, toolchain.KubeScheduler, toolchain.Kwok)
+	paths, err := toolchain.Ensure(ctx, GinkgoWriter, append(tools, toolchain.Etcd, toolchain.KubeAPIServer,
+		toolchain.KubeControllerManager, toolchain.KubeScheduler, toolchain.Kwok)...)
 	Expect(err).NotTo(HaveOccurred())
 	dir, err := os.MkdirTemp("", "mainspring-programs-")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(os.RemoveAll, dir)
-	Expect(buildPrograms(ctx, dir, controllerProgram, agentsProgram, commandProgram)).To(Succeed())
-	data, err := json.Marshal(prepared{Tools: tools, Programs: dir})
+	Expect(buildPrograms(ctx, dir, programs...)).To(Succeed())
+	return prepared{Tools: paths, Programs: dir}
+}
+
+// encode is for Ginkgo, which hands bytes to the other processes.
+func (p prepared) encode() []byte {
+	GinkgoHelper()
+	data, err := json.Marshal(p)
 	Expect(err).NotTo(HaveOccurred())
 	return data
 }

@@ -140,5 +140,8 @@ func (env *Environment) report() {
 	AddReportEntry("controller log", env.Controller.logSince(env.logStart), ReportEntryVisibilityNever)
 	AddReportEntry("controller log, its end", env.Controller.tail(15), ReportEntryVisibilityFailureOrVerbose)
 	AddReportEntry("agents' log", env.Agents.logSince(env.agentsStart), ReportEntryVisibilityNever)
+	if env.NodeAgent != nil {
+		AddReportEntry("node agent's logs, their ends", env.NodeAgent.Tails(), ReportEntryVisibilityFailureOrVerbose)
+	}
 	AddReportEntry("logs", fmt.Sprintf("%s (from byte %d)", env.Controller.logPath, env.logStart), ReportEntryVisibilityFailureOrVerbose)
 }

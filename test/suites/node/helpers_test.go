@@ -1,6 +1,8 @@
 package node_test
 
 import (
+	"strconv"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -76,4 +78,15 @@ func groupOf(p *corev1.Pod, container string) string {
 	group, err := machine.ContainerGroup(string(p.UID), containerID(p, container))
 	Expect(err).NotTo(HaveOccurred())
 	return group
+}
+
+func itoa[T int32 | int64](n T) string { return strconv.FormatInt(int64(n), 10) }
+
+// governedNothing is the group of an ordinary pod's container.
+func governedNothing(name string) string {
+	GinkgoHelper()
+	p := test.Pod(name, "10m", onNode)
+	env.ExpectApplied(p)
+	eventuallyRunning(p)
+	return groupOf(p, "app")
 }

@@ -1,10 +1,13 @@
 package node_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -60,3 +63,60 @@ func realtimeThreads(group string) []int {
 	}
 	return list
 }
+
+// budget is what the kernel gives a group in every period, in microseconds.
+func budget(group string) int64 {
+	GinkgoHelper()
+	return int64(numbers(kernelFile("cpu", group, "cpu.rt_runtime_us"))[0])
+}
+
+// cores are those that a group may run on.
+func cores(group string) string {
+	GinkgoHelper()
+	return kernelFile("cpuset", group, "cpuset.cpus")
+}
+
+// budgets are those of the group and of all below it that have any, by path.
+func budgets(group string) map[string]int64 {
+	GinkgoHelper()
+	found := map[string]int64{}
+	for _, g := range groupsBelow(group) {
+		if us := budget(g); us != 0 {
+			found[g] = us
+		}
+	}
+	return found
+}
+
+// groupsBelow are the group and those below it, as paths from the hierarchy's root.
+func groupsBelow(group string) []string {
+	GinkgoHelper()
+	cgroups, err := machine.Cgroups()
+	Expect(err).NotTo(HaveOccurred())
+	root, err := cgroups.Dir("cpu", "/")
+	Expect(err).NotTo(HaveOccurred())
+	var all []string
+	Expect(filepath.WalkDir(filepath.Join(root, group), func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it went meanwhile
+		}
+		if err == nil && entry.IsDir() {
+			all = append(all, strings.TrimPrefix(path, root))
+		}
+		return err
+	})).To(Succeed())
+	return all
+}
+
+// signal sends the container's program a signal.
+func signal(group string, s syscall.Signal) {
+	GinkgoHelper()
+	for _, pid := range processes(group) {
+		Expect(syscall.Kill(pid, s)).To(Succeed())
+	}
+}
+
+// overrun has the container's program work for longer than its budget in every period, behave for as long
+// as it should.
+func overrun(group string) { GinkgoHelper(); signal(group, syscall.SIGUSR1) }
+func behave(group string)  { GinkgoHelper(); signal(group, syscall.SIGUSR2) }

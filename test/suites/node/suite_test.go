@@ -4,6 +4,7 @@ package node_test
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -13,6 +14,9 @@ import (
 )
 
 var env *environment.Environment
+
+// patience bounds every wait of a scenario. It is generous, but a suite that fails has to end in time.
+const patience = 45 * time.Second
 
 func TestNode(t *testing.T) {
 	privileged.Require(t, privileged.Root, privileged.RTGroups)
@@ -29,6 +33,7 @@ var _ = SynchronizedBeforeSuite(
 		}
 		privileged.Machine(GinkgoTB())
 		env = environment.StartNode(prepared)
+		SetDefaultEventuallyTimeout(patience)
 	},
 )
 
