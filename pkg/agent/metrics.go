@@ -34,6 +34,8 @@ var (
 	descEvents    = describe("events_total", "Events that the programs in the kernel have told.")
 	descLost      = describe("events_lost_total", "Events that did not fit in the ring buffers.")
 	descGrain     = describe("budget_granularity_seconds", "How far a task ran past its budget in the self-test at start.", "node")
+	descRealtime  = describe("fastpath_realtime", "1 while every thread of the fast path has a real-time policy.")
+	descFaults    = describe("container_fault", "1 while a container's fault is latched: it overran its highest budget again and again.", perServer...)
 	descAnswers   = describe("fastpath_up", "1 while the fast path answers.")
 	descBroken    = describe("promises_broken_total", "How often more was promised on a core than its plan allows. Always 0, or there is a defect.", "node", "core")
 )
@@ -46,7 +48,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descOverruns, descMisses, descJobs, descThrottles, descDrift, descSqueezes, descDetect, descReact, descEscalate, descRecover,
-		descBandwidth, descEvents, descLost, descGrain, descAnswers, descBroken,
+		descBandwidth, descEvents, descLost, descGrain, descAnswers, descRealtime, descFaults, descBroken,
 	} {
 		to <- d
 	}
@@ -63,6 +65,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		up = 1
 	}
 	to <- gauge(descAnswers, up)
+	to <- gauge(descRealtime, flagOf(counted.Report.Realtime))
 	to <- gauge(descGrain, float64(counted.Report.GranularityUs)/1e6, c.node)
 	to <- total(descEvents, counted.Events)
 	to <- total(descLost, counted.Lost)
@@ -94,11 +97,16 @@ func (c *collector) collectServers(to chan<- prometheus.Metric, counted *Counted
 	if world == nil || world.RTNode == nil {
 		return
 	}
+	latched := map[string]bool{}
+	for _, s := range counted.Report.Servers {
+		latched[s.ID] = s.Fault
+	}
 	seen := map[[3]string]bool{}
 	for _, s := range world.RTNode.Spec.Servers {
 		if key := [3]string{s.Namespace, s.Pod, s.Container}; !seen[key] {
 			seen[key] = true
 			collectServer(to, s, counted.Servers[idOf(s)].Counts)
+			to <- gauge(descFaults, flagOf(latched[idOf(s)]), s.Namespace, s.Pod, s.Container)
 		}
 	}
 }
@@ -113,6 +121,13 @@ func collectServer(to chan<- prometheus.Metric, s v1alpha1.RTServer, n Counts) {
 	} {
 		to <- total(m.desc, m.count, s.Namespace, s.Pod, s.Container)
 	}
+}
+
+func flagOf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 func gauge(d *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
