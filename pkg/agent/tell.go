@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,10 +49,11 @@ type teller struct {
 	begun   bool
 }
 
-// page is what was told of a server, and when.
+// page is what was told of a server, and when. Numbers in Events count since base, so that one that replaces
+// another leaves nothing out.
 type page struct {
-	told
-	at time.Time
+	last, base told
+	at, since  time.Time
 }
 
 // Name implements Service.
@@ -99,22 +101,17 @@ func (t *teller) tellServers(ctx context.Context, world *World, counted *Counted
 			continue
 		}
 		s := situation{spec: spec, node: t.node, report: counted.Report.Servers[i], total: counted.Servers[id]}
-		known := t.servers[id]
-		if known == nil {
-			t.servers[id] = t.firstPage(s)
-			known = t.servers[id]
-		}
-		s.before = known.told
-		list := s.happened()
+		known := t.page(id, s, now)
+		list := s.news(known)
 		if len(list) == 0 || left == 0 || !known.at.IsZero() && now.Sub(known.at) < quietFor {
 			continue
 		}
 		left--
-		if !t.write(ctx, list, now) {
+		if !t.write(ctx, list, known.since) {
 			left = 0 // the API server is away, and told of them all later
 			continue
 		}
-		known.told, known.at = s.now(), now
+		known.last, known.at = s.now(), now
 	}
 	for id := range t.servers {
 		if !there[id] {
@@ -124,21 +121,41 @@ func (t *teller) tellServers(ctx context.Context, world *World, counted *Counted
 	t.begun = true
 }
 
-// firstPage of a server: what an earlier agent has counted is not told again; what a new server did is.
-func (t *teller) firstPage(s situation) *page {
-	if t.begun {
-		return &page{}
+// page of a server, with a base that is not old. What an earlier agent has counted is not told again; what a
+// server did that is new is.
+func (t *teller) page(id string, s situation, now time.Time) *page {
+	known := t.servers[id]
+	switch {
+	case known == nil && t.begun:
+		known = &page{since: now}
+	case known == nil:
+		known = &page{since: now, base: s.now(), last: s.now()}
+	case now.Sub(known.since) >= seriesFor:
+		known.base, known.since = known.last, now
 	}
-	return &page{told: s.now()}
+	t.servers[id] = known
+	return known
+}
+
+// news are the Events of which something is new, with their numbers since the base.
+func (s situation) news(p *page) []events.Event {
+	s.before = p.last
+	fresh := map[string]bool{}
+	for _, e := range s.happened() {
+		fresh[e.Reason] = true
+	}
+	s.before = p.base
+	return slices.DeleteFunc(s.happened(), func(e events.Event) bool { return !fresh[e.Reason] })
 }
 
 func (t *teller) tellNode(ctx context.Context, world *World, counted *Counted) {
-	now, node, uid := t.clock.Now(), nodeObject(t.node, world.NodeUID), string(world.NodeUID)
+	now, since := t.clock.Now(), t.clock.Now().Add(-seriesFor)
+	node, uid := nodeObject(t.node, world.NodeUID), string(world.NodeUID)
 	switch down := counted.Err != nil; {
 	case down && !t.down:
-		t.down = t.write(ctx, []events.Event{events.FastPathLost(node, uid, counted.Err.Error())}, now)
+		t.down = t.write(ctx, []events.Event{events.FastPathLost(node, uid, counted.Err.Error())}, since)
 	case !down && t.down:
-		t.down = !t.write(ctx, []events.Event{events.FastPathBack(node, uid)}, now)
+		t.down = !t.write(ctx, []events.Event{events.FastPathBack(node, uid)}, since)
 	}
 	if !t.begun {
 		t.lost = counted.Lost
@@ -151,10 +168,10 @@ func (t *teller) tellNode(ctx context.Context, world *World, counted *Counted) {
 	}
 }
 
-// write tells whether all were written.
-func (t *teller) write(ctx context.Context, list []events.Event, now time.Time) bool {
+// write tells whether all were written. Events of the same kind since a time are repeated.
+func (t *teller) write(ctx context.Context, list []events.Event, since time.Time) bool {
 	for _, e := range list {
-		if err := t.writeOne(ctx, e, now); err != nil {
+		if err := t.writeOne(ctx, e, since); err != nil {
 			if ctx.Err() == nil {
 				t.log.V(1).Info("an Event waits", "reason", e.Reason, "why", err.Error())
 			}
@@ -164,10 +181,9 @@ func (t *teller) write(ctx context.Context, list []events.Event, now time.Time) 
 	return true
 }
 
-// writeOne repeats an Event of the same kind that is not old, else creates one.
-func (t *teller) writeOne(ctx context.Context, e events.Event, now time.Time) error {
-	key := e.Reason + "/" + strings.Join(e.Dedupe, "/")
-	if last := t.series[key]; last != nil && now.Sub(last.FirstTimestamp.Time) < seriesFor {
+func (t *teller) writeOne(ctx context.Context, e events.Event, since time.Time) error {
+	key, now := e.Reason+"/"+strings.Join(e.Dedupe, "/"), t.clock.Now()
+	if last := t.series[key]; last != nil && !last.FirstTimestamp.Time.Before(since) {
 		again := last.DeepCopy()
 		again.Count, again.LastTimestamp, again.Message = last.Count+1, metav1.NewTime(now), e.Message
 		err := t.api.CountEvent(ctx, again)

@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/pressure"
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+)
+
+// Ledger adds up counters.
+type Ledger = ledger
+
+// NewLedger, ReadLedger and ParseLedger make one.
+var (
+	NewLedger   = newLedger
+	ReadLedger  = readLedger
+	ParseLedger = parseLedger
+)
+
+// Follow adds a report.
+func (l *ledger) Follow(r table.Report, reported map[string]v1alpha1.RTServerStatus, keep func(string) bool) *Counted {
+	l.follow(r, reported, keep)
+	return l.counted(r, time.Time{})
+}
+
+// Write keeps it.
+func (l *ledger) Write(path string) error { return l.write(path) }
+
+// View is what a status is made of.
+type View struct {
+	World    *World
+	Applied  *Applied
+	Counted  *Counted
+	Pressure pressure.State
+	Cores    []rt.Core
+	Drifted  bool
+	Before   []metav1.Condition
+	Now      time.Time
+}
+
+// Status is the status of a view.
+func (v View) Status() v1alpha1.RTNodeStatus {
+	return view{
+		world: v.World, applied: v.Applied, counted: v.Counted, pressure: v.Pressure, cores: v.Cores, drifted: v.Drifted,
+		version: "test", before: v.Before, now: v.Now,
+	}.status()
+}
+
+// Happened are the Events about a server between two looks.
+func Happened(spec v1alpha1.RTServer, before, now table.ServerReport) []events.Event {
+	first := situation{spec: spec, node: "n", report: before, total: Total{Counts: countsOf(before)}}
+	return situation{spec: spec, node: "n", report: now, total: Total{Counts: countsOf(now)}, before: first.now()}.happened()
+}
