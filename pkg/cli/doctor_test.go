@@ -19,7 +19,7 @@ func TestDoctor(t *testing.T) {
 		err  string
 	}{
 		{[]string{"--root", fine}, 0, "0 problems", ""},
-		{[]string{"--root", blocked}, 1, "backend blocked", ""},
+		{[]string{"--root", blocked}, 1, "backend deadline", ""},
 		{[]string{"--root", fine, "--cores", "4-7"}, 0, "real-time cores 4-7", ""},
 		{[]string{"--root", fine, "--cores", "99"}, 1, "", "--cores names core 99"},
 		{[]string{"--root", t.TempDir()}, 1, "", "no such file or directory"},
@@ -37,7 +37,7 @@ func TestDoctorInJSON(t *testing.T) {
 	t.Parallel()
 	code, out, _ := run("doctor", "--programs=false", "--root", hosttest.Blocked(t).Dir(), "-o", "json")
 	var report doctor.Report
-	if err := json.Unmarshal([]byte(out), &report); code != 1 || err != nil || report.Backend != "blocked" || len(report.Findings) != len(doctor.Names()) {
+	if err := json.Unmarshal([]byte(out), &report); code != 1 || err != nil || report.Backend != "deadline" || len(report.Findings) != len(doctor.Names()) {
 		t.Errorf("exit %d, %v, %+v", code, err, report)
 	}
 }

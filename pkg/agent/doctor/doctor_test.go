@@ -50,7 +50,7 @@ func TestMachines(t *testing.T) {
 	}{
 		"lab":          {tree: hosttest.Lab(t), options: doctor.Options{Programs: loads}, backend: "rtgroup"},
 		"distribution": {tree: hosttest.Distribution(t), options: doctor.Options{Programs: loads, Reserved: "0,2"}, backend: "fifo"},
-		"blocked":      {tree: hosttest.Blocked(t), options: doctor.Options{Programs: refused, Denied: isDenied}, backend: "blocked", problems: true},
+		"blocked":      {tree: hosttest.Blocked(t), options: doctor.Options{Programs: refused, Denied: isDenied}, backend: "deadline", problems: true},
 		"edge":         {tree: hosttest.Edge(t), options: doctor.Options{Programs: loads, Cores: "4-7"}, backend: "fifo"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,8 +128,10 @@ func TestChecks(t *testing.T) {
 		{hosttest.Blocked, write("proc/cmdline", "rt_group_sched=0"), "rt-group-sched", doctor.Problem, "EPERM"},
 		{hosttest.Blocked, write("proc/sys/kernel/sched_rt_runtime_us", "-1"), "rt-group-sched", doctor.Warning, "net"},
 		{hosttest.Blocked, write("proc/sys/kernel/sched_rt_runtime_us", "-1"), "rt-limit", doctor.Warning, "no net"},
-		{hosttest.Blocked, write("sys/fs/cgroup/kubepods.slice/cpu.rt.max", "0|100000 100000"), "rt-group-sched", doctor.OK, "HCBS"},
-		{hosttest.Blocked, write("sys/fs/cgroup/kubepods.slice/cpu.rt.max", "0|100000 100000"), "kubepods-budget", doctor.Note, "EPERM"},
+		{hosttest.Blocked, write("sys/fs/cgroup/cpu.rt.max", "900000 1000000"), "rt-group-sched", doctor.OK, "HCBS"},
+		{hosttest.Blocked, write("sys/fs/cgroup/cpu.rt.max", "0 1000000"), "rt-group-sched", doctor.Note, "echo 900000 1000000"},
+		{hosttest.Blocked, write("sys/fs/cgroup/kubepods.slice/cpu.rt.max", "max 100000"), "kubepods-budget", doctor.OK, "every level"},
+		{hosttest.Blocked, write("sys/fs/cgroup/kubepods.slice/cpu.rt.max", "0 100000"), "kubepods-budget", doctor.Note, "EPERM"},
 		{hosttest.Blocked, write("sys/fs/cgroup/kubepods.slice/cpu.rt_multi_runtime_us", "0 0 0 0"), "rt-group-sched", doctor.OK, "HCBS"},
 		{hosttest.Lab, nil, "kubepods-budget", doctor.Note, "until the agent gives"},
 		{hosttest.Lab, remove("sys/fs/cgroup/cpu/kubepods"), "kubepods-budget", doctor.Note, "no groups"},

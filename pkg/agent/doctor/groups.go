@@ -20,37 +20,55 @@ const (
 	backendBlocked  = "blocked"
 )
 
-// backend is the best that the machine offers as far as can be read. A machine where it cannot be read whether
-// groups need real-time budgets counts as one where they do not: the agent tries it.
+// backend is the best that the machine offers as far as can be read, in the order in which the agent tries them. A
+// machine where it cannot be read whether groups need real-time budgets counts as one where they do not. What
+// this process has the right to do is not asked here.
 func (e *exam) backend() string {
-	groups, err := e.h.RTGroupSched()
-	limit, _ := e.limit()
+	file, on := e.hcbs()
 	switch {
-	case e.hcbs() != "":
-		return backendHCBS
-	case e.groupsErr != nil:
-		return backendDeadline
-	case err == nil && groups && !e.groups.InUnified("cpu"):
-		return backendRTGroup
-	case err == nil && groups && limit <= million:
+	case e.groupsErr != nil || !e.groups.Has("cpuset"):
 		return backendBlocked
+	case file != "" && on:
+		return backendHCBS
+	case e.needBudgets() && !e.groups.InUnified("cpu"):
+		return backendRTGroup
+	case e.fifoRefused():
+		return backendDeadline
 	}
 	return backendFIFO
 }
 
-// hcbs is the file by which a v2 hierarchy takes real-time budgets; empty without one. The root has none, so
-// a group is asked.
-func (e *exam) hcbs() string {
+// needBudgets says that a group without a budget may run no real-time tasks. Without a limit for real-time
+// tasks the kernel does not look.
+func (e *exam) needBudgets() bool {
+	groups, err := e.h.RTGroupSched()
+	limit, _ := e.limit()
+	return err == nil && groups && limit <= million
+}
+
+// fifoRefused is the trap: groups need a budget, and cannot be given one.
+func (e *exam) fifoRefused() bool {
+	file, _ := e.hcbs()
+	return file == "" && e.needBudgets() && e.groups.InUnified("cpu")
+}
+
+// hcbs is the file by which a v2 hierarchy takes real-time budgets, empty without one, and whether it is on: with
+// nothing for the root group it is not. Of the older patches the root has no file, so a group is asked.
+func (e *exam) hcbs() (file string, on bool) {
 	dir, err := e.groups.Dir(host.Unified, "/")
 	if err != nil || !e.groups.InUnified("cpu") {
-		return ""
+		return "", false
+	}
+	root := path.Join(e.h.Rel(dir), "cpu.rt.max")
+	if text, _ := e.read(root); text != "" {
+		return root, !withoutBudget(text)
 	}
 	for _, name := range []string{"cpu.rt.max", "cpu.rt_multi_runtime_us"} {
 		if found := e.h.Glob(path.Join(e.h.Rel(dir), "*", name)); len(found) > 0 {
-			return found[0]
+			return found[0], true
 		}
 	}
-	return ""
+	return "", false
 }
 
 func (e *exam) controlGroups() Finding {
@@ -76,26 +94,28 @@ func (e *exam) controlGroups() Finding {
 
 // rtGroups is the trap of distributions: RT_GROUP_SCHED in a kernel whose v2 groups take no budget.
 func (e *exam) rtGroups() Finding {
-	saw := e.rtGroupsSaw()
-	switch groups, err := e.h.RTGroupSched(); e.backend() {
-	case backendHCBS:
-		return ok("v2 groups take real-time budgets for each core (HCBS): the strongest backend").saw(append(saw, Reading{e.hcbs(), "there"})...)
-	case backendRTGroup:
-		return ok("v1 groups take real-time budgets: backend rtgroup. A container may run real-time tasks once every level above it has a budget").saw(saw...)
-	case backendBlocked:
-		return problem("the kernel lets no container run real-time tasks: groups need a budget for it (CONFIG_RT_GROUP_SCHED) and v2 groups have no file to give one. sched_setscheduler fails with EPERM, and nothing in the container can change that",
-			"boot with rt_group_sched=0, where the kernel knows it (its options name CONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED); or a kernel without CONFIG_RT_GROUP_SCHED (backend fifo), one with HCBS (backend hcbs), or cgroup v1 (systemd.unified_cgroup_hierarchy=0; backend rtgroup)").saw(saw...)
-	default:
-		if err == nil && groups {
-			return warning("the kernel would let no container run real-time tasks, but for sched_rt_runtime_us=-1, which takes its net away too",
-				"boot with rt_group_sched=0, or a kernel without CONFIG_RT_GROUP_SCHED, and set kernel.sched_rt_runtime_us back to 950000").saw(saw...)
+	if file, on := e.hcbs(); file != "" {
+		_, saw := e.read(file)
+		if on {
+			return ok("v2 groups take real-time budgets for each core (HCBS): the strongest backend").saw(saw)
 		}
-		if err != nil {
-			return warning("whether the kernel lets containers run real-time tasks cannot be read: with CONFIG_RT_GROUP_SCHED on cgroup v2 it would not. The agent tries it at start",
-				"have /proc/config.gz or /boot/config-<release> readable").saw(saw...)
-		}
-		return ok("any container may run real-time tasks, given the right to: budgets are enforced by the agent (backend fifo)").saw(saw...)
+		return note("the kernel could give real-time budgets to groups (HCBS), but the root group has none to give", "echo 900000 1000000 > "+file).saw(saw)
 	}
+	saw := e.rtGroupsSaw()
+	switch groups, err := e.h.RTGroupSched(); {
+	case e.fifoRefused():
+		return problem("blocked: groups need a budget for real-time tasks (CONFIG_RT_GROUP_SCHED), and v2 groups have no file to give one. SCHED_FIFO fails with EPERM in every container, whatever its rights. Only backend deadline is left",
+			"boot with rt_group_sched=0, where the kernel knows it (its options name CONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED); or a kernel without CONFIG_RT_GROUP_SCHED (backend fifo), one with HCBS (backend hcbs), or cgroup v1 (systemd.unified_cgroup_hierarchy=0; backend rtgroup)").saw(saw...)
+	case err != nil:
+		return warning("whether the kernel lets containers run real-time tasks cannot be read: with CONFIG_RT_GROUP_SCHED on cgroup v2 it would not. The agent tries it at start",
+			"have /proc/config.gz or /boot/config-<release> readable").saw(saw...)
+	case groups && !e.needBudgets():
+		return warning("the kernel looks at no group's budget, since sched_rt_runtime_us=-1, which takes its net away too",
+			"sysctl kernel.sched_rt_runtime_us=950000; on cgroup v2 boot with rt_group_sched=0 before that, or a kernel without CONFIG_RT_GROUP_SCHED").saw(saw...)
+	case groups:
+		return ok("v1 groups take real-time budgets: backend rtgroup. A container may run real-time tasks once every level above it has a budget").saw(saw...)
+	}
+	return ok("any container may run real-time tasks, given the right to: budgets are enforced by the agent (backend fifo)").saw(saw...)
 }
 
 func (e *exam) rtGroupsSaw() []Reading {
@@ -113,7 +133,7 @@ func (e *exam) rtGroupsSaw() []Reading {
 // kubepodsBudget looks whether real-time tasks could start in a container at this moment.
 func (e *exam) kubepodsBudget() Finding {
 	backend := e.backend()
-	if backend == backendBlocked {
+	if e.fifoRefused() {
 		return note("no group can be given a budget here", "see check rt-group-sched").saw(Reading{"backend", backend})
 	}
 	if backend != backendRTGroup && backend != backendHCBS {
@@ -137,7 +157,8 @@ func (e *exam) kubepodsSaw(backend string) (saw []Reading, zero bool) {
 	}
 	controller, file := "cpu", "cpu.rt_runtime_us"
 	if backend == backendHCBS {
-		controller, file = host.Unified, path.Base(e.hcbs())
+		hcbs, _ := e.hcbs()
+		controller, file = host.Unified, path.Base(hcbs)
 	}
 	for _, root := range roots {
 		dir, err := e.groups.Dir(controller, root)
@@ -161,13 +182,11 @@ func (e *exam) levels(kubepods string) []string {
 	return levels
 }
 
-// withoutBudget reads "0", "0|100000 100000" and "0 0 0 0".
+// withoutBudget reads "0", "0 100000" (runtime and period) and "0 0 0 0" (of each CPU). "max" is what the next group
+// above with a budget has.
 func withoutBudget(text string) bool {
-	for field := range strings.FieldsSeq(text) {
-		runtime, _, _ := strings.Cut(field, "|")
-		return runtime == "0"
-	}
-	return false
+	fields := strings.Fields(text)
+	return len(fields) > 0 && fields[0] == "0"
 }
 
 // groupAccess asks whether this process may write to the groups. It does not write.

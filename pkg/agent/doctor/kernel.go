@@ -54,8 +54,11 @@ func (e *exam) tick() Finding {
 		return ok(fmt.Sprintf("a task may run up to %d us past a budget that the kernel enforces", us)).saw(saw)
 	}
 	means := fmt.Sprintf("a task may run up to %d us past a budget that the kernel enforces; that much is charged to every budget", us)
-	mend := "boot a kernel with CONFIG_HZ=1000, or have HRTICK (check hrtick)"
-	if e.backend() == backendFIFO {
+	mend := "boot a kernel with CONFIG_HZ=1000, or have budgets of SCHED_DEADLINE end by a timer (check hrtick)"
+	switch e.backend() {
+	case backendRTGroup:
+		mend = "boot a kernel with CONFIG_HZ=1000, or one without RT groups: budgets of backend fifo do not wait for the tick"
+	case backendFIFO:
 		return note(means+". Backend fifo enforces budgets by a timer of its own and is not bound to the tick", "").saw(saw)
 	}
 	return warning(means, mend).saw(saw)
