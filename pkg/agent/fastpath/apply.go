@@ -266,7 +266,7 @@ func (e *Engine) load(c *core) {
 	for _, f := range faults {
 		bySlot[f.Slot].fault = f.Err
 	}
-	c.follow()
+	c.followAll()
 	c.next = c.now() // the governor may have things to do
 }
 

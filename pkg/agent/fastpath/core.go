@@ -47,6 +47,7 @@ type core struct {
 	gov     *governor.Core
 	places  [table.MaxServers]*place
 	active  []int // slots that have a place
+	touched []int // of those, whose budgets were set since the last follow
 	next    int64 // when the governor wants its next tick; 0: never
 	detect  table.Histogram
 	react   table.Histogram
@@ -122,7 +123,7 @@ func (c *core) handle(e *ebpf.Event) {
 	case ebpf.KindClean:
 		c.gov.Clean(slot, c.now(), c)
 	}
-	c.follow()
+	c.follow(slot)
 	if c.next != 0 && c.next <= c.now() {
 		c.tickLocked()
 	}
@@ -161,7 +162,7 @@ func (c *core) tick() {
 
 func (c *core) tickLocked() {
 	c.next = c.gov.Tick(c.now(), c)
-	c.follow()
+	c.followAll()
 }
 
 // Set implements governor.Setter: it puts a budget in force.
@@ -174,15 +175,26 @@ func (c *core) Set(slot int, budgetUs int64) error {
 		return err
 	}
 	atomic.StoreUint64(&p.config.BudgetNs, uint64(budgetUs)*1000)
+	c.touched = append(c.touched, slot) // it has room for all
 	return nil
 }
 
-// follow tells the programs what the governor wants to hear of its servers: a raise may have squeezed others,
-// so of all.
-func (c *core) follow() {
+// follow tells the programs what the governor wants to hear of a server, and of those that were squeezed or
+// got their budgets back for it.
+func (c *core) follow(slot int) {
+	c.watch(c.places[slot], c.gov.State(slot))
+	for _, other := range c.touched {
+		c.watch(c.places[other], c.gov.State(other))
+	}
+	c.touched = c.touched[:0]
+}
+
+// followAll does the same for all.
+func (c *core) followAll() {
 	for _, slot := range c.active {
 		c.watch(c.places[slot], c.gov.State(slot))
 	}
+	c.touched = c.touched[:0]
 }
 
 func (c *core) watch(p *place, state governor.State) {

@@ -106,7 +106,7 @@ func New(o Options) (*Engine, error) {
 			return nil, fmt.Errorf("opening the ring of core %d: %w", id, err)
 		}
 		e.cores[id] = &core{
-			id: id, lead: o.Lead.Nanoseconds(), now: o.Now, after: o.After, ring: ring,
+			id: id, lead: o.Lead.Nanoseconds(), now: o.Now, after: o.After, ring: ring, touched: make([]int, 0, maxTouched),
 			samples: newSamples(o.Samples), gov: governor.New(governor.Options{
 				GranularityUs: o.ChargeUs, EDF: o.Backend.Policy() == actuator.PolicyEDF, Seen: seen(o.Programs, o.Now),
 			}),
@@ -145,6 +145,9 @@ func (e *Engine) Run(ctx context.Context, tick <-chan time.Time) error {
 		}
 	}
 }
+
+// maxTouched is how many budgets one decision may set: that of every server, and of some twice.
+const maxTouched = 2 * table.MaxServers
 
 // resume applies the table of the process before.
 func (e *Engine) resume(ctx context.Context) {
