@@ -33,6 +33,9 @@ type Options struct {
 	// RestoreEvery is the least time, in nanoseconds, between two steps that give squeezed servers their
 	// budgets back; 0: the server's period, at least 10 ms.
 	RestoreEvery int64
+	// Started is when this agent started; 0: long ago. What an earlier one may have promised is kept free from then
+	// on until the longest period of the servers that are loaded first is over.
+	Started int64
 	// Seen tells when a slot last ran: now while it runs, 0 when it never did. Without it idle
 	// servers are not recovered, and what they let go of is held for a whole period.
 	Seen func(slot int) int64
@@ -127,6 +130,7 @@ type Core struct {
 	squeezes   uint64
 	restoreAt  int64
 	broken     uint64
+	loaded     bool
 }
 
 // New returns a core without servers.

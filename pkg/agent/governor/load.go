@@ -19,6 +19,7 @@ func (c *Core) Load(servers []Server, plan table.Plan, now int64, set Setter) []
 	c.plan(plan)
 	faults = append(faults, c.grant()...)
 	c.adopt()
+	c.inherit()
 	for i := range c.servers {
 		if s := &c.servers[i]; s.budget > s.want() {
 			_ = c.put(s, s.want(), set) // Tick tries again
@@ -182,7 +183,7 @@ func (c *Core) adopt() {
 			s.raised = min(s.budget, s.HighUs)
 			s.raisedAt = now
 		}
-		if s.charged == 0 && s.budget > 0 && s.budget < s.want() && s.floor > 0 {
+		if s.charged == 0 && s.floor > 0 && s.budget >= s.floor && s.budget < s.want() {
 			s.squeezed = s.budget // by an earlier agent
 			s.order, c.squeezes = c.squeezes+1, c.squeezes+1
 		}
@@ -190,11 +191,35 @@ func (c *Core) adopt() {
 	}
 }
 
-// relieve frees what is promised beyond the limit since the core or the plan shrank: victims are squeezed,
-// then raises are given back, the least critical first.
+// inherit keeps what the core has beside the budgets in force for those whom an earlier agent promised it, until
+// no period of then is under way.
+func (c *Core) inherit() {
+	if c.loaded || c.options.Started == 0 {
+		c.loaded = true
+		return
+	}
+	c.loaded = true
+	until := c.options.Started
+	for i := range c.servers {
+		until = max(until, c.servers[i].deadline(c.options.Started))
+	}
+	reserve(&c.bandwidth, c.limit, until)
+	reserve(&c.windows, rt.PPM(c.maxRaised), until)
+}
+
+// reserve holds for nobody what an account has left.
+func reserve(a *account, limit rt.PPM, until int64) {
+	if rest := limit - a.sum; rest > 0 {
+		a.sum += rest
+		a.letGo(0, rest, until)
+	}
+}
+
+// relieve frees what is promised beyond the limit since the core or the plan shrank, or servers came for which
+// the table has room: victims are squeezed, then raises are given back, the least critical first.
 func (c *Core) relieve(set Setter) {
-	c.makeRoom(nil, c.excess(), set)
-	for i := len(c.servers) - 1; i >= 0 && c.excess() > 0; i-- {
+	c.makeRoom(nil, c.missing(), set)
+	for i := len(c.servers) - 1; i >= 0 && c.missing() > 0; i-- {
 		s := &c.servers[i]
 		if s.raised > 0 {
 			c.giveBack(s, set)
@@ -204,6 +229,17 @@ func (c *Core) relieve(set Setter) {
 
 // excess is what will be promised beyond the limit when all holds have ended.
 func (c *Core) excess() rt.PPM { return c.bandwidth.sum - c.bandwidth.held - c.limit }
+
+// missing is what the core lacks to give everybody what the table grants.
+func (c *Core) missing() rt.PPM {
+	missing := c.excess()
+	for i := range c.servers {
+		if s := &c.servers[i]; s.squeezed == 0 && s.budget < s.granted {
+			missing += c.due(s, s.granted) - s.charged
+		}
+	}
+	return missing
+}
 
 // grow gives a server the budget that it should have, or at least its low one, if there is room.
 func (c *Core) grow(s *server, set Setter) error {

@@ -67,6 +67,9 @@ func (c *Core) raise(s *server, since int64, set Setter) Kind {
 		return Denied
 	}
 	s.wants = true
+	if s.budget < s.LeastUs {
+		return Denied // what the table asks for comes first
+	}
 	if c.modeSwitch {
 		c.squeezeAll(set)
 	}

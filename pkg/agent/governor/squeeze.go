@@ -35,8 +35,8 @@ func (c *Core) squeezeAll(set Setter) {
 
 // squeeze cuts a budget, not below its floor. A write that is refused is left to the next who needs room.
 func (c *Core) squeeze(v *server, to int64, set Setter) {
-	to = max(to, v.floor)
-	if v.raised > 0 || v.budget <= to || c.put(v, to, set) != nil {
+	to = max(min(to, v.want()), v.floor)
+	if v.raised > 0 || v.budget <= to || c.put(v, to, set) != nil || to >= v.granted {
 		return
 	}
 	if v.squeezed == 0 {

@@ -97,12 +97,16 @@ func (e *engine) arrive(i int, s *server) {
 	case !s.active:
 		e.start(s)
 	case asleep:
+		if e.Reaction == Asked && !s.host {
+			e.Agent.Woke(i, e.now)
+		}
 		e.wake(s)
 	}
 }
 
 // start begins a period now.
 func (e *engine) start(s *server) {
+	used := s.used
 	s.active, s.release, s.due, s.renew = true, e.now, e.now+s.Window(), e.now+s.Period
 	s.used, s.raised, s.granted, s.locked = 0, false, s.Low, 0
 	s.late = e.lateness(s)
@@ -111,6 +115,7 @@ func (e *engine) start(s *server) {
 		s.locked = s.High - s.Low
 	}
 	e.startMode(s)
+	e.consult(s, used)
 	if e.fixedPriority() {
 		s.owed = s.pending
 	}
@@ -226,7 +231,10 @@ func (e *engine) notePromised() {
 			continue
 		}
 		budget := s.Low
-		if s.squeezed == cut {
+		switch {
+		case e.Reaction == Asked:
+			budget = e.Agent.Budget(i)
+		case s.squeezed == cut:
 			budget = s.floor
 		}
 		if s.active && e.now < s.due {

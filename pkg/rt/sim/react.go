@@ -4,6 +4,10 @@ import "github.com/mainspring-rt/mainspring/pkg/rt"
 
 // react answers an exhausted budget.
 func (e *engine) react(s *server) {
+	if e.Reaction == Asked && !s.host {
+		e.askAgent(s)
+		return
+	}
 	if s.locked <= 0 {
 		return
 	}
@@ -17,7 +21,7 @@ func (e *engine) react(s *server) {
 		e.raiseInWindow(s)
 	case Account, AccountNaive:
 		e.raiseByPlan(s)
-	case Stay:
+	case Stay, Asked:
 	}
 }
 

@@ -27,7 +27,9 @@ type server struct {
 	// used; late is how late the budget's end will be noticed; owed bounds what is promised (fixed
 	// priorities).
 	granted, locked, used, late, owed int64
-	raised                            bool
+	// whole is the budget that an agent set for the period; 0 without one.
+	whole  int64
+	raised bool
 	// dwell is for how many further periods the budget stays raised.
 	dwell int
 	// squeezed is the state of a plan: no, decided, or done.
@@ -62,6 +64,9 @@ func (s *server) broken() bool {
 
 // nominal is the budget that the bandwidth of the current period is about.
 func (s *server) nominal() int64 {
+	if s.whole > 0 {
+		return s.whole
+	}
 	if s.raised {
 		return s.High
 	}

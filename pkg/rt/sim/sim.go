@@ -34,6 +34,8 @@ const (
 	Account
 	// AccountNaive means: as Account, but look only at what is promised at this moment.
 	AccountNaive
+	// Asked means: Config.Agent decides.
+	Asked
 )
 
 // Wake is what happens when a server wakes up within a period in which it ran.
@@ -64,6 +66,8 @@ type Config struct {
 	Windows int
 	// Plan is for Account and AccountNaive.
 	Plan rt.CorePlan
+	// Agent is for Asked.
+	Agent Agent
 	// Dwell is for how many further periods a server keeps its raised budget (Raise only).
 	Dwell int
 	// Next yields the next job of a server, by its index, with ascending times.
