@@ -12,14 +12,14 @@ import (
 	"strings"
 	"syscall"
 
+	uberzap "go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent"
-	uberzap "go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 )
 
 // Version of the program; set when it is built.

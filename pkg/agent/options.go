@@ -111,25 +111,23 @@ func ParseOptions(args []string, usage io.Writer) (Options, error) {
 }
 
 func (o Options) validate() error {
-	switch {
-	case o.NodeName == "":
-		return errors.New("--node-name is empty; want the name of this node")
-	case o.Socket == "" || o.StateDir == "":
-		return errors.New("--fastpath-socket and --state-dir must not be empty")
-	case o.Port < 0 || o.Port > 65535:
-		return fmt.Errorf("--port is %d; it must be from 1 to 65535, or 0 for no front door", o.Port)
-	case o.Port > 0 && o.CertDir == "" && o.DNSNames == "":
-		return errors.New("--dns-names is empty; a certificate needs a name")
-	case o.Heartbeat < time.Second || o.Heartbeat > time.Minute:
-		return fmt.Errorf("--heartbeat is %s; it must be from 1s to 1m", o.Heartbeat)
-	case o.BusyPercent < 1 || o.BusyPercent > 100:
-		return fmt.Errorf("--busy-percent is %d; it must be from 1 to 100", o.BusyPercent)
-	case o.BusyAfter < 0 || o.BusyAfter > time.Hour || o.CalmAfter < 0 || o.CalmAfter > time.Hour:
-		return fmt.Errorf("--busy-after is %s and --calm-after is %s; each must be from 0s to 1h", o.BusyAfter, o.CalmAfter)
-	case o.EscalationReserve < 0 || o.EscalationReserve > int64(rt.MaxCapacity):
-		return fmt.Errorf("--escalation-reserve-ppm is %d; it must be from 0 to %d", o.EscalationReserve, rt.MaxCapacity)
-	case o.MemoryLimit < 0:
-		return fmt.Errorf("--memory-limit-mib is %d; it must be at least 0", o.MemoryLimit)
+	var faults []error
+	refuse := func(wrong bool, format string, args ...any) {
+		if wrong {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
 	}
-	return nil
+	outside := func(d, low, high time.Duration) bool { return d < low || d > high }
+	refuse(o.NodeName == "", "--node-name is empty; want the name of this node")
+	refuse(o.Socket == "", "--fastpath-socket is empty; want the path of the fast path's socket")
+	refuse(o.StateDir == "", "--state-dir is empty; want a directory that outlives the agent")
+	refuse(o.Port < 0 || o.Port > 65535, "--port is %d; it must be from 1 to 65535, or 0 for no front door", o.Port)
+	refuse(o.Port > 0 && o.CertDir == "" && o.DNSNames == "", "--dns-names is empty; a certificate needs a name")
+	refuse(outside(o.Heartbeat, time.Second, time.Minute), "--heartbeat is %s; it must be from 1s to 1m", o.Heartbeat)
+	refuse(o.BusyPercent < 1 || o.BusyPercent > 100, "--busy-percent is %d; it must be from 1 to 100", o.BusyPercent)
+	refuse(outside(o.BusyAfter, 0, time.Hour), "--busy-after is %s; it must be from 0s to 1h", o.BusyAfter)
+	refuse(outside(o.CalmAfter, 0, time.Hour), "--calm-after is %s; it must be from 0s to 1h", o.CalmAfter)
+	refuse(o.EscalationReserve < 0 || o.EscalationReserve > int64(rt.MaxCapacity), "--escalation-reserve-ppm is %d; it must be from 0 to %d", o.EscalationReserve, rt.MaxCapacity)
+	refuse(o.MemoryLimit < 0, "--memory-limit-mib is %d; it must be at least 0", o.MemoryLimit)
+	return errors.Join(faults...)
 }

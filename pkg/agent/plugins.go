@@ -11,7 +11,6 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/driver"
 	"github.com/mainspring-rt/mainspring/pkg/agent/nri"
-	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 )
 
 // pluginAgain is the pause before plugins are started again that failed.
@@ -32,20 +31,18 @@ func (p *plugins) Name() string { return "plugins" }
 
 // Run serves until ctx ends.
 func (p *plugins) Run(ctx context.Context) error {
-	for {
-		err := p.serve(logr.NewContext(ctx, p.log))
-		if ctx.Err() != nil {
-			return nil
+	for ctx.Err() == nil {
+		if err := p.serve(logr.NewContext(ctx, p.log)); ctx.Err() == nil {
+			p.log.Error(err, "serving the kubelet and the container runtime; starting again", "after", pluginAgain)
 		}
-		p.log.Error(err, "serving the kubelet and the container runtime; starting again", "after", pluginAgain)
 		timer := p.clock.NewTimer(pluginAgain)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return nil
 		case <-timer.C():
 		}
 	}
+	return nil
 }
 
 // serve runs the driver, and with it the NRI plugin, which asks it for claims, until one ends.
@@ -56,7 +53,7 @@ func (p *plugins) serve(ctx context.Context) error {
 	}
 	defer d.Stop()
 	update := d.Update
-	p.offers.update.Store((*func(table.Report) error)(&update))
+	p.offers.update.Store(&update)
 	defer p.offers.update.Store(nil)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {

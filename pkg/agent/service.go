@@ -59,10 +59,11 @@ func RunServices(ctx context.Context, services []Service) error {
 	for _, s := range services {
 		if r, ok := s.(Runner); ok {
 			group.Go(func() error {
-				if err := r.Run(running); err != nil && !(errors.Is(err, context.Canceled) && running.Err() != nil) {
-					return fmt.Errorf("running %s: %w", s.Name(), err)
+				err := r.Run(running)
+				if err == nil || running.Err() != nil && errors.Is(err, context.Canceled) {
+					return nil
 				}
-				return nil
+				return fmt.Errorf("running %s: %w", s.Name(), err)
 			})
 		}
 	}

@@ -162,7 +162,7 @@ func (t *teller) tellNode(ctx context.Context, world *World, counted *Counted) {
 	}
 	if counted.Lost > t.lost && now.Sub(t.lostAt) >= quietFor {
 		t.lostAt = now
-		if t.write(ctx, []events.Event{events.EventsLost(node, uid, counted.Lost-t.lost)}, now) {
+		if t.write(ctx, []events.Event{events.LostEvents(node, uid, counted.Lost-t.lost)}, now) {
 			t.lost = counted.Lost
 		}
 	}

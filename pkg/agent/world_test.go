@@ -102,12 +102,12 @@ func newRoad(t testing.TB, to string) *road {
 }
 
 func (r *road) carry(from net.Conn) {
-	defer from.Close() //nolint:errcheck // both sides are told
+	defer from.Close()
 	to, err := net.Dial("tcp", r.to)
 	if err != nil || !r.keep(from, to) {
 		return
 	}
-	defer to.Close()                         //nolint:errcheck // both sides are told
+	defer to.Close()
 	go func() { _, _ = io.Copy(from, to) }() // ends with either side
 	_, _ = io.Copy(to, from)
 }
@@ -330,7 +330,7 @@ func (w *world) call(method, path, token, body string) (int, string) {
 	}
 	response, err := httpClient.Do(request)
 	w.must(err)
-	defer response.Body.Close() //nolint:errcheck // it was read
+	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	w.must(err)
 	return response.StatusCode, string(text)

@@ -96,7 +96,7 @@ func FastPathBack(node runtime.Object, uid string) Event {
 	return normal(node, ReasonFastPathBack, "The fast path answers again", uid)
 }
 
-// EventsLost tells that the kernel told more than could be read.
-func EventsLost(node runtime.Object, uid string, n uint64) Event {
+// LostEvents tells that the kernel told more than could be read.
+func LostEvents(node runtime.Object, uid string, n uint64) Event {
 	return warning(node, ReasonEventsLost, fmt.Sprintf("%d events of the kernel's programs did not fit in the ring buffers; the next read-back finds the truth", n), uid)
 }

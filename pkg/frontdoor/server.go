@@ -111,11 +111,15 @@ const stopTimeout = 5 * time.Second
 
 // Start serves until ctx ends and the requests under way are answered.
 func (s *Server) Start(ctx context.Context) error {
-	ended := make(chan error, 1)
-	go func() { ended <- s.http.Serve(s.listener) }()
+	serving := make(chan struct{})
+	var failed error
+	go func() {
+		defer close(serving)
+		failed = s.http.Serve(s.listener)
+	}()
 	select {
-	case err := <-ended:
-		return fmt.Errorf("serving: %w", err)
+	case <-serving:
+		return fmt.Errorf("serving: %w", failed)
 	case <-ctx.Done():
 	}
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
@@ -124,7 +128,7 @@ func (s *Server) Start(ctx context.Context) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = s.http.Close()
 	}
-	<-ended
+	<-serving
 	return err
 }
 

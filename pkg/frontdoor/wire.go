@@ -3,6 +3,7 @@ package frontdoor
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -145,7 +146,7 @@ func strict(body []byte, into any) error {
 	if err := decoder.Decode(&raw); err != nil {
 		return BadRequest("the body is not JSON: %v", err)
 	}
-	if _, err := decoder.Token(); err != io.EOF { //nolint:errorlint // Token returns exactly this at the end
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return BadRequest("something follows the JSON object")
 	}
 	faults, err := kjson.UnmarshalStrict(raw, into, kjson.DisallowDuplicateFields)

@@ -170,7 +170,7 @@ func (d *door) send(method, path, token string, body io.Reader) (int, string) {
 	if err != nil {
 		d.Fatal(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // it was read
+	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		d.Fatal(err)
