@@ -25,6 +25,8 @@ type Programs interface {
 	Ring(core int) (Ring, error)
 	// Wake has a core's reader run, so that whoever runs there is switched out and in, and so seen.
 	Wake(core int)
+	// RunQueue is how long threads of a slot waited for their core.
+	RunQueue(slot int) ebpf.Histogram
 	Lost() uint64
 }
 
@@ -53,6 +55,8 @@ type Options struct {
 	Realtime bool
 	Locked   bool
 	Missing  []string
+	// RunQueue has run-queue latencies reported.
+	RunQueue bool
 	// Samples is how many reactions are kept for each core; 0 keeps none.
 	Samples int
 }

@@ -57,6 +57,9 @@ func (e *Engine) server(en *entry) table.ServerReport {
 		ID: en.spec.ID, Drift: en.drift, Threads: en.threads, Overruns: n.overruns, Throttles: n.throttles, Misses: n.misses, Jobs: n.jobs,
 		UsedUs: int64(n.usedNs / 1000), LastOverrun: e.wallOf(n.lastOverrun),
 	}
+	if e.RunQueue && en.core != nil {
+		out.RunQueue = waits(e.Programs.RunQueue(en.slot))
+	}
 	if en.fault != nil {
 		out.Error = en.fault.Error()
 	}
@@ -74,6 +77,12 @@ func (e *Engine) server(en *entry) table.ServerReport {
 	}
 	out.BudgetUs, out.PeriodUs, out.Cores = budget.RuntimeUs, budget.PeriodUs, cores
 	return out
+}
+
+func waits(h ebpf.Histogram) *table.Waits {
+	return &table.Waits{
+		P50Us: h.Quantile(0.5).Microseconds(), P99Us: h.Quantile(0.99).Microseconds(), MaxUs: int64(h.MaxNs / 1000),
+	}
 }
 
 func count(out *table.ServerReport, s governor.State) {

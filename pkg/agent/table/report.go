@@ -80,8 +80,17 @@ type ServerReport struct {
 	// UsedUs is the CPU time that it has used in all; Threads how many it has.
 	UsedUs  int64 `json:"usedUs"`
 	Threads int   `json:"threads"`
+	// RunQueue is how long its threads waited for their core; absent unless it is measured.
+	RunQueue *Waits `json:"runQueue,omitempty"`
 	// Error is why the table could not be applied to it; empty when it was.
 	Error string `json:"error,omitempty"`
+}
+
+// Waits are run-queue latencies in microseconds. P50Us and P99Us are upper bounds, to a power of two.
+type Waits struct {
+	P50Us int64 `json:"p50Us"`
+	P99Us int64 `json:"p99Us"`
+	MaxUs int64 `json:"maxUs"`
 }
 
 // BucketUs are the upper bounds of a Histogram's buckets, in microseconds.
