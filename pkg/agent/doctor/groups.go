@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"errors"
 	"path"
 	"slices"
 	"strings"
@@ -189,31 +188,40 @@ func withoutBudget(text string) bool {
 	return len(fields) > 0 && fields[0] == "0"
 }
 
-// groupAccess asks whether this process may write to the groups. It does not write.
+// groupAccess asks whether this process may write to the groups, and make one. It does neither.
 func (e *exam) groupAccess() Finding {
 	if e.groupsErr != nil {
-		return problem("there are no groups to write to", "see check control-groups")
+		return problem("there are no groups to write to", "see check control-groups").saw(Reading{"/proc/self/mountinfo", "no hierarchy"})
 	}
 	var saw []Reading
-	var faults []error
+	write, create := true, true
 	for _, controller := range []string{"cpu", "cpuset"} {
 		dir, err := e.groups.Dir(controller, "/")
 		if err != nil {
 			continue // told by control-groups
 		}
-		err = unix.Access(dir, unix.W_OK)
-		what := "writable"
-		if err != nil {
-			what = "not writable: " + err.Error()
-			faults = append(faults, err)
-		}
-		if reading := (Reading{e.h.Rel(dir), what}); !slices.Contains(saw, reading) { // one directory for both on v2
-			saw = append(saw, reading)
+		file, fileSaw := e.writable(path.Join(dir, "cgroup.procs"))
+		made, dirSaw := e.writable(dir)
+		write, create = write && file, create && made
+		if !slices.Contains(saw, dirSaw) { // one hierarchy for both on v2
+			saw = append(saw, fileSaw, dirSaw)
 		}
 	}
-	if err := errors.Join(faults...); err != nil {
+	switch {
+	case !write:
 		return problem("budgets and cores of containers cannot be set by this process",
 			"run as root, and have the agent's container mount /sys/fs/cgroup of the host for writing").saw(saw...)
+	case !create:
+		return warning("budgets and cores of containers can be set by this process, but it cannot make a group at the root to try a backend out: hcbs, rtgroup and cfs are passed over there. The kernel lets nobody write to that directory by its mode",
+			"add CAP_DAC_OVERRIDE to securityContext.capabilities.add of the fast path's container").saw(saw...)
 	}
 	return ok("budgets and cores of containers can be set by this process").saw(saw...)
+}
+
+// writable asks the kernel without opening.
+func (e *exam) writable(file string) (bool, Reading) {
+	if err := unix.Access(file, unix.W_OK); err != nil {
+		return false, Reading{e.h.Rel(file), "not writable: " + err.Error()}
+	}
+	return true, Reading{e.h.Rel(file), "writable"}
 }
