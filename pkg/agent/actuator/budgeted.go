@@ -193,6 +193,9 @@ func (b *budgeted) Sweep() ([]string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forgetRooms()
+	if b.now() < b.settleAt {
+		return nil, nil
+	}
 	return b.settle()
 }
 

@@ -80,7 +80,13 @@ type levels struct {
 	servers, rooms map[string]Server
 	// due is when a level may shrink, by its path.
 	due map[string]int64
+	// settleAt is when the levels are looked at again though nothing changed.
+	settleAt int64
 }
+
+// settleEvery bounds how long it takes until a level that something else changed is set right: reading
+// them all costs tens of microseconds each.
+const settleEvery = 10 * time.Second
 
 // settleAfter is two windows: see settle.
 const settleAfter = 2 * time.Duration(windowUs) * time.Microsecond
@@ -215,7 +221,7 @@ func (l *levels) growLevel(level string, core int) error {
 	})
 }
 
-// settle puts back or shrinks the levels that journal has, the deepest first. A level that other servers
+// settle puts back, grows or shrinks the levels that the journal has, the deepest first. A level that other servers
 // remain in is shrunk only two windows after one left: what that one used in the window under way is
 // charged to the level, which could be throttled for the others if it became smaller at once.
 func (l *levels) settle() (did []string, err error) {
@@ -232,6 +238,13 @@ func (l *levels) settle() (did []string, err error) {
 			did = append(did, note)
 		}
 	}
+	l.settleAt = l.now() + settleEvery.Nanoseconds()
+	for _, due := range l.due {
+		l.settleAt = min(l.settleAt, due)
+	}
+	if len(faults) > 0 {
+		l.settleAt = l.now()
+	}
 	return did, errors.Join(faults...)
 }
 
@@ -240,6 +253,9 @@ func (l *levels) settleLevel(level string) (string, error) {
 	if len(ours) == 0 {
 		delete(l.due, level)
 		return "put back " + level, l.release(level, l.demote)
+	}
+	if err := l.regrow(level, ours); err != nil {
+		return "", err
 	}
 	surplus, err := l.surplus(level)
 	if err != nil || len(surplus) == 0 {
@@ -259,6 +275,23 @@ func (l *levels) settleLevel(level string) (string, error) {
 		}))
 	}
 	return "shrank " + level, err
+}
+
+// regrow makes a level large enough again that something else made smaller.
+func (l *levels) regrow(level string, ours map[string]Server) error {
+	cores := map[int]bool{}
+	for _, s := range ours {
+		cores[s.Core] = true
+	}
+	for core := range cores {
+		if err := l.growLevel(level, core); err != nil {
+			return err
+		}
+		if !l.bw.perCore() {
+			break
+		}
+	}
+	return nil
 }
 
 // surplus is what a level should have on the cores on which it has more.
@@ -289,6 +322,7 @@ func (l *levels) surplus(level string) (map[int]Budget, error) {
 
 // left notes that a server left its levels, and drops rooms whose pod is gone.
 func (l *levels) left(group string) {
+	l.settleAt = l.now()
 	for _, level := range above(group) {
 		delete(l.due, level)
 	}

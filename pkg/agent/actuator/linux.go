@@ -3,12 +3,12 @@ package actuator
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -32,12 +32,7 @@ func (linux) open(dir string) (files, error) {
 		_ = unix.Close(fd)
 		return nil, &os.PathError{Op: "stat", Path: dir, Err: err}
 	}
-	g := &linuxFiles{fd: fd, inode: st.Ino, tasks: [16]byte{'t', 'a', 's', 'k', 's'}}
-	// v2 lists threads in cgroup.threads, v1 in tasks.
-	if unix.Faccessat(fd, "tasks", unix.F_OK, 0) != nil {
-		g.tasks = [16]byte{'c', 'g', 'r', 'o', 'u', 'p', '.', 't', 'h', 'r', 'e', 'a', 'd', 's'}
-	}
-	return g, nil
+	return &linuxFiles{fd: fd, inode: st.Ino}, nil
 }
 
 func (linux) children(dir string) ([]string, error) {
@@ -160,7 +155,7 @@ func (linux) pause(d time.Duration) {
 type linuxFiles struct {
 	fd    int
 	inode uint64
-	tasks [16]byte // NUL-terminated, for a system call without a copy
+	v2    atomic.Bool // threads are listed in cgroup.threads
 }
 
 func (f *linuxFiles) id() uint64 { return f.inode }
@@ -176,10 +171,23 @@ func (f *linuxFiles) read(name string) (string, error) {
 	if err != nil {
 		return "", &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	file := os.NewFile(uintptr(fd), name)
-	defer func() { _ = file.Close() }()
-	data, err := io.ReadAll(io.LimitReader(file, 1<<20))
-	return strings.TrimSpace(string(data)), err
+	text, err := readAll(fd)
+	if err = errors.Join(err, unix.Close(fd)); err != nil {
+		return "", &os.PathError{Op: "read", Path: name, Err: err}
+	}
+	return strings.TrimSpace(text), nil
+}
+
+// readAll reads a control file; os.File would first ask what kind of file it is.
+func readAll(fd int) (string, error) {
+	var text []byte
+	for buf := make([]byte, 512); ; {
+		n, err := retry(func() (int, error) { return unix.Read(fd, buf) })
+		if err != nil || n == 0 {
+			return string(text), err
+		}
+		text = append(text, buf[:n]...)
+	}
 }
 
 func (f *linuxFiles) write(name, value string) error {
@@ -203,7 +211,7 @@ func (f *linuxFiles) close() error { return unix.Close(f.fd) }
 // list opens the file anew each time: v1 keeps the list that a descriptor was first given for a second
 // after its last use, so that one which is kept open would never see a new thread.
 func (f *linuxFiles) list(into []int32, buf []byte) ([]int32, error) {
-	fd, _, e := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(f.fd), uintptr(unsafe.Pointer(&f.tasks[0])), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
+	fd, e := f.openTasks()
 	if e != 0 {
 		return into[:0], typed(e)
 	}
@@ -219,6 +227,25 @@ func (f *linuxFiles) list(into []int32, buf []byte) ([]int32, error) {
 		}
 		into, partial = appendNumbers(into, partial, buf[:n])
 	}
+}
+
+// Names of the file that lists threads, NUL-terminated for a system call without a copy.
+var (
+	tasksV1 = [...]byte{'t', 'a', 's', 'k', 's', 0}
+	tasksV2 = [...]byte{'c', 'g', 'r', 'o', 'u', 'p', '.', 't', 'h', 'r', 'e', 'a', 'd', 's', 0}
+)
+
+// openTasks opens the list of threads by the name that it has here.
+func (f *linuxFiles) openTasks() (uintptr, unix.Errno) {
+	name := &tasksV1[0]
+	if f.v2.Load() {
+		name = &tasksV2[0]
+	}
+	fd, _, e := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(f.fd), uintptr(unsafe.Pointer(name)), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
+	if e == unix.ENOENT && f.v2.CompareAndSwap(false, true) {
+		return f.openTasks()
+	}
+	return fd, e
 }
 
 // appendNumbers adds the numbers of a piece of a file with one in each line; partial carries one that a

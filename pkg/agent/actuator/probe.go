@@ -73,6 +73,7 @@ func Probe(o ProbeOptions) (Backend, []Finding, error) {
 	}
 	var findings []Finding
 	var known []string
+	var wanted error
 	for _, c := range candidates() {
 		known = append(known, c.name)
 		if o.Want != "" && o.Want != c.name {
@@ -82,7 +83,7 @@ func Probe(o ProbeOptions) (Backend, []Finding, error) {
 		if err == nil {
 			return b, append(findings, Finding{Backend: c.name, Taken: true, Reason: b.Guarantee()}), nil
 		}
-		findings = append(findings, finding(c.name, err))
+		findings, wanted = append(findings, finding(c.name, err)), err
 	}
 	switch {
 	case o.Want == "":
@@ -90,7 +91,7 @@ func Probe(o ProbeOptions) (Backend, []Finding, error) {
 	case !slices.Contains(known, o.Want):
 		return nil, nil, fmt.Errorf("backend %q; want one of %s", o.Want, strings.Join(known, ", "))
 	}
-	return nil, findings, fmt.Errorf("probing backend %s: %w", o.Want, errors.Join(reasons(findings)...))
+	return nil, findings, fmt.Errorf("probing backend %s: %w", o.Want, wanted)
 }
 
 func finding(name string, err error) Finding {
@@ -100,14 +101,6 @@ func finding(name string, err error) Finding {
 		f.Fix = r.fix
 	}
 	return f
-}
-
-func reasons(findings []Finding) []error {
-	var out []error
-	for _, f := range findings {
-		out = append(out, errors.New(f.String()))
-	}
-	return out
 }
 
 func newMachine(o ProbeOptions) (*machine, error) {

@@ -1,0 +1,718 @@
+package actuator
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainspring-rt/mainspring/pkg/host"
+	"github.com/mainspring-rt/mainspring/pkg/host/hosttest"
+)
+
+// errKilled is what every call of a process returns once it was killed.
+var errKilled = errors.New("the process was killed")
+
+// simKernel keeps a tree of control groups in files, by the kernel's rules: it refuses what the kernel
+// refuses, with the same error numbers.
+type simKernel struct {
+	t    *testing.T
+	cg   host.Cgroups
+	host host.Host
+	// threads by number.
+	threads map[int]*simThread
+	// dying is the bandwidth of removed groups that is not given back yet.
+	dying []int64
+	// writes made, and the one at which the process is killed; 0 is never.
+	writes, killAt int
+	killed         bool
+	log            []string
+	// effective adds the file that says what a group's own server was given.
+	newThread int
+}
+
+type simThread struct {
+	attr    unix.SchedAttr
+	groups  map[string]string // by hierarchy directory
+	started uint64
+}
+
+// simTree is a fake machine with a kernel.
+type simTree struct {
+	*simKernel
+	tree  *hosttest.Tree
+	state string
+}
+
+// newSim makes a machine with two cores; layout mounts its control groups.
+func newSim(t *testing.T, layout func(*hosttest.Tree)) *simTree {
+	t.Helper()
+	tree := hosttest.New(t)
+	tree.CPUs(hosttest.CPU{ID: 0}, hosttest.CPU{ID: 1}, hosttest.CPU{ID: 2}, hosttest.CPU{ID: 3})
+	layout(tree)
+	tree.Write("/proc/sys/kernel/sched_rt_runtime_us", "950000\n")
+	tree.Write("/proc/sys/kernel/sched_rt_period_us", "1000000\n")
+	tree.Write("/proc/sys/kernel/random/boot_id", "boot-1\n")
+	cg, err := tree.Host().Cgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &simTree{
+		simKernel: &simKernel{t: t, cg: cg, host: tree.Host(), threads: map[int]*simThread{}, newThread: 100},
+		tree:      tree, state: fastDir(t),
+	}
+}
+
+// fastDir is a directory in memory where there is one: the crash tests sync thousands of times.
+func fastDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "mainspring-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// probe opens a backend as a new process would.
+func (s *simTree) probe(want string) Backend {
+	s.t.Helper()
+	b, findings, err := s.tryProbe(want)
+	if err != nil {
+		s.t.Fatalf("Probe: %v (%v)", err, findings)
+	}
+	return b
+}
+
+func (s *simTree) tryProbe(want string) (Backend, []Finding, error) {
+	return Probe(ProbeOptions{
+		Host: s.host, Want: want, StateDir: s.state, Cores: []int{0, 1, 2, 3},
+		Now: func() int64 { return 0 }, kernel: s.simKernel,
+	})
+}
+
+// spawn a thread in a group of every hierarchy.
+func (s *simTree) spawn(group string, policy uint32) int {
+	s.newThread++
+	th := &simThread{attr: unix.SchedAttr{Policy: policy}, groups: map[string]string{}, started: uint64(s.newThread)}
+	for _, c := range []string{"cpu", "cpuset"} {
+		if dir, err := s.cg.Dir(c, group); err == nil {
+			th.groups[s.root(c)] = dir
+		}
+	}
+	s.threads[s.newThread] = th
+	return s.newThread
+}
+
+func (s *simKernel) root(controller string) string {
+	dir, err := s.cg.Dir(controller, "/")
+	if err != nil {
+		return ""
+	}
+	return dir
+}
+
+// get a file of a group, "" when it is not there.
+func (s *simTree) get(controller, group, file string) string {
+	dir, err := s.cg.Dir(controller, group)
+	if err != nil {
+		return ""
+	}
+	return slurp(filepath.Join(dir, file))
+}
+
+func slurp(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// step counts a change, and kills the process before the one it was to be killed at.
+func (k *simKernel) step(what string) error {
+	if k.killed {
+		return errKilled
+	}
+	k.writes++
+	if k.killAt != 0 && k.writes >= k.killAt {
+		k.killed = true
+		return errKilled
+	}
+	k.log = append(k.log, what)
+	return nil
+}
+
+func (k *simKernel) open(dir string) (files, error) {
+	if k.killed {
+		return nil, errKilled
+	}
+	inode, err := host.ID(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &simFiles{k: k, dir: dir, inode: inode}, nil
+}
+
+func (k *simKernel) children(dir string) ([]string, error) { return linux{}.children(dir) }
+
+func (k *simKernel) mkdir(dir string) error {
+	if err := k.step("mkdir " + dir); err != nil {
+		return err
+	}
+	return k.makeGroup(dir)
+}
+
+// makeGroup gives a new group the files of a group beside or above it, with the values of a new one.
+func (k *simKernel) makeGroup(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	values := map[string]string{
+		rtRuntime: "0", rtPeriod: "1000000", cfsQuota: "-1", cfsPeriod: "100000", cfsShares: "1024", "tasks": "",
+		"cgroup.procs": "", cpuMax: "max 100000", cpuWeight: "100", rtMax: "max 100000", rtMulti: "0 0 0 0",
+		cpusetCPUs: "", cpusetMems: "", "cgroup.threads": "", "cpuset.cpus.effective": "0-3",
+	}
+	for file, value := range values {
+		if k.hasFile(filepath.Dir(dir), file) {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0o600); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// hasFile says that groups of this hierarchy have a file; v2's root lacks most.
+func (k *simKernel) hasFile(parent, file string) bool {
+	if _, err := os.Stat(filepath.Join(parent, file)); err == nil {
+		return true
+	}
+	children, _ := k.children(parent)
+	for _, c := range children {
+		if _, err := os.Stat(filepath.Join(parent, c, file)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (k *simKernel) rmdir(dir string) error {
+	if err := k.step("rmdir " + dir); err != nil {
+		return err
+	}
+	for _, th := range k.threads {
+		if slices.Contains(values(th.groups), dir) {
+			return unix.EBUSY
+		}
+	}
+	return k.removeGroup(dir)
+}
+
+// removeGroup gives the group's bandwidth back only two pauses later.
+func (k *simKernel) removeGroup(dir string) error {
+	if runtime, period := number(dir, rtRuntime), number(dir, rtPeriod); runtime > 0 {
+		k.dying = append(k.dying, ratio(runtime, period), 0)
+	}
+	return os.RemoveAll(dir)
+}
+
+func values(m map[string]string) []string {
+	var out []string
+	for _, v := range m {
+		out = append(out, v)
+	}
+	return out
+}
+
+func (k *simKernel) attr(tid int, a *unix.SchedAttr) error {
+	th := k.threads[tid]
+	if th == nil {
+		return unix.ESRCH
+	}
+	*a = th.attr
+	return nil
+}
+
+func (k *simKernel) setAttr(tid int, a *unix.SchedAttr) error {
+	if err := k.step(fmt.Sprintf("setattr %d policy %d priority %d", tid, a.Policy, a.Priority)); err != nil {
+		return err
+	}
+	th := k.threads[tid]
+	switch {
+	case th == nil:
+		return unix.ESRCH
+	case realtime(a.Policy) && !k.mayRealtime(th):
+		return unix.EPERM
+	case a.Policy == unix.SCHED_DEADLINE && k.narrow(th):
+		return unix.EPERM
+	}
+	th.attr = *a
+	return nil
+}
+
+// mayRealtime: where groups have budgets, a real-time thread needs one. The root's tasks need none.
+func (k *simKernel) mayRealtime(th *simThread) bool {
+	root := k.root("cpu")
+	dir := th.groups[root]
+	if dir == "" || dir == root {
+		return true
+	}
+	if text := slurp(filepath.Join(dir, rtMulti)); text != "" {
+		return strings.Trim(text, "0 ") != ""
+	}
+	if text := slurp(filepath.Join(dir, rtMax)); text != "" {
+		return !strings.HasPrefix(text, "0 ")
+	}
+	if _, err := os.Stat(filepath.Join(dir, rtRuntime)); err == nil {
+		return number(dir, rtRuntime) > 0
+	}
+	return true
+}
+
+// narrow: a thread that may not run on every CPU of its scheduling domain.
+func (k *simKernel) narrow(th *simThread) bool {
+	dir := th.groups[k.root("cpuset")]
+	if dir == "" || dir == k.root("cpuset") {
+		return false
+	}
+	cpus := slurp(filepath.Join(dir, cpusetCPUs))
+	return cpus != "0-3" && (cpus != "" || !k.cg.InUnified("cpuset"))
+}
+
+func (k *simKernel) started(tid int) (uint64, error) {
+	if th := k.threads[tid]; th != nil {
+		return th.started, nil
+	}
+	return 0, fs.ErrNotExist
+}
+
+func (k *simKernel) progress(int) (uint64, bool, error) { return 0, false, nil }
+
+func (k *simKernel) borrow(do func(int, map[string]string) error) error {
+	k.newThread++
+	tid := k.newThread
+	th := &simThread{groups: map[string]string{}, started: uint64(tid)}
+	for _, c := range []string{"cpu", "cpuset"} {
+		th.groups[k.root(c)] = k.root(c)
+	}
+	k.threads[tid] = th
+	defer delete(k.threads, tid)
+	return do(tid, nil)
+}
+
+func (k *simKernel) pause(time.Duration) {
+	if len(k.dying) > 0 {
+		k.dying = k.dying[:len(k.dying)-1]
+	}
+}
+
+// simFiles are those of one group, until it is removed.
+type simFiles struct {
+	k     *simKernel
+	dir   string
+	inode uint64
+}
+
+func (f *simFiles) id() uint64 { return f.inode }
+
+func (f *simFiles) alive() error {
+	if f.k.killed {
+		return errKilled
+	}
+	if inode, err := host.ID(f.dir); err != nil || inode != f.inode {
+		return unix.ENODEV
+	}
+	return nil
+}
+
+func (f *simFiles) read(name string) (string, error) {
+	if err := f.alive(); err != nil {
+		return "", err
+	}
+	switch {
+	case name == "tasks" || name == "cgroup.procs" || name == "cgroup.threads":
+		return f.taskList(), nil
+	case name == "cpuset.cpus.effective":
+		return f.k.effectiveCPUs(f.dir), nil
+	}
+	text, err := os.ReadFile(filepath.Join(f.dir, name))
+	return strings.TrimSpace(string(text)), err
+}
+
+func (f *simFiles) taskList() string {
+	var out []string
+	for tid, th := range f.k.threads {
+		if slices.Contains(values(th.groups), f.dir) {
+			out = append(out, strconv.Itoa(tid))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n")
+}
+
+// effectiveCPUs of v2: what the group asks for of what is above, or all of it.
+func (k *simKernel) effectiveCPUs(dir string) string {
+	if dir == k.root("cpuset") {
+		return "0-3"
+	}
+	up, _ := host.ParseCPUList(k.effectiveCPUs(filepath.Dir(dir)))
+	own, _ := host.ParseCPUList(slurp(filepath.Join(dir, cpusetCPUs)))
+	both := slices.DeleteFunc(own, func(c int) bool { return !slices.Contains(up, c) })
+	if len(both) == 0 {
+		both = up
+	}
+	return host.FormatCPUList(both)
+}
+
+func (f *simFiles) list(into []int32, _ []byte) ([]int32, error) {
+	text, err := f.read("tasks")
+	into = into[:0]
+	for _, field := range strings.Fields(text) {
+		tid, _ := strconv.Atoi(field)
+		into = append(into, int32(tid))
+	}
+	return into, typed(err)
+}
+
+func (f *simFiles) write(name, value string) error {
+	value = strings.TrimSpace(value)
+	if err := f.alive(); err != nil {
+		return err
+	}
+	if err := f.k.step(fmt.Sprintf("%s=%s", filepath.Join(f.dir, name), value)); err != nil {
+		return err
+	}
+	if name == "tasks" || name == "cgroup.threads" {
+		return f.k.moveThread(f.dir, value)
+	}
+	old, err := os.ReadFile(filepath.Join(f.dir, name))
+	if err != nil {
+		return unix.ENOENT
+	}
+	stored, err := f.k.accept(f.dir, name, value, strings.TrimSpace(string(old)))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(f.dir, name), []byte(stored+"\n"), 0o600)
+}
+
+func (k *simKernel) moveThread(dir, value string) error {
+	tid, err := strconv.Atoi(value)
+	th := k.threads[tid]
+	if err != nil || th == nil {
+		return unix.ESRCH
+	}
+	for _, c := range []string{"cpu", "cpuset"} {
+		if root := k.root(c); dir == root || strings.HasPrefix(dir, root+"/") {
+			th.groups[root] = dir
+			return nil
+		}
+	}
+	return unix.EINVAL
+}
+
+func (f *simFiles) control(name string) (control, error) {
+	if _, err := f.read(name); err != nil {
+		return nil, err
+	}
+	return &simControl{f, name}, nil
+}
+
+func (f *simFiles) close() error { return nil }
+
+type simControl struct {
+	f    *simFiles
+	name string
+}
+
+func (c *simControl) write(value []byte) error { return c.f.write(c.name, string(value)) }
+func (c *simControl) close() error             { return nil }
+
+// accept is what the kernel makes of a write: the text that the file then holds, or its refusal.
+func (k *simKernel) accept(dir, name, value, old string) (string, error) {
+	switch name {
+	case rtRuntime, rtPeriod:
+		return value, k.acceptRT(dir, name, value)
+	case rtMulti:
+		return k.acceptMulti(dir, value, old)
+	case rtMax:
+		return value, k.acceptMax(dir, value)
+	case cfsQuota, cfsPeriod:
+		return value, k.acceptQuota(dir, name, value)
+	case cpusetCPUs:
+		return k.acceptCPUs(dir, value)
+	}
+	return value, nil
+}
+
+func number(dir, file string) int64 {
+	n, _ := strconv.ParseInt(slurp(filepath.Join(dir, file)), 10, 64)
+	return n
+}
+
+// ratio is the kernel's to_ratio.
+func ratio(runtime, period int64) int64 {
+	if period == 0 {
+		return 0
+	}
+	return (runtime * 1000 << 20) / (period * 1000)
+}
+
+// acceptRT is tg_rt_schedulable: over the whole tree, the ratios of the children of each group are at most
+// its own; nobody loses the last budget while it has real-time tasks.
+func (k *simKernel) acceptRT(dir, name, value string) error {
+	if name == rtPeriod && slurp(filepath.Join(dir, rtMulti)) != "" {
+		return nil
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < 0 {
+		return unix.EINVAL
+	}
+	runtime, period := number(dir, rtRuntime), number(dir, rtPeriod)
+	if name == rtRuntime {
+		if n == 0 && runtime > 0 && k.hasRealtime(dir) {
+			return unix.EBUSY
+		}
+		runtime = n
+	} else {
+		period = n
+	}
+	if period == 0 || runtime > period {
+		return unix.EINVAL
+	}
+	read := func(d string) int64 {
+		if d == dir {
+			return ratio(runtime, period)
+		}
+		return ratio(number(d, rtRuntime), number(d, rtPeriod))
+	}
+	root := k.root("cpu")
+	held := read(root)
+	for _, r := range k.dying {
+		held -= r
+	}
+	return k.fitsBelow(root, held, read)
+}
+
+// fitsBelow checks a level and all below it.
+func (k *simKernel) fitsBelow(dir string, own int64, read func(string) int64) error {
+	names, _ := k.children(dir)
+	var sum int64
+	for _, name := range names {
+		child := filepath.Join(dir, name)
+		r := read(child)
+		sum += r
+		if err := k.fitsBelow(child, r, read); err != nil {
+			return err
+		}
+	}
+	if sum > own {
+		return unix.EINVAL
+	}
+	return nil
+}
+
+func (k *simKernel) hasRealtime(dir string) bool {
+	for _, th := range k.threads {
+		if realtime(th.attr.Policy) && slices.Contains(values(th.groups), dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// acceptMulti is the same for every CPU alone.
+func (k *simKernel) acceptMulti(dir, value, old string) (string, error) {
+	fields := strings.Fields(value)
+	if len(fields) != 2 {
+		return "", unix.EINVAL
+	}
+	cpus, err := host.ParseCPUList(fields[0])
+	n, bad := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil || bad != nil || n < 0 {
+		return "", unix.EINVAL
+	}
+	runtimes, _ := parseMulti(old)
+	for _, c := range cpus {
+		if c >= len(runtimes) {
+			return "", unix.EINVAL
+		}
+		runtimes[c] = n
+	}
+	if n == 0 && !slices.ContainsFunc(runtimes, func(r int64) bool { return r > 0 }) && k.hasRealtime(dir) {
+		return "", unix.EBUSY
+	}
+	for _, c := range cpus {
+		read := func(d string) int64 {
+			period := number(d, rtPeriod)
+			held, _ := parseMulti(slurp(filepath.Join(d, rtMulti)))
+			if d == dir {
+				held = runtimes
+			}
+			if c >= len(held) {
+				return 0
+			}
+			return ratio(held[c], period)
+		}
+		if err := k.fitsBelow(k.root("cpu"), ratio(950_000, 1_000_000), read); err != nil {
+			return "", err
+		}
+		if n > number(dir, rtPeriod) {
+			return "", unix.EINVAL
+		}
+	}
+	var out []string
+	for _, r := range runtimes {
+		out = append(out, itoa(r))
+	}
+	return strings.Join(out, " "), nil
+}
+
+// acceptMax: budgets of a group's nearest descendants that have one add up to at most its own.
+func (k *simKernel) acceptMax(dir, value string) error {
+	b, err := parseMax(value)
+	if err != nil || b.RuntimeUs > b.PeriodUs {
+		return unix.EINVAL
+	}
+	if b.RuntimeUs == 0 && k.hasRealtime(dir) {
+		return unix.EBUSY
+	}
+	var given func(d string) int64 // by the group, or by those below it where it has max
+	given = func(d string) int64 {
+		own, _ := parseMax(slurp(filepath.Join(d, rtMax)))
+		if d == dir {
+			own = b
+		}
+		if own.RuntimeUs >= 0 && d != k.root("cpu") {
+			return ratio(own.RuntimeUs, own.PeriodUs)
+		}
+		return k.givenBelow(d, given)
+	}
+	var check func(d string) error
+	check = func(d string) error {
+		own, _ := parseMax(slurp(filepath.Join(d, rtMax)))
+		if d == dir {
+			own = b
+		}
+		if own.RuntimeUs >= 0 && k.givenBelow(d, given) > ratio(own.RuntimeUs, own.PeriodUs) {
+			return unix.EINVAL
+		}
+		names, _ := k.children(d)
+		for _, name := range names {
+			if err := check(filepath.Join(d, name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return check(k.root("cpu"))
+}
+
+func (k *simKernel) givenBelow(dir string, given func(string) int64) int64 {
+	names, _ := k.children(dir)
+	var sum int64
+	for _, name := range names {
+		sum += given(filepath.Join(dir, name))
+	}
+	return sum
+}
+
+// acceptQuota: of v1, no group may have a larger share than the one above it.
+func (k *simKernel) acceptQuota(dir, name, value string) error {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || (name == cfsPeriod && (n < 1_000 || n > 1_000_000)) || (name == cfsQuota && n >= 0 && n < 1_000) {
+		return unix.EINVAL
+	}
+	quota, period := number(dir, cfsQuota), number(dir, cfsPeriod)
+	if name == cfsQuota {
+		quota = n
+	} else {
+		period = n
+	}
+	for up := filepath.Dir(dir); quota >= 0 && strings.HasPrefix(up, k.root("cpu")+"/"); up = filepath.Dir(up) {
+		if above := number(up, cfsQuota); above >= 0 && ratio(quota, period) > ratio(above, number(up, cfsPeriod)) {
+			return unix.EINVAL
+		}
+	}
+	return nil
+}
+
+// acceptCPUs: of v1, a set is within that of the group above, holds those of the groups below, and is not
+// emptied under tasks.
+func (k *simKernel) acceptCPUs(dir, value string) (string, error) {
+	cpus, err := host.ParseCPUList(value)
+	if err != nil {
+		return "", unix.EINVAL
+	}
+	if k.cg.InUnified("cpuset") {
+		return host.FormatCPUList(cpus), nil
+	}
+	if len(cpus) == 0 && (&simFiles{k: k, dir: dir}).taskList() != "" {
+		return "", unix.ENOSPC
+	}
+	if root := k.root("cpuset"); dir != root {
+		up, _ := host.ParseCPUList(slurp(filepath.Join(filepath.Dir(dir), cpusetCPUs)))
+		if !within(cpus, up) {
+			return "", unix.EACCES
+		}
+	}
+	names, _ := k.children(dir)
+	for _, name := range names {
+		child, _ := host.ParseCPUList(slurp(filepath.Join(dir, name, cpusetCPUs)))
+		if !within(child, cpus) {
+			return "", unix.EBUSY
+		}
+	}
+	return host.FormatCPUList(cpus), nil
+}
+
+func within(cpus, of []int) bool {
+	return !slices.ContainsFunc(cpus, func(c int) bool { return !slices.Contains(of, c) })
+}
+
+// snapshot is every control file of the tree below groups of kubelet, and how every thread is scheduled.
+func (s *simTree) snapshot() map[string]string {
+	out := map[string]string{}
+	for _, c := range []string{"cpu", "cpuset"} {
+		root := s.root(c)
+		_ = filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && slices.Contains(controlFiles, path.Base(file)) {
+				out[strings.TrimPrefix(file, s.tree.Dir())] = slurp(file)
+			}
+			return nil
+		})
+	}
+	for tid, th := range s.threads {
+		out[fmt.Sprint("thread ", tid)] = fmt.Sprint(th.attr.Policy, " ", th.attr.Priority)
+	}
+	return out
+}
+
+var controlFiles = []string{rtRuntime, rtPeriod, rtMulti, rtMax, cfsQuota, cfsPeriod, cpuMax, cpusetCPUs, cpusetMems}
+
+// differences of two snapshots.
+func differences(a, b map[string]string) []string {
+	var out []string
+	for file, text := range a {
+		if b[file] != text {
+			out = append(out, fmt.Sprintf("%s: %q, now %q", file, text, b[file]))
+		}
+	}
+	for file, text := range b {
+		if _, ok := a[file]; !ok {
+			out = append(out, fmt.Sprintf("%s: new, %q", file, text))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
