@@ -44,6 +44,7 @@ func parse(args []string) (node.Settings, error) {
 	flags.StringVar(&s.Cores, "cores", "", `Cores that take real-time work, as "1-3,6". Empty: all but the reserved`)
 	flags.StringVar(&s.Reserved, "reserved-cores", "", `Cores that are kept for the host, as "0". Empty: the lowest`)
 	flags.IntVar(&s.Priority, "priority", 98, "SCHED_FIFO priority of the process: above the containers'")
+	flags.BoolVar(&s.RunQueue, "run-queue-latency", false, "Measure how long threads wait for their core; it costs something at every wake-up")
 	flags.IntVar(&s.Samples, "samples", 0, "How many reactions are kept for each core, for measurements")
 	if err := flags.Parse(args); err != nil {
 		return s, err

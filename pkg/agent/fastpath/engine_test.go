@@ -29,7 +29,8 @@ func TestATableIsPutInForce(t *testing.T) {
 	if report.Generation != 3 || len(report.Servers) != 2 || report.Lost != 7 {
 		t.Errorf("%+v", report)
 	}
-	if a := n.reported("a"); a.BudgetUs != 2_000 || a.PeriodUs != 10_000 || !slices.Equal(a.Cores, []int{0}) || a.Error != "" {
+	if a := n.reported("a"); a.BudgetUs != 2_000 || a.PeriodUs != 10_000 || !slices.Equal(a.Cores, []int{0}) || a.Error != "" ||
+		*a.RunQueue != (table.Waits{P50Us: 8, P99Us: 8, MaxUs: 20}) {
 		t.Errorf("%+v", a)
 	}
 	a, b := n.programs.Config(n.programs.slots[100]), n.programs.Config(n.programs.slots[101])

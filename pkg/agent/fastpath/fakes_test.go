@@ -153,7 +153,10 @@ func (p *programs) Notes() []string              { return []string{"nothing is r
 func (p *programs) Config(slot int) *ebpf.Config { return &p.configs[slot] }
 func (p *programs) State(slot int) *ebpf.State   { return &p.states[slot] }
 func (p *programs) Wake(core int)                { p.woken = append(p.woken, core) }
-func (p *programs) Lost() uint64                 { return 7 }
+func (p *programs) RunQueue(int) ebpf.Histogram {
+	return ebpf.Histogram{Count: [24]uint64{3: 99, 5: 1}, MaxNs: 20_000}
+}
+func (p *programs) Lost() uint64 { return 7 }
 func (p *programs) Track(id uint64, slot int) error {
 	p.slots[id] = slot
 	return p.trackErr
@@ -222,7 +225,7 @@ func start(t *testing.T, k *kernel, dir string) *node {
 	engine, err := fastpath.New(fastpath.Options{
 		Backend: k, Programs: n.programs, Cores: []int{0, 1}, GranularityUs: 100, ChargeUs: 100, Lead: 200 * time.Microsecond, StateDir: dir,
 		Now: n.now.Load, Wall: func() int64 { return 5_000_000_000_000 + n.now.Load() },
-		After: func(int64) time.Time { return time.Time{} }, Instance: "one", Version: "test", Samples: 4,
+		After: func(int64) time.Time { return time.Time{} }, Instance: "one", Version: "test", Samples: 4, RunQueue: true,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,9 @@ type Settings struct {
 	// Granularity, when not 0, is charged in place of what the self-test measures.
 	Granularity       time.Duration
 	Priority, Samples int
-	Version           string
+	// RunQueue measures run-queue latencies.
+	RunQueue bool
+	Version  string
 	// Now, Wall and After are as in fastpath.Options; Sweep ticks every fastpath.SweepEvery.
 	Now   func() int64
 	Wall  func() int64
@@ -94,7 +96,7 @@ func govern(ctx context.Context, s Settings, machine host.Host, rtCores []int, l
 	if err != nil {
 		return fmt.Errorf("measuring the granularity: %w", err)
 	}
-	programs, err := ebpf.Open(ebpf.Options{Cores: rtCores, Identity: identityOf(backend), Jobs: true})
+	programs, err := ebpf.Open(ebpf.Options{Cores: rtCores, Identity: identityOf(backend), Jobs: true, RunQueue: s.RunQueue})
 	if err != nil {
 		return fmt.Errorf("loading programs: %w", err)
 	}
@@ -104,7 +106,7 @@ func govern(ctx context.Context, s Settings, machine host.Host, rtCores []int, l
 		Backend: backend, Programs: monitor{programs}, Cores: rtCores, GranularityUs: granularity,
 		ChargeUs: cmp.Or(s.Granularity.Microseconds(), granularity), Lead: s.Lead, StateDir: s.StateDir,
 		Now: s.Now, Wall: s.Wall, After: s.After, Instance: fmt.Sprintf("%d-%d", os.Getpid(), s.Wall()), Version: s.Version,
-		Realtime: realtime, Locked: locked, Missing: missing, Samples: s.Samples,
+		Realtime: realtime, Locked: locked, Missing: missing, RunQueue: s.RunQueue, Samples: s.Samples,
 	})
 	if err != nil {
 		return errors.Join(err, programs.Close())
