@@ -66,6 +66,9 @@ func Admit(f File, node table.Report, group string) (table.Table, error) {
 // loadsOf are the cores with the servers that name them.
 func loadsOf(f File, node table.Report) ([]rt.Load, error) {
 	policy := rtdra.PolicyOf(node.Backend)
+	if f.Admission == rt.TestT1 {
+		policy = rt.EDF // whose test T1 is
+	}
 	ranks := Priorities(f)
 	granularity := node.GranularityUs
 	if f.ChargeGranularity != nil && *f.ChargeGranularity > 0 {

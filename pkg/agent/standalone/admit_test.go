@@ -75,3 +75,13 @@ func TestPrioritiesAreByDeadline(t *testing.T) {
 		t.Errorf("priorities %v", got)
 	}
 }
+
+func TestAdmissionByBandwidthAlone(t *testing.T) {
+	text := strings.ReplaceAll(pair, "runtime_low: 4ms", "runtime_low: 7ms")
+	if _, err := standalone.Admit(parse(t, text), node("fifo", 1), standalone.Group); err == nil {
+		t.Fatal("the response-time analysis takes it; want a set for which the tests differ")
+	}
+	if _, err := standalone.Admit(parse(t, "admission: T1"+text), node("fifo", 1), standalone.Group); err != nil {
+		t.Error(err)
+	}
+}

@@ -34,7 +34,11 @@ type File struct {
 	// which admission charges to every server. Less than measured is right only where no server ever
 	// needs more than its runtime_hi. 0: as measured.
 	ChargeGranularity *Duration `yaml:"charge_granularity"`
-	Servers           []Server  `yaml:"servers"`
+	// Admission: T1 judges by bandwidth alone also where the backend has fixed priorities. That is right only when
+	// the periods of a core are harmonic, each divides the longer ones, and jobs come exactly with them.
+	// Empty: the test that holds for whatever the containers do.
+	Admission string   `yaml:"admission"`
+	Servers   []Server `yaml:"servers"`
 }
 
 // Server is what a container is in a cluster.
@@ -169,6 +173,9 @@ func (f File) validate() error {
 	}
 	if f.Backend != "" && !slices.Contains(backends, f.Backend) {
 		fault("backend %q; want one of %s", f.Backend, strings.Join(backends, ", "))
+	}
+	if f.Admission != "" && f.Admission != rt.TestT1 {
+		fault("admission %q; want %s, or nothing for the test of the backend", f.Admission, rt.TestT1)
 	}
 	for name, d := range map[string]*Duration{"lead": f.Lead, "charge_granularity": f.ChargeGranularity} {
 		if d != nil && (*d < 0 || *d > Duration(time.Second.Microseconds())) {

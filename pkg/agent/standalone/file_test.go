@@ -60,6 +60,7 @@ func TestParseRefusals(t *testing.T) {
 		{"an unknown field", "servres: []", `field "servres" is not known; want one of backend, lead`},
 		{"an unknown field of a server", server("core:", "cpu:"), `line 9: field "cpu" is not known; want one of name, criticality`},
 		{"a backend", "backend: magic\n" + one, `backend "magic"; want one of hcbs`},
+		{"an admission test", "admission: T2\n" + one, `admission "T2"; want T1`},
 		{"a lead", "lead: 2s\n" + one, "lead 2000000us; want 0 to 1s"},
 		{"cores", "cores: 1-\n" + one, `cores "1-"; want numbers and ranges`},
 		{"a time without unit", server("10ms", "ten"), `"ten"; want microseconds as a number`},

@@ -21,6 +21,8 @@ type Figure struct {
 	// Key is the figure's name in the JSON object; the unit is its suffix.
 	Key   string
 	Value float64
+	// Text is the value of a figure that is no number.
+	Text string
 	// Goal is what the project aims at, in words; empty where there is none.
 	Goal string
 	// Note says how the value came about.
@@ -76,8 +78,12 @@ func Write(w io.Writer, path string, e Environment, figures []Figure) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "figure\tvalue\tgoal\thow")
 	for _, f := range figures {
+		value := fmt.Sprintf("%.3f", f.Value)
 		object[f.Key] = f.Value
-		fmt.Fprintf(table, "%s\t%.3f\t%s\t%s\n", f.Key, f.Value, f.Goal, f.Note)
+		if f.Text != "" {
+			object[f.Key], value = f.Text, f.Text
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", f.Key, value, f.Goal, f.Note)
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("printing the table: %w", err)

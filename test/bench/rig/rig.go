@@ -16,6 +16,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
 	"github.com/mainspring-rt/mainspring/pkg/agent/standalone"
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/process"
 	"github.com/mainspring-rt/mainspring/pkg/test/privileged"
 )
@@ -59,6 +60,7 @@ type Server struct {
 	Core        int     `json:"core"`
 	Mode        string  `json:"mode,omitempty"`
 	Dwell       int64   `json:"dwell,omitempty"`
+	Priority    int     `json:"priority,omitempty"`
 	// Policy own: the command becomes SCHED_FIFO itself, once it has started.
 	Policy  string   `json:"policy,omitempty"`
 	Command []string `json:"command"`
@@ -70,8 +72,10 @@ type File struct {
 	Lead    string `json:"lead,omitempty"`
 	Cores   string `json:"cores,omitempty"`
 	// Granularity that is charged to every budget; empty: as measured.
-	Granularity string   `json:"charge_granularity,omitempty"`
-	Servers     []Server `json:"servers"`
+	Granularity string `json:"charge_granularity,omitempty"`
+	// Admission T1: by bandwidth alone.
+	Admission string   `json:"admission,omitempty"`
+	Servers   []Server `json:"servers"`
 }
 
 // Agent is a node agent that runs.
@@ -100,7 +104,7 @@ func Start(ctx context.Context, p Programs, f File, dir string) (*Agent, error) 
 	}
 	child, err := process.Start(process.Command{
 		Name: "mainspring", Path: p.Mainspring, Log: filepath.Join(dir, "agent.log"),
-		Args: []string{"agent", "--standalone", file, "--fastpath", p.Fastpath, "--state-dir", dir, "--plain", "--samples", strconv.Itoa(samples)},
+		Args: []string{"agent", "--standalone", file, "--fastpath", p.Fastpath, "--state-dir", dir, "--plain", "--samples", strconv.Itoa(samples), "--report", reportFile(dir)},
 	})
 	if err != nil {
 		return nil, err
@@ -150,6 +154,21 @@ func (a *Agent) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return errors.Join(ctx.Err(), a.Stop())
 	}
+}
+
+func reportFile(dir string) string { return filepath.Join(dir, "report.json") }
+
+// Last is the last report of an agent that has stopped.
+func (a *Agent) Last() (table.Report, error) {
+	var r table.Report
+	data, err := os.ReadFile(reportFile(a.Dir))
+	if err != nil {
+		return r, fmt.Errorf("reading the last report: %w", err)
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, fmt.Errorf("reading the last report: %w", err)
+	}
+	return r, nil
 }
 
 // stopTimeout is how long the agent may take to put everything back.
