@@ -119,6 +119,8 @@ func TestChecks(t *testing.T) {
 		{hosttest.Edge, remove("proc/1/mountinfo"), "control-groups", doctor.OK, ""},
 		{hosttest.Edge, func(tr *hosttest.Tree) { tr.Remove("proc/1/mountinfo"); tr.Remove("proc/self/mountinfo") }, "control-groups", doctor.Problem, "mount the cgroup"},
 		{hosttest.Edge, write("sys/fs/cgroup/cgroup.controllers", "cpu memory"), "control-groups", doctor.Problem, "controller cpuset"},
+		{hosttest.Edge, remove("sys/fs/cgroup/cgroup.procs"), "group-access", doctor.Problem, "cannot be set"},
+		{hosttest.Edge, func(tr *hosttest.Tree) { tr.Remove("proc/1/mountinfo"); tr.Remove("proc/self/mountinfo") }, "group-access", doctor.Problem, "no groups"},
 		{hosttest.Edge, remove("proc/config.gz"), "rt-group-sched", doctor.Warning, "cannot be read"},
 		{hosttest.Edge, remove("proc/config.gz"), "tick", doctor.Note, "budgetGranularityUs"},
 		{hosttest.Blocked, func(tr *hosttest.Tree) {

@@ -195,14 +195,19 @@ func (e *exam) groupAccess() Finding {
 	}
 	var saw []Reading
 	write, create := true, true
+	scratch := e.scratchParent()
 	for _, controller := range []string{"cpu", "cpuset"} {
 		dir, err := e.groups.Dir(controller, "/")
 		if err != nil {
 			continue // told by control-groups
 		}
 		file, fileSaw := e.writable(path.Join(dir, "cgroup.procs"))
+		write = write && file
+		if parent, err := e.groups.Dir(controller, scratch); err == nil {
+			dir = parent
+		}
 		made, dirSaw := e.writable(dir)
-		write, create = write && file, create && made
+		create = create && made
 		if !slices.Contains(saw, dirSaw) { // one hierarchy for both on v2
 			saw = append(saw, fileSaw, dirSaw)
 		}
@@ -212,10 +217,18 @@ func (e *exam) groupAccess() Finding {
 		return problem("budgets and cores of containers cannot be set by this process",
 			"run as root, and have the agent's container mount /sys/fs/cgroup of the host for writing").saw(saw...)
 	case !create:
-		return warning("budgets and cores of containers can be set by this process, but it cannot make a group at the root to try a backend out: hcbs, rtgroup and cfs are passed over there. The kernel lets nobody write to that directory by its mode",
-			"add CAP_DAC_OVERRIDE to securityContext.capabilities.add of the fast path's container").saw(saw...)
+		return warning("budgets and cores of containers can be set by this process, but it cannot make one to try a backend out, and passes over hcbs, rtgroup and cfs. The mode of a hierarchy's root lets nobody write to it, that of kubepods does",
+			"start the agent when the kubelet has made its groups, or add CAP_DAC_OVERRIDE to securityContext.capabilities.add of the fast path's container").saw(saw...)
 	}
 	return ok("budgets and cores of containers can be set by this process").saw(saw...)
+}
+
+// scratchParent is where the agent makes a group to try a backend out: the kubelet's, where there is one.
+func (e *exam) scratchParent() string {
+	if roots, err := e.h.KubepodsGroups(); err == nil && len(roots) > 0 {
+		return roots[0]
+	}
+	return "/"
 }
 
 // writable asks the kernel without opening.
