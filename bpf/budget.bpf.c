@@ -142,6 +142,7 @@ static __always_inline void tell(struct server *s, const struct left *l, const s
 	if (v->alarm) {
 		__u64 told = s->told->alarm, key = l->window + s->config->rearm;
 
+		s->told->alarm_at = now;
 		if (__sync_val_compare_and_swap(&s->told->alarm, told, key) == told)
 			emit(s, KIND_ALARM, now + l->alarm, now, l->window, l->used);
 	}
@@ -239,7 +240,7 @@ static int on_core_timer(void *map, __u32 *key, struct timer *t)
 	struct running r = { .task = p, .now = now, .own = core->own };
 
 	r.pending = (now - core->offset - rq->clock) + (rq->clock_task - p->se.exec_start);
-	rest = look(&s, &r, core->since, now, PLACE_TIMER);
+	rest = look(&s, &r, core->since, core->since, PLACE_TIMER);
 	core->since = now;
 	arm(core, t, now, rest);
 	return 0;
@@ -254,7 +255,7 @@ static __always_inline void leave(struct core *core, struct task_struct *prev, b
 	if (!find_server(&s, core->slot) || core->generation != s.config->generation ||
 	    core->generation != s.told->generation)
 		return;
-	look(&s, &r, core->since, now, runnable ? PLACE_OUT : PLACE_BLOCKED);
+	look(&s, &r, core->since, core->since, runnable ? PLACE_OUT : PLACE_BLOCKED);
 	if (s.state->running)
 		__sync_fetch_and_add(&s.state->running, -1);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Finds the boundaries of jobs. A thread that sleeps until absolute times says itself when a job ends and when
- * the next is released. Of others, a job is what lies between a wake-up and the next block: work that
- * blocks in its midst counts as several jobs. */
+ * the next is released; the other threads of its server only help it. Where there is no such thread, a
+ * job is what lies between a wake-up and the next block: work that blocks in its midst counts as several. */
 #include "include/task.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -95,6 +95,7 @@ int jobs_sleep(struct nanosleep_args *args)
 		j = absolute_job(t->release, now, s.config->deadline_ns);
 		count(&s, &j);
 	}
+	s.told->absolute = 1;
 	begin(p, until.sec * 1000000000ULL + until.nsec, 1, s.config->generation);
 	return 0;
 }
@@ -106,10 +107,10 @@ static __always_inline void block(struct task_struct *p, __u64 now)
 	struct server s;
 	struct job j;
 
-	if (!find_jobs(&s, p))
+	if (!find_jobs(&s, p) || s.told->absolute)
 		return;
 	t = find_thread(p, s.config->generation);
-	if (!t || t->absolute || !t->release)
+	if (!t || !t->release)
 		return;
 	j = interval_job(t->release, now, s.config->deadline_ns, s.config->period_ns);
 	t->release = 0;
@@ -121,7 +122,7 @@ static __always_inline void wake(struct task_struct *p, __u64 now)
 	struct thread *t;
 	struct server s;
 
-	if (!find_jobs(&s, p))
+	if (!find_jobs(&s, p) || s.told->absolute)
 		return;
 	t = find_thread(p, s.config->generation);
 	if (!t)

@@ -15,13 +15,17 @@ enum place {
 	PLACE_TIMER,   /* it runs */
 };
 
-/* The least time until the timer of a core fires again. A window that ends with nothing to wait for in it is
- * looked at again after END_CHECK_NS: the kernel's own timer may be a little late. */
+/* The least time until the timer of a core fires again. When a window should have ended and has not, it is looked
+ * at after END_CHECK_NS: the kernel's own timer may be a little late. */
 #define TIMER_MIN_NS 1000
 #define END_CHECK_NS 100000
 
 /* How long before a group above the container is used up to tell, at most. */
 #define LEVEL_LEAD_NS 200000
+
+/* How long after ALARM the end of the same budget is told at the earliest: an alarm that came late, or without
+ * a lead, is to be answered first. */
+#define END_GRACE_NS 100000
 
 /* own_window is the start of the window that now lies in. A window lasts one period; the next begins at its
  * end when work was there, else when the thread was queued. Without an earlier window start is 0. */
@@ -104,12 +108,15 @@ struct left {
 /* What was told of a server. alarm and end are keys: they differ whenever the same must be told again. */
 struct told {
 	__u64 alarm;     /* window + rearm */
+	__u64 alarm_at;  /* when */
 	__u64 end;       /* window + budget */
 	__u64 overrun;   /* window */
 	__u64 throttled; /* window */
 	__u64 levels;    /* window */
 	__u32 clean_next;
 	__u32 generation;
+	__u32 absolute; /* a thread sleeps until absolute times: only those have jobs */
+	__u32 _pad;
 };
 
 struct verdict {
@@ -124,15 +131,35 @@ static __always_inline __u64 at_least(__s64 ns, __u64 least)
 	return ns < (__s64)least ? least : ns;
 }
 
-/* next_look is how long the core's timer may sleep while the server runs. */
-static __always_inline __u64 next_look(const struct slot_config *c, const struct told *t, const struct left *l,
-				       const struct verdict *v, __u64 now)
+/* grace_left is how long the end of the budget is not told yet. */
+static __always_inline __s64 grace_left(const struct slot_config *c, const struct told *t, const struct left *l,
+					const struct verdict *v, __u64 now)
 {
+	if (v->alarm)
+		return END_GRACE_NS;
+	if (!(c->flags & FLAG_ALARM) || t->alarm != l->window + c->rearm)
+		return 0;
+	return (__s64)(t->alarm_at + END_GRACE_NS - now);
+}
+
+/* next_look is how long the core's timer may sleep while the server runs. In the next window there is an alarm to
+ * wait for again. */
+static __always_inline __u64 next_look(const struct slot_config *c, const struct told *t, const struct left *l,
+				       const struct verdict *v, __s64 grace, __u64 now)
+{
+	__s64 next = l->window + l->period - now, due = next;
+
+	if (l->end == S64_MAX)
+		return 0;
 	if ((c->flags & FLAG_ALARM) && !v->alarm && t->alarm != l->window + c->rearm)
-		return l->alarm == S64_MAX ? 0 : at_least(l->alarm, TIMER_MIN_NS);
-	if (!v->overrun && !v->end && l->end > 0)
-		return l->end == S64_MAX ? 0 : at_least(l->end, TIMER_MIN_NS);
-	return at_least(l->window + l->period - now, END_CHECK_NS);
+		return at_least(l->alarm, TIMER_MIN_NS);
+	if (l->end > 0)
+		due = l->end;
+	else if ((c->flags & (FLAG_ALARM | FLAG_ENFORCE)) && !v->end && t->end != l->window + c->budget_ns)
+		due = grace;
+	if (next <= 0)
+		return END_CHECK_NS;
+	return at_least(due < next ? due : next, TIMER_MIN_NS);
 }
 
 /* judge says what is to be told. A server that blocks has no more work: no raise would help it, and only when
@@ -143,15 +170,17 @@ static __always_inline struct verdict judge(const struct slot_config *c, const s
 	struct verdict v = {};
 	bool over = place == PLACE_BLOCKED ? l->end < 0 : l->end <= 0;
 	bool alarmed = t->alarm == l->window + c->rearm;
+	__s64 grace;
 
 	if (place != PLACE_BLOCKED && (c->flags & FLAG_ALARM) && !alarmed && l->alarm <= 0)
 		v.alarm = 1;
 	if (over && t->overrun != l->window)
 		v.overrun = 1;
-	if (over && (c->flags & (FLAG_ALARM | FLAG_ENFORCE)) && t->end != l->window + c->budget_ns)
+	grace = grace_left(c, t, l, &v, now);
+	if (over && grace <= 0 && (c->flags & (FLAG_ALARM | FLAG_ENFORCE)) && t->end != l->window + c->budget_ns)
 		v.end = 1;
 	if (place != PLACE_BLOCKED)
-		v.due = next_look(c, t, l, &v, now);
+		v.due = next_look(c, t, l, &v, grace, now);
 	return v;
 }
 

@@ -58,7 +58,7 @@ int decide_clean(struct clean_args *a)
 }
 
 struct judge_args {
-	__u64 budget, told_alarm, told_end, told_overrun;
+	__u64 budget, told_alarm, alarm_at, told_end, told_overrun;
 	__s64 alarm, end;
 	__u64 window, period, now;
 	__u32 flags, rearm, place;
@@ -70,7 +70,9 @@ SEC("syscall")
 int decide_judge(struct judge_args *a)
 {
 	struct slot_config c = { .budget_ns = a->budget, .flags = a->flags, .rearm = a->rearm };
-	struct told t = { .alarm = a->told_alarm, .end = a->told_end, .overrun = a->told_overrun };
+	struct told t = {
+		.alarm = a->told_alarm, .alarm_at = a->alarm_at, .end = a->told_end, .overrun = a->told_overrun,
+	};
 	struct left l = { .alarm = a->alarm, .end = a->end, .window = a->window, .period = a->period };
 	struct verdict v = judge(&c, &t, &l, a->place, a->now);
 

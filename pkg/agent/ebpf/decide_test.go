@@ -102,12 +102,12 @@ func TestClean(t *testing.T) {
 
 // judged are the arguments and results of a verdict, as in bpf/tests/decide.bpf.c.
 type judged struct {
-	Budget, ToldAlarm, ToldEnd, ToldOverrun uint64
-	Alarm, End                              int64
-	Window, Period, Now                     uint64
-	Flags, Rearm, Place                     uint32
-	TellAlarm, TellOverrun, TellEnd, Pad    uint8
-	Due                                     uint64
+	Budget, ToldAlarm, AlarmAt, ToldEnd, ToldOverrun uint64
+	Alarm, End                                       int64
+	Window, Period, Now                              uint64
+	Flags, Rearm, Place                              uint32
+	TellAlarm, TellOverrun, TellEnd, Pad             uint8
+	Due                                              uint64
 }
 
 // Places, as in bpf/include/decide.h.
@@ -127,26 +127,32 @@ func TestJudge(t *testing.T) {
 	)
 	programs := decisions(t)
 	for name, want := range map[string]judged{
-		"something left: look at the alarm":        {Place: in, Flags: alarm, Alarm: 500_000, End: 900_000, Due: 500_000},
-		"almost nothing left: not before a while":  {Place: in, Flags: alarm, Alarm: 3, End: 900_000, Due: 1000},
-		"the alarm is due":                         {Place: timer, Flags: alarm, Alarm: 0, End: 400_000, TellAlarm: 1, Due: 400_000},
-		"nothing left at switch-in":                {Place: in, Flags: alarm, Alarm: -9, End: -5, TellAlarm: 1, TellOverrun: 1, TellEnd: 1, Due: 9_900_000},
-		"told before":                              {Place: timer, Flags: alarm, Alarm: -9, End: 400_000, ToldAlarm: window, Due: 400_000},
-		"told before, rearmed":                     {Place: in, Flags: alarm, Rearm: 1, Alarm: -9, End: 400_000, ToldAlarm: window, TellAlarm: 1, Due: 400_000},
-		"told in the window before":                {Place: in, Flags: alarm, Alarm: -9, End: 400_000, ToldAlarm: window - period, TellAlarm: 1, Due: 400_000},
-		"the end after an alarm":                   {Place: timer, Flags: alarm, Alarm: -500_000, End: 0, ToldAlarm: window, TellOverrun: 1, TellEnd: 1, Due: 9_900_000},
-		"the end was told":                         {Place: timer, Flags: alarm, Alarm: -500_000, End: -9, ToldAlarm: window, ToldEnd: window + budget, ToldOverrun: window, Due: 9_900_000},
-		"the end of a raised budget":               {Place: timer, Flags: alarm, Alarm: -500_000, End: 0, ToldAlarm: window, ToldEnd: window + budget/2, ToldOverrun: window, TellEnd: 1, Due: 9_900_000},
-		"preempted past the alarm":                 {Place: out, Flags: alarm, Alarm: -5, End: 300_000, TellAlarm: 1, Due: 300_000},
-		"blocked past the alarm: done in time":     {Place: blocked, Flags: alarm, Alarm: -5, End: 300_000},
-		"blocked at the very end: done in time":    {Place: blocked, Flags: alarm, Alarm: -5, End: 0},
-		"blocked past the end: it had overrun":     {Place: blocked, Flags: alarm, Alarm: -500_000, End: -1, ToldAlarm: window, TellOverrun: 1, TellEnd: 1},
-		"only counted":                             {Place: timer, Flags: ebpf.FlagLive, Alarm: -9, End: 0, TellOverrun: 1, Due: 9_900_000},
-		"only counted, alarm not told":             {Place: timer, Flags: ebpf.FlagLive, Alarm: -9, End: 70_000, Due: 70_000},
-		"enforced without alarms":                  {Place: timer, Flags: enforce, Alarm: -9, End: 0, TellOverrun: 1, TellEnd: 1, Due: 9_900_000},
-		"no budget binds the thread":               {Place: in, Flags: alarm, Alarm: never, End: never},
-		"no budget binds the thread, only counted": {Place: in, Flags: ebpf.FlagLive, Alarm: never, End: never},
-		"the window's end has passed unseen":       {Place: timer, Flags: alarm, Alarm: -9, End: -9, ToldAlarm: window, ToldEnd: window + budget, ToldOverrun: window, Now: window + period + 5, Due: 100_000},
+		"something left: look at the alarm":              {Place: in, Flags: alarm, Alarm: 500_000, End: 900_000, Due: 500_000},
+		"almost nothing left: not before a while":        {Place: in, Flags: alarm, Alarm: 3, End: 900_000, Due: 1000},
+		"the alarm is due":                               {Place: timer, Flags: alarm, Alarm: 0, End: 400_000, TellAlarm: 1, Due: 400_000},
+		"nothing left at switch-in":                      {Place: in, Flags: alarm, Alarm: -9, End: -5, TellAlarm: 1, TellOverrun: 1, Due: 100_000},
+		"told before":                                    {Place: timer, Flags: alarm, Alarm: -9, End: 400_000, ToldAlarm: window, Due: 400_000},
+		"told before, the window ends before the budget": {Place: in, Flags: alarm, Alarm: -9, End: 900_000, ToldAlarm: window, Now: window + period - 30_000, Due: 30_000},
+		"the window ends before the alarm is due":        {Place: in, Flags: alarm, Alarm: 500_000, End: 900_000, Now: window + period - 30_000, Due: 500_000},
+		"told before, rearmed":                           {Place: in, Flags: alarm, Rearm: 1, Alarm: -9, End: 400_000, ToldAlarm: window, TellAlarm: 1, Due: 400_000},
+		"told in the window before":                      {Place: in, Flags: alarm, Alarm: -9, End: 400_000, ToldAlarm: window - period, TellAlarm: 1, Due: 400_000},
+		"the end after an alarm":                         {Place: timer, Flags: alarm, Alarm: -500_000, End: 0, ToldAlarm: window, TellOverrun: 1, TellEnd: 1, Due: 9_900_000},
+		"the end was told":                               {Place: timer, Flags: alarm, Alarm: -500_000, End: -9, ToldAlarm: window, ToldEnd: window + budget, ToldOverrun: window, Due: 9_900_000},
+		"the end of a raised budget":                     {Place: timer, Flags: alarm, Alarm: -500_000, End: 0, ToldAlarm: window, ToldEnd: window + budget/2, ToldOverrun: window, TellEnd: 1, Due: 9_900_000},
+		"the end comes while the alarm is answered":      {Place: timer, Flags: alarm, Alarm: -9, End: 0, ToldAlarm: window, AlarmAt: window + 60_000, TellOverrun: 1, Due: 60_000},
+		"preempted while the alarm is answered":          {Place: out, Flags: alarm, Alarm: -9, End: -9, ToldAlarm: window, AlarmAt: window + 90_000, ToldOverrun: window, Due: 90_000},
+		"blocked while the alarm is answered":            {Place: blocked, Flags: alarm, Alarm: -9, End: -9, ToldAlarm: window, AlarmAt: window + 90_000, TellOverrun: 1},
+		"the alarm was not answered":                     {Place: timer, Flags: alarm, Alarm: -9, End: -9, ToldAlarm: window, AlarmAt: window, ToldOverrun: window, TellEnd: 1, Due: 9_900_000},
+		"preempted past the alarm":                       {Place: out, Flags: alarm, Alarm: -5, End: 300_000, TellAlarm: 1, Due: 300_000},
+		"blocked past the alarm: done in time":           {Place: blocked, Flags: alarm, Alarm: -5, End: 300_000},
+		"blocked at the very end: done in time":          {Place: blocked, Flags: alarm, Alarm: -5, End: 0},
+		"blocked past the end: it had overrun":           {Place: blocked, Flags: alarm, Alarm: -500_000, End: -1, ToldAlarm: window, TellOverrun: 1, TellEnd: 1},
+		"only counted":                                   {Place: timer, Flags: ebpf.FlagLive, Alarm: -9, End: 0, TellOverrun: 1, Due: 9_900_000},
+		"only counted, alarm not told":                   {Place: timer, Flags: ebpf.FlagLive, Alarm: -9, End: 70_000, Due: 70_000},
+		"enforced without alarms":                        {Place: timer, Flags: enforce, Alarm: -9, End: 0, TellOverrun: 1, TellEnd: 1, Due: 9_900_000},
+		"no budget binds the thread":                     {Place: in, Flags: alarm, Alarm: never, End: never},
+		"no budget binds the thread, only counted":       {Place: in, Flags: ebpf.FlagLive, Alarm: never, End: never},
+		"the window's end has passed unseen":             {Place: timer, Flags: alarm, Alarm: -9, End: -9, ToldAlarm: window, ToldEnd: window + budget, ToldOverrun: window, Now: window + period + 5, Due: 100_000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want.Budget, want.Window, want.Period = budget, window, period

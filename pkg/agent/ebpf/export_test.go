@@ -1,4 +1,46 @@
 package ebpf
 
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+)
+
 // Tracked is the value of the map of cgroups.
 type Tracked = tracked
+
+// OpenWithDeadline opens a monitor and loads, but does not attach, the program of the tracepoint for throttled
+// deadline threads, which few kernels have.
+func OpenWithDeadline(o Options) (*Monitor, *ebpf.Program, error) {
+	m, err := Open(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	program, err := m.loadDeadline(o)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("loading the deadline program: %w", err), m.Close())
+	}
+	return m, program, nil
+}
+
+// Cost is the time that the programs of context switches took, and how many switches there were, while the
+// kernel counts.
+func (m *Monitor) Cost() (time.Duration, uint64, error) {
+	switched, err := m.budget.BudgetSwitch.Stats()
+	if err != nil {
+		return 0, 0, err
+	}
+	total := switched.Runtime
+	for _, object := range m.programs {
+		if jobs, is := object.(*jobsObjects); is {
+			stats, err := jobs.JobsSwitch.Stats()
+			if err != nil {
+				return 0, 0, err
+			}
+			total += stats.Runtime
+		}
+	}
+	return total, switched.RunCount, nil
+}

@@ -93,4 +93,3 @@ func TestConstants(t *testing.T) {
 		t.Errorf("maps of %d slots and %d cores; want %d and %d", spec.Maps["configs"].MaxEntries, spec.Maps["lost"].MaxEntries, ebpf.MaxSlots, ebpf.MaxCores)
 	}
 }
-

@@ -43,7 +43,7 @@ func (m *Monitor) tryBudget(o Options, kernel features, timerFlags uint64) error
 	if err != nil {
 		return fmt.Errorf("reading the budget programs: %w", err)
 	}
-	spec.Maps[budgetMapRings].InnerMap.MaxEntries = uint32(o.RingBytes)
+	spec.Maps[budgetMapRings].InnerMap.MaxEntries = uint32(o.ringBytes())
 	err = errors.Join(
 		spec.Variables[budgetVarTimerFlags].Set(timerFlags),
 		spec.Variables[budgetVarIdentity].Set(uint32(o.Identity)),

@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -43,6 +44,8 @@ type Options struct {
 	// holds 1,170 events.
 	RingBytes int
 }
+
+func (o Options) ringBytes() int { return cmp.Or(o.RingBytes, defaultRingBytes) }
 
 // validate says what is wrong with the options.
 func (o Options) validate() error {
@@ -89,9 +92,6 @@ func Open(o Options) (*Monitor, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("opening the monitor: %w", err)
 	}
-	if o.RingBytes == 0 {
-		o.RingBytes = defaultRingBytes
-	}
 	m := &Monitor{rings: map[int]*Ring{}, groups: map[int][]uint64{}}
 	if err := m.open(o); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the monitor: %w", explain(err)), m.Close())
@@ -113,7 +113,7 @@ func (m *Monitor) open(o Options) error {
 		return err
 	}
 	for _, core := range o.Cores {
-		if err := m.addRing(core, o.RingBytes); err != nil {
+		if err := m.addRing(core, o.ringBytes()); err != nil {
 			return err
 		}
 	}

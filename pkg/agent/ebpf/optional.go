@@ -10,16 +10,12 @@ import (
 
 // attachDeadline attaches to the kernel's own tracepoint of throttled SCHED_DEADLINE threads.
 func (m *Monitor) attachDeadline(o Options) error {
-	spec, err := loadDlThrottle()
+	program, err := m.loadDeadline(o)
 	if err != nil {
-		return fmt.Errorf("reading the deadline program: %w", err)
+		return err
 	}
-	var objects dlThrottlePrograms
-	if err := m.loadShared(spec, &objects, o); err != nil {
-		return fmt.Errorf("loading the deadline program: %w", err)
-	}
-	m.programs = append(m.programs, &objects)
-	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sched_dl_throttle_tp", Program: objects.DlThrottle})
+	m.programs = append(m.programs, program)
+	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sched_dl_throttle_tp", Program: program})
 	if err != nil {
 		return fmt.Errorf("attaching to sched_dl_throttle_tp: %w", err)
 	}
@@ -27,17 +23,27 @@ func (m *Monitor) attachDeadline(o Options) error {
 	return nil
 }
 
+func (m *Monitor) loadDeadline(o Options) (*ebpf.Program, error) {
+	spec, err := loadDlThrottle()
+	if err != nil {
+		return nil, fmt.Errorf("reading the deadline program: %w", err)
+	}
+	var programs dlThrottlePrograms
+	if err := m.loadShared(spec, &programs, o); err != nil {
+		return nil, fmt.Errorf("loading the deadline program: %w", err)
+	}
+	return programs.DlThrottle, nil
+}
+
 // loadShared loads an object that works on the maps of the budget programs.
 func (m *Monitor) loadShared(spec *ebpf.CollectionSpec, objects any, o Options) error {
-	for name := range spec.Maps {
-		if name == budgetMapRings {
-			spec.Maps[name].InnerMap.MaxEntries = uint32(o.RingBytes)
-		}
-	}
 	if identity, found := spec.Variables[budgetVarIdentity]; found {
 		if err := identity.Set(uint32(o.Identity)); err != nil {
 			return fmt.Errorf("setting the identity: %w", err)
 		}
+	}
+	if rings, found := spec.Maps[budgetMapRings]; found {
+		rings.InnerMap.MaxEntries = uint32(o.ringBytes())
 	}
 	replaced := map[string]*ebpf.Map{}
 	for name, shared := range m.shared() {

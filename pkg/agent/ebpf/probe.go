@@ -96,7 +96,7 @@ func explain(err error) error {
 	missing := missingCapabilities()
 	var rejected *ebpf.VerifierError
 	switch {
-	case len(missing) > 0 && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)):
+	case len(missing) > 0:
 		return fmt.Errorf("%w: the process lacks %s: %w", ErrPermission, strings.Join(missing, " and "), err)
 	case errors.As(err, &rejected), errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.EINVAL):
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)

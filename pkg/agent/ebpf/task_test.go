@@ -23,9 +23,13 @@ import (
 const taskEnv = "MAINSPRING_TEST_TASK"
 
 func TestMain(m *testing.M) {
-	if text, found := os.LookupEnv(taskEnv); found {
-		if err := beTask(text); err != nil {
-			fmt.Fprintln(os.Stderr, "task:", err)
+	for env, do := range map[string]func(string) error{taskEnv: beTask, rightsEnv: tryRights} {
+		text, found := os.LookupEnv(env)
+		if !found {
+			continue
+		}
+		if err := do(text); err != nil {
+			fmt.Fprintln(os.Stderr, env, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -50,12 +54,17 @@ type task struct {
 }
 
 // job is what the task itself saw of one.
-type job struct{ Release, End int64 }
+type job struct{ Release, Woken, End int64 }
 
-func clock(id int32) int64 {
+// clock reads a clock. It and what else runs in jobs calls the kernel past the Go scheduler, and has no stack
+// checks: it would have the thread block once more, where its job is not done.
+//
+//go:nosplit
+//go:norace
+func clock(id uintptr) int64 {
 	var t unix.Timespec
-	_ = unix.ClockGettime(id, &t)
-	return t.Nano()
+	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, id, uintptr(unsafe.Pointer(&t)), 0)
+	return t.Sec*1e9 + t.Nsec
 }
 
 func beTask(text string) error {
@@ -119,31 +128,58 @@ func (t task) join() error {
 	return nil
 }
 
-func (t task) run() []job {
-	jobs := make([]job, 0, t.Jobs)
-	release := clock(unix.CLOCK_MONOTONIC) + t.Period
-	for i := range t.Jobs {
-		t.sleep(release)
-		burn(t.Work[i%len(t.Work)])
-		jobs = append(jobs, job{release, clock(unix.CLOCK_MONOTONIC)})
-		release += t.Period
+// leave takes the thread back to the root of its hierarchy, as an ordinary one. A thread ends with its
+// goroutine, but for the first of a process.
+func leave(root string) error {
+	attr := unix.SchedAttr{Size: uint32(unsafe.Sizeof(unix.SchedAttr{})), Policy: unix.SCHED_NORMAL}
+	if err := unix.SchedSetAttr(0, &attr, 0); err != nil {
+		return err
 	}
-	t.sleep(release) // ends the last job
+	return os.WriteFile(filepath.Join(root, "tasks"), []byte(strconv.Itoa(unix.Gettid())), 0)
+}
+
+func (t task) run() []job {
+	jobs := make([]job, t.Jobs)
+	t.work(jobs)
 	return jobs
 }
 
-func (t task) sleep(until int64) {
-	if t.Relative {
-		rest := unix.NsecToTimespec(max(until-clock(unix.CLOCK_MONOTONIC), 1))
-		_, _ = unix.Ppoll(nil, &rest, nil)
-		return
+//go:nosplit
+//go:norace
+func (t *task) work(jobs []job) {
+	release := clock(unix.CLOCK_MONOTONIC) + t.Period
+	for i := range jobs {
+		t.sleep(release)
+		woken := clock(unix.CLOCK_MONOTONIC)
+		burn(t.Work[i%len(t.Work)])
+		jobs[i] = job{release, woken, clock(unix.CLOCK_MONOTONIC)}
+		release += t.Period
 	}
-	spec := unix.NsecToTimespec(until)
-	for unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &spec, nil) == unix.EINTR {
+	t.sleep(release) // ends the last job
+}
+
+//go:nosplit
+//go:norace
+func (t *task) sleep(until int64) {
+	for {
+		rest := until - clock(unix.CLOCK_MONOTONIC)
+		spec := unix.Timespec{Sec: until / 1e9, Nsec: until % 1e9}
+		if !t.Relative {
+			_, _, _ = unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+		} else if rest > 0 {
+			spec = unix.Timespec{Sec: rest / 1e9, Nsec: rest % 1e9}
+			_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, 0, 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+		}
+		if clock(unix.CLOCK_MONOTONIC) >= until {
+			return
+		}
 	}
 }
 
 // burn uses CPU time of the thread.
+//
+//go:nosplit
+//go:norace
 func burn(ns int64) {
 	for end := clock(unix.CLOCK_THREAD_CPUTIME_ID) + ns; clock(unix.CLOCK_THREAD_CPUTIME_ID) < end; {
 	}
@@ -222,7 +258,7 @@ const (
 )
 
 // makeGroup makes a cgroup below dir that goes with the test, and returns its path and id.
-func makeGroup(t *testing.T, parent, name string) (string, uint64) {
+func makeGroup(t testing.TB, parent, name string) (string, uint64) {
 	t.Helper()
 	dir := filepath.Join(parent, name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -237,7 +273,7 @@ func makeGroup(t *testing.T, parent, name string) (string, uint64) {
 }
 
 // removeGroup gives a group's bandwidth back at once, and removes it once its last thread is gone.
-func removeGroup(t *testing.T, dir string) {
+func removeGroup(t testing.TB, dir string) {
 	_ = os.WriteFile(filepath.Join(dir, "cpu.rt_runtime_us"), []byte("0"), 0)
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		err := os.Remove(dir)
@@ -253,7 +289,7 @@ func removeGroup(t *testing.T, dir string) {
 
 func testName() string { return "mainspring-test-" + strconv.Itoa(os.Getpid()) }
 
-func write(t *testing.T, dir, file, value string) {
+func write(t testing.TB, dir, file, value string) {
 	t.Helper()
 	var err error
 	for range 400 { // bandwidth of groups that went comes back asynchronously
@@ -266,7 +302,7 @@ func write(t *testing.T, dir, file, value string) {
 }
 
 // rtGroup makes an RT group with a budget.
-func rtGroup(t *testing.T, parent, name string, runtime, period time.Duration) (string, uint64) {
+func rtGroup(t testing.TB, parent, name string, runtime, period time.Duration) (string, uint64) {
 	t.Helper()
 	dir, id := makeGroup(t, parent, name)
 	write(t, dir, "cpu.rt_period_us", strconv.FormatInt(period.Microseconds(), 10))
@@ -275,7 +311,7 @@ func rtGroup(t *testing.T, parent, name string, runtime, period time.Duration) (
 }
 
 // cpusetGroup makes a group of the cpuset hierarchy with all cores of its parent.
-func cpusetGroup(t *testing.T, name string) (string, uint64) {
+func cpusetGroup(t testing.TB, name string) (string, uint64) {
 	t.Helper()
 	dir, id := makeGroup(t, cpusetRoot, name)
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
@@ -307,7 +343,7 @@ func open(t *testing.T, o ebpf.Options) *ebpf.Monitor {
 }
 
 // watch has a slot watched for the groups.
-func watch(t *testing.T, m *ebpf.Monitor, slot int, c ebpf.Config, groups ...uint64) {
+func watch(t testing.TB, m *ebpf.Monitor, slot int, c ebpf.Config, groups ...uint64) {
 	t.Helper()
 	flags := c.Flags | ebpf.FlagLive
 	c.Flags = 0

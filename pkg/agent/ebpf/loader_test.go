@@ -1,0 +1,210 @@
+package ebpf_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	cilium "github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
+	"github.com/mainspring-rt/mainspring/pkg/test/privileged"
+)
+
+func TestOptionsAreChecked(t *testing.T) {
+	for want, o := range map[string]ebpf.Options{
+		"cores[0] is -1; want 0 to 1023":       {Cores: []int{-1}},
+		"cores[1] is 1024; want 0 to 1023":     {Cores: []int{0, 1024}},
+		"cores[2] is 3, which is there twice":  {Cores: []int{3, 1, 3}},
+		"ring bytes are 5000; want a power of": {RingBytes: 5000},
+		"ring bytes are 1024; want a power of": {RingBytes: 1024},
+		"identity is 7; want IdentityCPU":      {Identity: 7},
+	} {
+		if _, err := ebpf.Open(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("opening with %+v: %v; want %q", o, err, want)
+		}
+	}
+}
+
+// TestVerifier has the kernel's verifier look at every object, for both identities.
+func TestVerifier(t *testing.T) {
+	privileged.Require(t, privileged.Root, privileged.BTF)
+	for _, identity := range []ebpf.Identity{ebpf.IdentityCPU, ebpf.IdentityCpuset} {
+		m, program, err := ebpf.OpenWithDeadline(ebpf.Options{Identity: identity, Jobs: true, RunQueue: true})
+		if err != nil {
+			var rejected *cilium.VerifierError
+			if errors.As(err, &rejected) {
+				t.Fatalf("%+v", rejected)
+			}
+			t.Fatal(err)
+		}
+		if err := errors.Join(program.Close(), m.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestTrackedGroups(t *testing.T) {
+	privileged.Require(t, privileged.Root, privileged.BTF)
+	m := open(t, ebpf.Options{})
+	for _, slot := range []int{-1, ebpf.MaxSlots} {
+		if err := m.Track(1, slot); err == nil {
+			t.Errorf("slot %d was accepted", slot)
+		}
+	}
+	for range 2 {
+		if err := errors.Join(m.Track(10, 1), m.Track(11, 1), m.Track(11, 2), m.Untrack(10), m.Untrack(11), m.Untrack(12)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := m.Ring(5); err == nil {
+		t.Error("a core without a ring has one")
+	}
+	m.Wake(5)
+}
+
+func TestRingEnds(t *testing.T) {
+	privileged.Require(t, privileged.Root, privileged.BTF)
+	m := open(t, ebpf.Options{})
+	ring, err := m.Ring(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e ebpf.Event
+	ring.SetDeadline(time.Now().Add(2 * time.Millisecond))
+	if err := ring.Next(&e); !errors.Is(err, ebpf.ErrDeadline) {
+		t.Errorf("after the deadline: %v", err)
+	}
+	ring.SetDeadline(time.Time{})
+	ring.Wake()
+	if err := ring.Next(&e); !errors.Is(err, ebpf.ErrDeadline) {
+		t.Errorf("after waking: %v", err)
+	}
+	if n := testing.AllocsPerRun(100, func() { ring.Wake(); _ = ring.Next(&e) }); n != 0 {
+		t.Errorf("waiting allocates %v times", n)
+	}
+	ended := make(chan error)
+	go func() { ended <- ring.Next(&e) }()
+	if err := ring.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; !errors.Is(err, os.ErrClosed) {
+		t.Errorf("after closing: %v", err)
+	}
+	if err := ring.Next(&e); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("once more after closing: %v", err)
+	}
+}
+
+// TestDeadlineTracepoint runs the program of a tracepoint that this kernel may not have, with the deadline
+// entity of the test's own thread.
+func TestDeadlineTracepoint(t *testing.T) {
+	attached(t)
+	programs := decisions(t)
+	m, program, err := ebpf.OpenWithDeadline(ebpf.Options{Cores: []int{0, 1}, Identity: ebpf.IdentityCpuset})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(program.Close(), m.Close()) })
+	dir, id := cpusetGroup(t, testName())
+	watch(t, m, 9, ebpf.Config{
+		BudgetNs: uint64(2 * ms), AlarmNs: uint64(ms), PeriodNs: uint64(20 * ms), Source: ebpf.SourceDeadline,
+		Flags: ebpf.FlagAlarm, Generation: 3, Core: 1,
+	}, id)
+	entered := make(chan struct{})
+	go func() {
+		defer close(entered)
+		runtime.LockOSThread() // and never unlocked: the thread is in the group, and ends here
+		if err := (task{Groups: []string{dir}, Core: 1}).join(); err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = leave(cpusetRoot) }()
+		time.Sleep(time.Millisecond) // to be switched in as a member
+		var entity struct{ Address uint64 }
+		decide(t, programs.DeadlineEntity, &entity)
+		for range 2 {
+			if _, err := program.Run(&cilium.RunOptions{Context: &entity}); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	<-entered
+	all := events(t, m, 1, 10*time.Millisecond)
+	if len(all) != 1 || all[0].Kind != ebpf.KindThrottled || all[0].Slot != 9 || all[0].Generation != 3 {
+		t.Errorf("events %+v: want one throttle of slot 9, generation 3", all)
+	}
+	if state := m.State(9).Load(); state.Throttles != 1 {
+		t.Errorf("state %+v: want one throttle in the window", state)
+	}
+}
+
+// rightsEnv has the test binary open a monitor with only the capabilities named.
+const rightsEnv = "MAINSPRING_TEST_RIGHTS"
+
+// keepRights gives up all capabilities of the calling thread but those kept.
+func keepRights(keep []int) error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	for _, c := range keep {
+		sets[c/32].Permitted |= 1 << (c % 32)
+		sets[c/32].Effective |= 1 << (c % 32)
+	}
+	return unix.Capset(&header, &sets[0])
+}
+
+func tryRights(text string) error {
+	var keep []int
+	if err := json.Unmarshal([]byte(text), &keep); err != nil {
+		return err
+	}
+	runtime.LockOSThread()
+	if err := keepRights(keep); err != nil {
+		return fmt.Errorf("giving up capabilities: %w", err)
+	}
+	m, err := ebpf.Open(ebpf.Options{Cores: []int{0}, Jobs: true, RunQueue: true})
+	if err != nil {
+		fmt.Printf("permission=%v unsupported=%v %v\n", errors.Is(err, ebpf.ErrPermission), errors.Is(err, ebpf.ErrUnsupported), err)
+		return nil
+	}
+	fmt.Printf("opened %q\n", m.Notes())
+	return m.Close()
+}
+
+func TestRights(t *testing.T) {
+	privileged.Require(t, privileged.Root, privileged.BTF)
+	for name, r := range map[string]struct {
+		keep []int
+		want []string
+	}{
+		"CAP_BPF and CAP_PERFMON are enough": {[]int{unix.CAP_BPF, unix.CAP_PERFMON}, []string{"opened"}},
+		"without CAP_PERFMON":                {[]int{unix.CAP_BPF}, []string{"permission=true", "lacks CAP_PERFMON:"}},
+		"without any":                        {nil, []string{"permission=true", "lacks CAP_BPF and CAP_PERFMON:"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			keep, err := json.Marshal(r.keep)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(t.Context(), os.Args[0])
+			cmd.Env = append(os.Environ(), rightsEnv+"="+string(keep))
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			for _, want := range r.want {
+				if !strings.Contains(string(out), want) {
+					t.Errorf("%s; want %q", out, want)
+				}
+			}
+			t.Logf("%s", out)
+		})
+	}
+}
