@@ -45,6 +45,18 @@ bench-lifecycle: tools build ## Scheduling throughput against upstream, and 1,00
 bench-admission: tools ## Placement decisions, cache memory, rebuild and webhook at 1,000 nodes x 64 cores with 20,000 containers
 	go run ./test/bench/admission --out out/bench/admission.json
 
+.PHONY: bench-agent
+bench-agent: bench-task ## Overrun to raised budget on this machine's kernel, idle and loaded, and what the agent takes (root)
+	go run ./test/bench/agent --out out/bench/agent.json
+
+.PHONY: bench-criticality
+bench-criticality: bench-task ## Deadline misses by criticality: CFS, fixed budgets, the agent in both modes (root, about 8 minutes)
+	go run ./test/bench/criticality --out out/bench
+
+.PHONY: bench-task
+bench-task: build ## The periodic load of the benchmarks on a real kernel, into bin/
+	CGO_ENABLED=0 go build -trimpath -o bin/bench-task ./test/bench/task
+
 ##@ Develop
 
 .PHONY: tools
