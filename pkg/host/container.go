@@ -26,6 +26,15 @@ const (
 // It knows the cgroupfs and systemd drivers, every QoS class, names of containerd, CRI-O and Docker, and a
 // --cgroup-root of the kubelet. The search is by name; nothing is matched by a part of an ID.
 func (h Host) ContainerGroup(podUID, containerID string) (string, error) {
+	c, err := h.Cgroups()
+	if err != nil {
+		return "", err
+	}
+	return c.ContainerGroup(podUID, containerID)
+}
+
+// ContainerGroup is Host.ContainerGroup for those who ask often and keep the hierarchies.
+func (c Cgroups) ContainerGroup(podUID, containerID string) (string, error) {
 	if !validUID(podUID) {
 		return "", fmt.Errorf("pod UID %q; want letters, digits and dashes", podUID)
 	}
@@ -38,10 +47,6 @@ func (h Host) ContainerGroup(podUID, containerID string) (string, error) {
 	}
 	if !validID(id) {
 		return "", fmt.Errorf("container ID %q; want %d hexadecimal digits", containerID, idLength)
-	}
-	c, err := h.Cgroups()
-	if err != nil {
-		return "", err
 	}
 	base, err := c.scheduling()
 	if err != nil {

@@ -57,6 +57,13 @@ func expectGroup(t *testing.T, tree *hosttest.Tree, uid, id, want string) {
 	if got, err := tree.Host().ContainerGroup(uid, id); err != nil || got != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
+	cgroups, err := tree.Host().Cgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := cgroups.ContainerGroup(uid, id); err != nil || got != want {
+		t.Errorf("of kept hierarchies: got %q, %v, want %q", got, err, want)
+	}
 }
 
 // Names as real nodes have them, letter by letter: the fake trees above are built by the same rules as the search.

@@ -16,8 +16,9 @@ import (
 // ErrUnsupported is what a reader returns, wrapped, when the kernel has not what is asked for.
 var ErrUnsupported = errors.New("not supported by this kernel")
 
-// maxFile bounds what is read of one file, in bytes.
-const maxFile = 1 << 20
+// maxFile bounds what is read of one file, in bytes. The largest is mountinfo: a line for every layer of every
+// container.
+const maxFile = 16 << 20
 
 // Host is a machine seen below a root. The zero value is the machine that the process runs on.
 type Host struct{ root string }

@@ -90,13 +90,16 @@ func TestParseCPUTimes(t *testing.T) {
 
 func TestParseMountInfo(t *testing.T) {
 	t.Parallel()
-	got, err := host.ParseMountInfo("36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n\n37 36 0:3 / /x rw - tmpfs none\n")
+	got, err := host.ParseMountInfo("36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n\n37 36 0:3 / /x rw - tmpfs  rw,size=1\n")
 	if err != nil || len(got) != 2 {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	first := got[0]
 	if first.ID != 36 || first.Parent != 35 || first.Root != "/mnt1" || first.Point != "/mnt 2" || first.Type != "ext3" || !slices.Equal(first.SuperOptions, []string{"rw", "errors=continue"}) {
 		t.Errorf("got %+v", first)
+	}
+	if second := got[1]; second.Type != "tmpfs" || !slices.Equal(second.SuperOptions, []string{"rw", "size=1"}) {
+		t.Errorf("without a source: got %+v", second)
 	}
 	for _, wrong := range []string{"x", "36 35 98:0 / /mnt rw ext3 /dev/root rw", "a 35 98:0 / /mnt rw - ext3 x rw", "36 b 98:0 / /mnt rw - ext3 x rw", "36 35 98:0 / mnt rw - ext3 x rw"} {
 		if got, err := host.ParseMountInfo(wrong); err == nil {

@@ -14,13 +14,18 @@ import (
 
 // PSI is the pressure stall information of a resource: how much work waited for it. Some is time in which
 // at least one task waited, Full in which all did (0 for the CPU of the whole machine).
-type PSI struct{ Some, Full Stall }
+type PSI struct {
+	Some Stall `json:"some"`
+	Full Stall `json:"full"`
+}
 
 // Stall is the part of time in which work waited, in hundredths of a percent over the last 10, 60 and 300
 // seconds, and in all, in microseconds.
 type Stall struct {
-	Avg10, Avg60, Avg300 int32
-	TotalUs              uint64
+	Avg10   int32  `json:"avg10"`
+	Avg60   int32  `json:"avg60"`
+	Avg300  int32  `json:"avg300"`
+	TotalUs uint64 `json:"totalUs"`
 }
 
 // PSI reads the pressure on "cpu", "memory" or "io": of a group of the v2 hierarchy, or with an empty group

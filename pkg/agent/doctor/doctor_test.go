@@ -172,7 +172,8 @@ func TestChecks(t *testing.T) {
 		{hosttest.Lab, write("var/lib/kubelet/config.yaml", "a: b: c"), "cpu-manager", doctor.Warning, "unreadable"},
 		{hosttest.Lab, remove("var/lib/kubelet"), "cpu-manager", doctor.Note, "must have policy none"},
 		{hosttest.Distribution, write("sys/kernel/debug/sched/fair_server/cpu2/runtime", "100000000"), "fair-server", doctor.OK, ""},
-		{hosttest.Distribution, remove("sys/kernel/debug/sched/fair_server"), "fair-server", doctor.Note, "keeps nothing"},
+		{hosttest.Distribution, remove("sys/kernel/debug/sched/fair_server"), "fair-server", doctor.Note, "no such server"},
+		{hosttest.Distribution, write("sys/kernel/debug/sched/fair_server/cpu3/runtime", "0"), "fair-server", doctor.Warning, "0 % to 5 %"},
 		{hosttest.Distribution, write("sys/fs/cgroup/kubepods.slice/cpuset.cpus.partition", "isolated"), "isolation", doctor.Note, "cores 1-2 too"},
 	} {
 		t.Run(c.check+" "+c.says, func(t *testing.T) {

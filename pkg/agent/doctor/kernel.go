@@ -99,7 +99,7 @@ func (e *exam) rtLimit() Finding {
 		return warning(fmt.Sprintf("real-time tasks get at most %s of a core, less than the %s that could be promised", percent(limit), percent(thetaPpm)),
 			"sysctl kernel.sched_rt_runtime_us=950000 kernel.sched_rt_period_us=1000000").saw(runtimeSaw, periodSaw)
 	}
-	return ok(fmt.Sprintf("real-time tasks get at most %s of a core: the kernel's net, should all else fail", percent(limit))).saw(runtimeSaw, periodSaw)
+	return ok(fmt.Sprintf("real-time tasks get at most %s of a core, should all else fail. Kernels without RT groups from about 6.12 on see to that by the fair server instead (check fair-server)", percent(limit))).saw(runtimeSaw, periodSaw)
 }
 
 // limit for real-time tasks in millionths; more than a million is no limit.
@@ -122,8 +122,12 @@ func (e *exam) fairServer() Finding {
 			"mount debugfs, where the kernel is not locked down").saw(e.debugSaw)
 	}
 	saw := Reading{where, spread(least, most)}
-	if most == 0 {
-		return note("the kernel keeps nothing for ordinary tasks: only its limit for real-time tasks leaves them something", "").saw(saw)
+	switch there, absent := e.exists(where); {
+	case !there:
+		return note("the kernel has no such server: only its limit for real-time tasks (check rt-limit) leaves ordinary ones something", "").saw(absent)
+	case least == 0:
+		return warning("the server of ordinary tasks is off: where nothing else stops it, a real-time task that never sleeps takes its core for ever, the kernel's own threads included",
+			"echo 50000000 > "+where+"/cpu<N>/runtime").saw(saw)
 	}
 	return ok("ordinary tasks of a core that is full of real-time work still get this much").saw(saw)
 }

@@ -23,25 +23,25 @@ type Source interface {
 // State is how busy the node is. Before two samples there are no figures: Known is false.
 type State struct {
 	// At is when it was measured, over the time since the sample before.
-	At    time.Time
-	Known bool
+	At    time.Time `json:"at"`
+	Known bool      `json:"known"`
 	// Percent is the utilisation of all CPUs that were online throughout, 0 to 100.
-	Percent int32
+	Percent int32 `json:"percent"`
 	// Cores that were online throughout, by number.
-	Cores []Core
+	Cores []Core `json:"cores,omitempty"`
 	// Over is for how long the utilisation has been at or above the rule's; 0 while it is not.
-	Over time.Duration
+	Over time.Duration `json:"overNs"`
 	// Busy by the rule, since BusySince; that is zero while it is not.
-	Busy      bool
-	BusySince time.Time
+	Busy      bool      `json:"busy"`
+	BusySince time.Time `json:"busySince,omitzero"`
 	// PSI is the pressure on the CPU; nil where the kernel has none.
-	PSI *host.PSI
+	PSI *host.PSI `json:"psi,omitempty"`
 }
 
 // Core is a CPU and its utilisation, 0 to 100.
 type Core struct {
-	ID      int
-	Percent int32
+	ID      int   `json:"id"`
+	Percent int32 `json:"percent"`
 }
 
 // Monitor samples a node. It is not safe for concurrent use.
