@@ -98,6 +98,7 @@ func (c *Core) plan(p table.Plan) {
 		s := &c.servers[i]
 		s.payable = c.holds && !s.Limited && s.RaiseToUs > s.granted
 		s.paid = s.payable && s.paid
+		s.paid = s.paid && c.due(s, s.budget) <= s.charged // more than before must find room
 		s.floor = 0
 		if s.wasReserved && !s.reserved() && s.budget > s.granted {
 			s.raised = s.budget // given back when it is clean, as any raise

@@ -96,8 +96,8 @@ func (w *world) release(t *task) {
 	window := min(t.spec.DeadlineUs, t.spec.PeriodUs) * 1000
 	t.current = len(w.intervals)
 	w.intervals = append(w.intervals, interval{release: w.now, deadline: w.now + window, budget: t.budget, spec: t.spec.Server})
-	if got := w.promised(w.now); got > w.core.Promised() {
-		w.Fatalf("%d ppm are promised, by the account %d", got, w.core.Promised())
+	if got := w.promised(w.now); got > w.core.Promised() || w.threshold > 0 && got > rt.PPM(w.threshold) {
+		w.Fatalf("%d ppm are promised, by the account %d, the threshold is %d", got, w.core.Promised(), w.threshold)
 	}
 }
 
