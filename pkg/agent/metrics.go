@@ -44,12 +44,17 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("mainspring_"+name, help, labels, nil)
 }
 
-// Describe implements prometheus.Collector.
-func (c *collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
+// Descriptions of every metric that the agent serves of its own.
+func Descriptions() []*prometheus.Desc {
+	return []*prometheus.Desc{
 		descOverruns, descMisses, descJobs, descThrottles, descDrift, descSqueezes, descDetect, descReact, descEscalate, descRecover,
 		descBandwidth, descEvents, descLost, descGrain, descAnswers, descRealtime, descFaults, descBroken,
-	} {
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range Descriptions() {
 		to <- d
 	}
 }

@@ -58,13 +58,18 @@ var (
 		Namespace: namespace, Name: "queue_wait_seconds", Help: "Time from the decision on an action to its end.",
 		Buckets: []float64{0.5, 1, 2, 5, 10, 20, 30, 60},
 	}, []string{"kind"})
+	// Charged is what admission adds to every budget.
+	Charged = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "budget_granularity_charged_seconds",
+		Help: "What admission charges to every budget beyond itself. Nodes that enforce budgets more coarsely take no claims.",
+	})
 	// Nodes holds the series of nodes and their containers.
 	Nodes = newNodeSet()
 )
 
 // Register adds every metric of the package to a registry, once, before the controllers start.
 func Register(registry prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{Admissions, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Nodes} {
+	for _, c := range []prometheus.Collector{Admissions, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Charged, Nodes} {
 		if err := registry.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}

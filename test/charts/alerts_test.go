@@ -231,7 +231,7 @@ func TestAlertsReadTheReleasesOwnMetrics(t *testing.T) {
 	}
 	// Without a jobLabel the Prometheus Operator names a job after the Service.
 	decode[unstructured.Unstructured](t, manifests, "Service", "edge")
-	if strings.Contains(string(text), `job="mainspring"`) || !strings.Contains(string(text), `job="edge"`) {
+	if strings.Contains(string(text), `job="mainspring`) || !strings.Contains(string(text), `job="edge"`) || !strings.Contains(string(text), `job="edge-agent"`) {
 		t.Error("the alerts of another release's job are read")
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/karpenter/pkg/operator/options"
 	"sigs.k8s.io/karpenter/pkg/state/prediction"
 
+	"github.com/mainspring-rt/mainspring/pkg/agent"
 	"github.com/mainspring-rt/mainspring/pkg/controllers"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
@@ -70,6 +71,25 @@ func defaultOptions(t *testing.T) context.Context {
 	return o.ToContext(t.Context())
 }
 
+// ofAgents are the label names of the metrics of the node agents, by the metric's name.
+func ofAgents(t *testing.T) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	for _, d := range agent.Descriptions() {
+		addDescription(t, found, d)
+	}
+	return found
+}
+
+func addDescription(t *testing.T, to map[string][]string, d *prometheus.Desc) {
+	t.Helper()
+	match := description.FindStringSubmatch(strings.ReplaceAll(d.String(), "\n", " "))
+	if match == nil {
+		t.Fatalf("%s is not understood", d)
+	}
+	to[match[1]] = strings.Split(match[2], ",")
+}
+
 var description = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", .*variableLabels: \{(.*)\}\}$`)
 
 func descriptions(t *testing.T) map[string][]string {
@@ -81,11 +101,7 @@ func descriptions(t *testing.T) map[string][]string {
 	}()
 	metrics := map[string][]string{}
 	for d := range descs {
-		match := description.FindStringSubmatch(strings.ReplaceAll(d.String(), "\n", " "))
-		if match == nil {
-			t.Fatalf("%s is not understood", d)
-		}
-		metrics[match[1]] = strings.Split(match[2], ",")
+		addDescription(t, metrics, d)
 	}
 	return metrics
 }
@@ -99,11 +115,14 @@ var (
 // fromScrape are labels that the scrape puts on every sample.
 var fromScrape = []string{"job", "instance", "namespace", "exported_namespace"}
 
+// fromAgentScrape are those on the samples of agents, which the ServiceMonitor names after their node.
+var fromAgentScrape = []string{"job", "instance", "namespace", "exported_namespace", "node"}
+
 // TestAlertsReadMetricsThatExist holds every metric and label of every expression against what the
 // controllers register: an alert on a name that was mistyped, or that an upgrade of Karpenter has
 // renamed, would be silent for ever.
 func TestAlertsReadMetricsThatExist(t *testing.T) {
-	metrics := registered(t)
+	controllers, agents := registered(t), ofAgents(t)
 	for _, r := range alerts(t, object{}).all() {
 		selectors := selector.FindAllStringSubmatch(r.Expr, -1)
 		if len(selectors) == 0 {
@@ -111,16 +130,20 @@ func TestAlertsReadMetricsThatExist(t *testing.T) {
 		}
 		known := slices.Clone(fromScrape)
 		for _, s := range selectors {
+			metrics, scraped := controllers, fromScrape
+			if strings.Contains(s[2], `job="mainspring-agent"`) {
+				metrics, scraped = agents, fromAgentScrape
+			}
 			labels, exists := metrics[s[1]]
 			if !exists && s[1] != "up" { // Prometheus's own
-				t.Errorf("%s reads %s, which no controller registers", r.Alert, s[1])
+				t.Errorf("%s reads %s, which nothing of that job registers", r.Alert, s[1])
 			}
-			known = append(known, labels...)
-			if !strings.Contains(s[2], `job="mainspring"`) {
+			known = slices.Concat(known, labels, scraped)
+			if !strings.Contains(s[2], `job="mainspring"`) && !strings.Contains(s[2], `job="mainspring-agent"`) {
 				t.Errorf("%s reads %s of every job", r.Alert, s[1])
 			}
 			for _, m := range matcher.FindAllStringSubmatch(s[2], -1) {
-				if !slices.Contains(append(labels, fromScrape...), m[1]) {
+				if !slices.Contains(slices.Concat(labels, scraped), m[1]) {
 					t.Errorf("%s selects %s by %s; it has %v", r.Alert, s[1], m[1], labels)
 				}
 			}

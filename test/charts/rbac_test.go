@@ -20,6 +20,8 @@ func everythingValues(more object) object {
 			"featureGates":    object{"capacityBuffer": true, "podDeletionCostManagement": true},
 		},
 		"metrics": object{"readers": list{object{"name": "prometheus", "namespace": "default"}}},
+		"agent":   object{"enabled": true, "callers": list{object{"name": "tuner", "namespace": "default"}}},
+		"overrun": object{"enabled": true, "callers": list{object{"name": "tuner", "namespace": "default"}}},
 	}
 	maps.Copy(v, more)
 	return v
@@ -100,7 +102,9 @@ func TestRolesAreBoundToTheControllerOnly(t *testing.T) {
 			who := subject.Kind + " " + subject.Namespace + "/" + subject.Name
 			reader := m.GetName() == "mainspring-metrics-reader" && who == "ServiceAccount default/prometheus"
 			agents := m.GetName() == "mainspring-hollow" && who == "ServiceAccount "+namespace+"/mainspring-hollow"
-			if !reader && !agents && who != "ServiceAccount "+namespace+"/mainspring" {
+			real := m.GetName() == "mainspring-agent" && who == "ServiceAccount "+namespace+"/mainspring-agent"
+			caller := (m.GetName() == "mainspring-set-rt" || m.GetName() == "mainspring-overrun") && who == "ServiceAccount default/tuner"
+			if !reader && !agents && !real && !caller && who != "ServiceAccount "+namespace+"/mainspring" {
 				t.Errorf("%s gives %s to %s", m.GetName(), binding.RoleRef.Name, who)
 			}
 		}

@@ -29,6 +29,8 @@ var unexercised = map[right]string{
 	{"delete", "mckube.io", "rtnodes", ""}:                      "done where one is left of an earlier Node of its name",
 	{"delete", "resource.k8s.io", "resourceclaimtemplates", ""}: "done minutes after a McKube has changed",
 	{"delete", "resource.k8s.io", "resourceslices", ""}:         "done where a node has fewer slices than it had",
+	{"get", "mckube.io", "rtnodes", ""}:                        "done for each POST /overrun",
+	{"patch", "mckube.io", "rtnodes", ""}:                      "done for each POST /overrun",
 	{"patch", "events.k8s.io", "events", ""}:                    "done where the same Event comes again",
 	{"list", "", "replicationcontrollers", ""}:                  "read for pods that a ReplicationController owns",
 	{"watch", "", "replicationcontrollers", ""}:                 "read for pods that a ReplicationController owns",
@@ -44,11 +46,12 @@ func TestRightsAreEnoughAndNeeded(t *testing.T) {
 		Scheduler: true, ControllerManager: true, Kwok: true,
 		APIServerArgs: arguments, NodeMonitorGracePeriod: 8 * time.Second,
 	})
-	ports := freePorts(t, 4)
+	ports := freePorts(t, 5)
 	metricsPort := ports[0]
 	more := object{
 		"webhook":     object{"port": ports[2]},
 		"hollow":      object{"healthProbePort": ports[3]},
+		"overrun":     object{"enabled": true, "port": ports[4]},
 		"metrics":     object{"port": metricsPort, "readers": list{object{"name": "prometheus", "namespace": "default"}}},
 		"healthProbe": object{"port": ports[1]},
 	}

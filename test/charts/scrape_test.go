@@ -72,6 +72,9 @@ func expectAlertsHaveData(t *testing.T, scraped string) {
 	for _, r := range alerts(t, object{}).all() {
 		for _, s := range selector.FindAllStringSubmatch(r.Expr, -1) {
 			name := s[1]
+			if strings.Contains(s[2], `job="mainspring-agent"`) {
+				continue // no agent runs here; its own tests scrape it
+			}
 			sampled := strings.Contains(scraped, "\n"+name+"{") || strings.Contains(scraped, "\n"+name+" ")
 			if !sampled && !rare[name] && name != "up" {
 				t.Errorf("%s reads %s, which has no sample", r.Alert, name)

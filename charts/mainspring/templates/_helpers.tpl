@@ -64,6 +64,23 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if and .Values.hollow.enabled (eq .Values.cloudProvider.name "simulated") -}}true{{- end -}}
 {{- end -}}
 
+{{/* Whether the certificate of POST /overrun is given. */}}
+{{- define "mainspring.hasOverrunSecret" -}}
+{{- if and .Values.overrun.enabled .Values.overrun.certificateSecret -}}true{{- end -}}
+{{- end -}}
+
+{{/* The name of the node agents' objects. */}}
+{{- define "mainspring.agentName" -}}
+{{- printf "%s-agent" (include "mainspring.fullname" . | trunc 57 | trimSuffix "-") -}}
+{{- end -}}
+
+{{/* What selects the node agents' pods. */}}
+{{- define "mainspring.agentSelectorLabels" -}}
+app.kubernetes.io/name: {{ include "mainspring.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: agent
+{{- end -}}
+
 {{- define "mainspring.leaderElectionNamespace" -}}
 {{- default .Release.Namespace .Values.leaderElection.namespace -}}
 {{- end -}}
@@ -127,6 +144,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
   (printf "--webhook-cert-validity=%s" .Values.webhook.certificateValidity)
   (printf "--webhook-dns-names=%s" (include "mainspring.webhookDNSName" .))
   (printf "--webhook-configurations=%s" (include "mainspring.fullname" .))) -}}
+{{- end -}}
+{{- if .Values.overrun.enabled -}}
+{{- if has (int .Values.overrun.port) (list (int .Values.metrics.port) (int .Values.healthProbe.port) (int .Values.webhook.port)) }}
+{{- fail (printf "overrun.port is %d, which is another port of the controller; it must differ" (int .Values.overrun.port)) }}
+{{- end -}}
+{{- $args = concat $args (list
+  (printf "--overrun-port=%d" (int .Values.overrun.port))
+  (printf "--overrun-dns-names=%s.%s.svc" (include "mainspring.fullname" .) .Release.Namespace)) -}}
+{{- if .Values.overrun.certificateSecret -}}
+{{- $args = append $args "--overrun-cert-dir=/etc/mainspring/overrun" -}}
+{{- end -}}
 {{- end -}}
 {{- if $settings.schedulerConfig -}}
 {{- $args = append $args (printf "--scheduler-config=%s" $settings.schedulerConfig) -}}

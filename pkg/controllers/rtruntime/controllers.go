@@ -25,6 +25,7 @@ import (
 	karpenterevents "sigs.k8s.io/karpenter/pkg/events"
 
 	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/metrics"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
@@ -68,6 +69,7 @@ type Options struct {
 
 // NewControllers returns the loops.
 func NewControllers(d Dependencies) []controller.Controller {
+	metrics.Charged.Set(float64(d.Options.Granularity) / 1e6)
 	return []controller.Controller{newMcKubes(d), newNodes(d), newPreemptions(d), &yields{d}}
 }
 

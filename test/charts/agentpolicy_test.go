@@ -1,0 +1,155 @@
+package charts_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/localplane"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/rtdra"
+)
+
+// TestAgentsWriteOfTheirOwnNodeOnly acts with the tokens of agents, as kubelets get them for their pods.
+func TestAgentsWriteOfTheirOwnNodeOnly(t *testing.T) {
+	p := startPlane(t, localplane.Options{ControllerManager: true})
+	p.install(t, release(crdsChart, nil))
+	p.expectEstablished(t)
+	p.install(t, release(mainChart, agentValues(nil)))
+	for _, name := range []string{"mine", "other"} {
+		p.apply(t,
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": "a"}}},
+			&mckubev1alpha1.RTNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, coreSlice(name))
+	}
+	mine, nobodys := p.agentOn(t, "mine"), p.agentOn(t, "")
+
+	allowed := map[string]func(client.Client, string) error{
+		"status": reports, "slice": publishes, "a further slice": adds, "its annotations": notes("mckube.sdv.com/cpu-usage", "annotations"),
+		"its label": notes("mckube.io/rt-backend", "labels"),
+	}
+	for what, does := range allowed {
+		soon(t, func(g gomega.Gomega) { g.Expect(does(mine, "mine")).To(gomega.Succeed(), what) })
+	}
+	for what, does := range allowed {
+		// The policies take effect a moment after they are written.
+		soon(t, func(g gomega.Gomega) {
+			g.Expect(refusedByPolicy(does(mine, "other"))).To(gomega.Succeed(), what+" of another node")
+		})
+		soon(t, func(g gomega.Gomega) {
+			g.Expect(refusedByPolicy(does(nobodys, "mine"))).To(gomega.Succeed(), what+" without a node")
+		})
+	}
+	for what, does := range map[string]func(client.Client, string) error{
+		"another label": notes("zone", "labels"), "another annotation": notes("who/knows", "annotations"), "a taint": taints,
+	} {
+		if err := refusedByPolicy(does(mine, "mine")); err != nil {
+			t.Errorf("%s of its own node: %v", what, err)
+		}
+	}
+	foreign := coreSlice("other")
+	if err := refusedByPolicy(mine.Delete(t.Context(), foreign)); err != nil {
+		t.Errorf("deleting another node's slice: %v", err)
+	}
+	if err := mine.Delete(t.Context(), coreSlice("mine")); err != nil {
+		t.Errorf("deleting its own slice: %v", err)
+	}
+}
+
+// agentOn is an agent's client with a token that is bound to its pod, and so to the node; without a node it is
+// bound to nothing.
+func (p plane) agentOn(t *testing.T, node string) client.Client {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mainspring-agent"}}
+	request := &authenticationv1.TokenRequest{}
+	if node != "" {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent-on-" + node}, Spec: corev1.PodSpec{
+			NodeName: node, ServiceAccountName: account.Name, Containers: []corev1.Container{{Name: "agent", Image: "agent:1"}},
+		}}
+		if err := p.client.Create(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
+	}
+	if err := p.client.SubResource("token").Create(t.Context(), account, request); err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(p.RESTConfig())
+	config.BearerToken = request.Status.Token
+	c, err := client.New(config, client.Options{Scheme: p.client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// refusedByPolicy is nil for an error of the chart's policies.
+func refusedByPolicy(err error) error {
+	switch {
+	case err == nil:
+		return errAllowed
+	case strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'mainspring-agent-"):
+		return nil
+	}
+	return err
+}
+
+var errAllowed = errors.New("it was allowed")
+
+func coreSlice(node string) *resourcev1.ResourceSlice {
+	return &resourcev1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: node + "-cores"},
+		Spec: resourcev1.ResourceSliceSpec{
+			Driver: mckubev1alpha1.DriverCPU, NodeName: ptr.To(node), Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1},
+			Devices: []resourcev1.Device{rtdra.Device(rt.Core{ID: 1, Sibling: rt.NoSibling, Capacity: 900_000}, "fifo")},
+		},
+	}
+}
+
+func reports(c client.Client, node string) error {
+	r := &mckubev1alpha1.RTNode{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	return c.Status().Patch(context.Background(), r, client.RawPatch("application/merge-patch+json", []byte(`{"status":{"agentVersion":"`+node+`"}}`)))
+}
+
+func publishes(c client.Client, node string) error {
+	s := coreSlice(node)
+	s.Spec.Pool.Generation = 2
+	current := &resourcev1.ResourceSliceList{}
+	if err := c.List(context.Background(), current); err != nil {
+		return err
+	}
+	for _, there := range current.Items {
+		if there.Name == s.Name {
+			s.ResourceVersion = there.ResourceVersion
+		}
+	}
+	return c.Update(context.Background(), s)
+}
+
+func adds(c client.Client, node string) error {
+	s := coreSlice(node)
+	s.Name, s.GenerateName = "", node+"-"
+	return c.Create(context.Background(), s)
+}
+
+func notes(key, where string) func(client.Client, string) error {
+	return func(c client.Client, node string) error {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+		return c.Patch(context.Background(), n, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"`+where+`":{"`+key+`":"x"}}}`)))
+	}
+}
+
+func taints(c client.Client, node string) error {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	return c.Patch(context.Background(), n, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"taints":[{"key":"x","effect":"NoSchedule"}]}}`)))
+}
