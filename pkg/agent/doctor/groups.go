@@ -203,10 +203,10 @@ func (e *exam) groupAccess() Finding {
 		}
 		file, fileSaw := e.writable(path.Join(dir, "cgroup.procs"))
 		write = write && file
-		if parent, err := e.groups.Dir(controller, scratch); err == nil {
-			dir = parent
-		}
 		made, dirSaw := e.writable(dir)
+		if parent, err := e.groups.Dir(controller, scratch); err == nil && !made {
+			made, dirSaw = e.writable(parent)
+		}
 		create = create && made
 		if !slices.Contains(saw, dirSaw) { // one hierarchy for both on v2
 			saw = append(saw, fileSaw, dirSaw)
@@ -223,7 +223,8 @@ func (e *exam) groupAccess() Finding {
 	return ok("budgets and cores of containers can be set by this process").saw(saw...)
 }
 
-// scratchParent is where the agent makes a group to try a backend out: the kubelet's, where there is one.
+// scratchParent is where the agent makes a group to try a backend out when the hierarchy's root refuses: below the
+// kubelet's, where there is one.
 func (e *exam) scratchParent() string {
 	if roots, err := e.h.KubepodsGroups(); err == nil && len(roots) > 0 {
 		return roots[0]
