@@ -39,6 +39,9 @@ func use(processes map[string]int) (usage, error) {
 	return u, nil
 }
 
+// crowdAfter is when the first jobs of many servers are released.
+const crowdAfter = 20 * time.Second
+
 // crowd runs many servers, each of which asks for a raise in every period.
 func (b bench) crowd(ctx context.Context) (c crowd, err error) {
 	dir, err := os.MkdirTemp("", "mainspring-bench-agent-")
@@ -46,7 +49,8 @@ func (b bench) crowd(ctx context.Context) (c crowd, err error) {
 		return c, fmt.Errorf("making a directory: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	agent, err := rig.Start(ctx, b.programs, b.many.file(b, b.lead), dir)
+	start := rig.Monotonic() + crowdAfter.Nanoseconds()
+	agent, err := rig.Start(ctx, b.programs, b.many.file(b, b.lead, start), dir)
 	if err != nil {
 		return c, err
 	}
@@ -55,6 +59,9 @@ func (b bench) crowd(ctx context.Context) (c crowd, err error) {
 			err = stopped
 		}
 	}()
+	if err := begins(ctx, start); err != nil {
+		return c, err
+	}
 	return b.observe(ctx, agent)
 }
 
@@ -71,7 +78,7 @@ func (b bench) observe(ctx context.Context, agent *rig.Agent) (c crowd, err erro
 	if err != nil {
 		return c, err
 	}
-	if err := rest(ctx, b.many.duration()*9/10); err != nil {
+	if err := rig.Until(ctx, rig.Monotonic()+b.many.duration().Nanoseconds()); err != nil {
 		return c, err
 	}
 	after, err := use(processes)

@@ -33,8 +33,11 @@ func (r ramp) duration() time.Duration {
 // tail is how long the tasks go on so that they are there when everything is read.
 const tail = 20 * time.Second
 
+// startAfter is when the first jobs are released: by then the agent and all tasks have started.
+const startAfter = 6 * time.Second
+
 // file has the servers for the agent.
-func (r ramp) file(b bench, lead string) rig.File {
+func (r ramp) file(b bench, lead string, start int64) rig.File {
 	f := rig.File{Backend: b.backend, Lead: lead, Cores: fmt.Sprint(b.core), Granularity: "1us"}
 	for i := range r.servers {
 		s := rig.Server{Name: fmt.Sprintf("s%d", i), Criticality: "High", Period: r.periodUs, Low: r.lowUs, High: r.highUs(), Core: b.core, Dwell: tail.Microseconds(), Policy: "own"}
@@ -66,9 +69,9 @@ func (r round) String() string {
 	if r.loaded {
 		load = "loaded"
 	}
-	return fmt.Sprintf("%s, lead %d us: %d events, react p50 %.1f p99 %.1f max %.1f us (detect p50 %.1f, wake p50 %.1f, actuate p50 %.1f), in time %.4f, %.0f ns per switch, %d lost",
-		load, r.leadUs, len(r.react), r.react.Quantile(0.5), r.react.Quantile(0.99), r.react.Max(), r.detect.Quantile(0.5), r.wake.Quantile(0.5),
-		r.actuate.Quantile(0.5), r.inTime(), r.perSwitch.mean(), r.lost)
+	return fmt.Sprintf("%s, lead %d us: %d events, react p50 %.1f p99 %.1f max %.1f us (p50 p99: detect %.1f %.1f, wake %.1f %.1f, actuate %.1f %.1f), in time %.4f, %.0f ns per switch, %d lost",
+		load, r.leadUs, len(r.react), r.react.Quantile(0.5), r.react.Quantile(0.99), r.react.Max(), r.detect.Quantile(0.5), r.detect.Quantile(0.99),
+		r.wake.Quantile(0.5), r.wake.Quantile(0.99), r.actuate.Quantile(0.5), r.actuate.Quantile(0.99), r.inTime(), r.perSwitch.mean(), r.lost)
 }
 
 // inTime is the share of raises that were written before the budget ended.
@@ -114,7 +117,8 @@ func (b bench) pass(ctx context.Context, loaded bool, lead string) (r round, err
 		}
 		defer stop()
 	}
-	agent, err := rig.Start(ctx, b.programs, b.ramp.file(b, lead), dir)
+	start := rig.Monotonic() + startAfter.Nanoseconds()
+	agent, err := rig.Start(ctx, b.programs, b.ramp.file(b, lead, start), dir)
 	if err != nil {
 		return r, err
 	}
@@ -123,12 +127,15 @@ func (b bench) pass(ctx context.Context, loaded bool, lead string) (r round, err
 			err = stopped
 		}
 	}()
+	if err := begins(ctx, start); err != nil {
+		return r, err
+	}
 	watch, err := watchPrograms(agent)
 	if err != nil {
 		return r, err
 	}
 	defer watch.close()
-	if err := rest(ctx, b.ramp.duration()+2*time.Second); err != nil {
+	if err := rig.Until(ctx, start+(b.ramp.duration()+time.Second).Nanoseconds()); err != nil {
 		return r, err
 	}
 	if r.perSwitch, err = watch.since(); err != nil {
@@ -185,11 +192,10 @@ func allCores() []int {
 	return out
 }
 
-func rest(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
+// begins waits for the first release. The agent and all tasks must have been there before.
+func begins(ctx context.Context, start int64) error {
+	if late := time.Duration(rig.Monotonic() - start); late > 0 {
+		return fmt.Errorf("starting took %s longer than there was; is the machine busy?", late)
 	}
+	return rig.Until(ctx, start)
 }

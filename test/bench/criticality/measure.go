@@ -42,6 +42,9 @@ type result struct {
 	runs    []run
 }
 
+// startAfter is when all tasks release their first job together, the worst moment for those that wait.
+const startAfter = 4 * time.Second
+
 // grace is how long tasks go on with late jobs after the last release.
 const grace = 2 * time.Second
 
@@ -106,13 +109,13 @@ func (b bench) one(ctx context.Context, backend, configuration string, s set) (r
 func logOf(dir string, s rt.Server) string { return filepath.Join(dir, s.ID+".jobs.json") }
 
 // task is the command of a server.
-func (b bench) task(dir string, i int, s set, policy string) []string {
+func (b bench) task(dir string, i int, s set, policy string, start int64) []string {
 	server, us := s.servers[i], func(ns int64) string { return strconv.FormatInt(ns/1000, 10) + "us" }
 	d := demand(server)
 	return []string{
 		b.programs.Task, "--name=" + server.ID, "--period=" + us(server.Period*1000), "--work-least=" + us(d.Least), "--work=" + us(d.Most),
 		"--overrun=" + strconv.FormatFloat(d.Probability, 'g', -1, 64), "--overrun-least=" + us(d.OverrunLeast), "--overrun-most=" + us(d.OverrunTo),
-		"--seed=" + strconv.FormatUint(s.seed*1000+uint64(i), 10), "--duration=" + b.duration().String(), "--grace=" + grace.String(),
+		"--start=" + strconv.FormatInt(start, 10), "--seed=" + strconv.FormatUint(s.seed*1000+uint64(i), 10), "--duration=" + b.duration().String(), "--grace=" + grace.String(),
 		"--policy=" + policy, "--priority=" + strconv.Itoa(server.Priority), "--core=" + strconv.Itoa(b.core), "--log=" + logOf(dir, server),
 	}
 }
@@ -125,8 +128,9 @@ func (b bench) plainly(ctx context.Context, dir string, s set) error {
 			child.Kill()
 		}
 	}()
+	start := rig.Monotonic() + startAfter.Nanoseconds()
 	for i, server := range s.servers {
-		command := b.task(dir, i, s, "other")
+		command := b.task(dir, i, s, "other", start)
 		child, err := process.Start(process.Command{Name: server.ID, Path: command[0], Args: command[1:], Log: filepath.Join(dir, server.ID+".log")})
 		if err != nil {
 			return err
@@ -149,10 +153,11 @@ func (b bench) plainly(ctx context.Context, dir string, s set) error {
 // governed runs the tasks under the agent, and returns its last report.
 func (b bench) governed(ctx context.Context, dir, backend, configuration string, s set) (table.Report, error) {
 	f := rig.File{Backend: backend, Cores: strconv.Itoa(b.core), Granularity: strconv.Itoa(granularityUs) + "us", Admission: rt.TestT1}
+	start := rig.Monotonic() + startAfter.Nanoseconds()
 	for i, server := range s.servers {
 		entry := rig.Server{
 			Name: server.ID, Criticality: server.Criticality.String(), Period: server.Period, Low: server.Low, High: server.High,
-			Core: b.core, Priority: server.Priority, Policy: "own", Command: b.task(dir, i, s, "fifo"),
+			Core: b.core, Priority: server.Priority, Policy: "own", Command: b.task(dir, i, s, "fifo", start),
 		}
 		switch configuration {
 		case static:

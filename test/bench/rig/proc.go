@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // children are the processes that a process started.
@@ -59,6 +62,25 @@ func CPU(pid int) (time.Duration, error) {
 		return 0, fmt.Errorf("process %d has no CPU time", pid)
 	}
 	return total, nil
+}
+
+// Monotonic is the kernel's CLOCK_MONOTONIC in nanoseconds, which tasks are started by.
+func Monotonic() int64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		panic(err) // the clock exists, and the pointer is good
+	}
+	return t.Nano()
+}
+
+// Until waits for a time of that clock.
+func Until(ctx context.Context, at int64) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Duration(at - Monotonic())):
+		return nil
+	}
 }
 
 // parseSchedstat reads the first of three numbers: nanoseconds on a CPU.

@@ -29,6 +29,7 @@ type settings struct {
 	seed             uint64
 	duration, grace  time.Duration
 	align            time.Duration
+	start            int64
 	policy           string
 	priority, core   int
 	log              string
@@ -50,6 +51,7 @@ func parse(args []string) (settings, error) {
 	f.DurationVar(&s.duration, "duration", 10*time.Second, "for how long jobs are released")
 	f.DurationVar(&s.grace, "grace", 2*time.Second, "how long after that the task goes on with jobs that are late")
 	f.DurationVar(&s.align, "align", 100*time.Millisecond, "the first release is a multiple of this on the monotonic clock")
+	f.Int64Var(&s.start, "start", 0, "the first release is not before this time of the monotonic clock, in nanoseconds")
 	f.StringVar(&s.policy, "policy", "", "scheduling policy: fifo or other; empty: as started")
 	f.IntVar(&s.priority, "priority", 50, "priority of policy fifo")
 	f.IntVar(&s.core, "core", -1, "core to stay on; -1: as started")
@@ -117,7 +119,7 @@ func run(s settings) error {
 	}
 	n := int(s.duration / s.period)
 	l := newLoop(s.demand().Draw(s.seed, n), int64(s.period))
-	l.start = (monotonic()/int64(s.align) + 2) * int64(s.align)
+	l.start = (max(monotonic()+int64(s.align), s.start)/int64(s.align) + 1) * int64(s.align)
 	l.giveUp = l.start + int64(s.duration+s.grace)
 	l.run()
 	if s.log == "" {
