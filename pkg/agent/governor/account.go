@@ -159,6 +159,16 @@ func (a *account) nextEnd() int64 {
 	return at
 }
 
+// nextStep is when a step that covers a release at since ends; 0 when none does.
+func (a *account) nextStep(since int64) int64 {
+	for i := range a.nStep {
+		if a.steps[i].until > since {
+			return a.steps[i].until
+		}
+	}
+	return 0
+}
+
 // sooner is the earlier of two times, of which 0 is never.
 func sooner(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {

@@ -107,6 +107,8 @@ type State struct {
 	Fault bool
 	// DwellNs is how long a raise is kept now.
 	DwellNs int64
+	// LastOverrun is when a level was last used up; 0: never.
+	LastOverrun int64
 
 	Overruns, Raises, Partial, Denied, Refused, Squeezes, Recoveries uint64
 }
@@ -165,7 +167,7 @@ func (c *Core) State(slot int) State {
 	return State{
 		BudgetUs: s.budget, LevelUs: s.level(), AlarmUs: s.level(), Highest: s.above() == s.level(),
 		Alarmable: s.budget > 0 && s.criticality != rt.Low, Raised: s.raised > 0 || s.fault, Rearm: s.rearm,
-		Squeezed: s.squeezed > 0, Waiting: s.waits(), Fault: s.fault, DwellNs: s.dwell(),
+		Squeezed: s.squeezed > 0, Waiting: s.waits(), Fault: s.fault, DwellNs: s.dwell(), LastOverrun: s.lastOverrun,
 		Overruns: s.overruns, Raises: s.raises, Partial: s.partial, Denied: s.denied, Refused: s.refused,
 		Squeezes: s.squeezedTimes, Recoveries: s.recoveries,
 	}

@@ -93,22 +93,25 @@ func (c *Core) plan(p table.Plan) {
 	}
 	c.holds = all <= c.limit
 	c.modeSwitch = c.holds && !limited && !c.options.EDF && len(p.Squeeze) > 0
-	c.victims = c.victims[:0]
 	for i := range c.servers {
-		s := &c.servers[i]
-		s.payable = c.holds && !s.Limited && s.RaiseToUs > s.granted
-		s.paid = s.payable && s.paid
-		s.paid = s.paid && c.due(s, s.budget) <= s.charged // more than before must find room
-		s.floor = 0
-		if s.wasReserved && !s.reserved() && s.budget > s.granted {
-			s.raised = s.budget // given back when it is clean, as any raise
-		}
-		s.raised = min(s.raised, s.HighUs)
-		if s.raised <= s.granted {
-			s.raised = 0
-		}
+		c.planServer(&c.servers[i])
 	}
 	c.listVictims(p.Squeeze)
+}
+
+// planServer takes over what a plan means for a server.
+func (c *Core) planServer(s *server) {
+	s.payable = c.holds && !s.Limited && s.RaiseToUs > s.granted
+	s.paid = s.payable && s.paid
+	s.paid = s.paid && c.due(s, s.budget) <= s.charged // more than before must find room
+	if s.wasReserved && !s.reserved() && s.budget > s.granted {
+		s.raised = s.budget // given back when it is clean, as any raise
+	}
+	s.raised = min(s.raised, s.HighUs)
+	if s.raised <= s.granted {
+		s.raised = 0
+	}
+	s.floor = 0
 }
 
 // promise is the budget that the plan counts with.
@@ -121,6 +124,7 @@ func (s *server) promise() int64 {
 
 // listVictims finds those who give way. A budget that the table asks for above low is never cut.
 func (c *Core) listVictims(squeezes []table.Squeeze) {
+	c.victims = c.victims[:0]
 	for _, q := range squeezes {
 		for i := range c.servers {
 			if s := &c.servers[i]; s.ID == q.ID && s.LeastUs <= s.LowUs && s.floor == 0 && q.FloorUs > 0 {

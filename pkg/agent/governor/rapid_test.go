@@ -40,7 +40,6 @@ type world struct {
 	plan      table.Plan
 	limit     rt.PPM
 	threshold int64 // of all tables; 0: each has its own
-	serial    int
 	happened  map[string]int
 }
 

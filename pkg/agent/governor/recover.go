@@ -44,7 +44,7 @@ func (c *Core) Tick(now int64, set Setter) (next int64) {
 		c.retry(&c.servers[i], set)
 	}
 	c.restore(set)
-	return c.next()
+	return c.Next()
 }
 
 // settle takes from a server what it should not have (any more).
@@ -81,11 +81,25 @@ func (c *Core) idleAt(s *server) (at int64, known bool) {
 	return max(seen+s.clean(), s.dwellEnds()), known
 }
 
-// next is when something may become due.
-func (c *Core) next() int64 {
-	at, waiting := int64(0), c.lastSqueezed() != nil
-	if waiting {
-		at = c.restoreAt
+// roomier is when a period under way will have been released after more became free; 0 when that is so.
+func (c *Core) roomier(s *server) int64 {
+	since := c.bandwidth.now - s.period
+	step := sooner(c.bandwidth.nextStep(since), c.windows.nextStep(since))
+	if step == 0 {
+		return 0
+	}
+	return step + s.period
+}
+
+// Next is when Tick is to be called, 0 for not before the next event. Events change it.
+func (c *Core) Next() int64 {
+	at, waiting := int64(0), false
+	if v := c.lastSqueezed(); v != nil {
+		waiting = true
+		at = c.roomier(v)
+		if c.restoreAt > c.bandwidth.now {
+			at = sooner(at, c.restoreAt)
+		}
 	}
 	for i := range c.servers {
 		s := &c.servers[i]
@@ -98,7 +112,10 @@ func (c *Core) next() int64 {
 		if s.retryAt > c.bandwidth.now {
 			at = sooner(at, s.retryAt)
 		}
-		waiting = waiting || s.wants || s.waits()
+		if s.wants || s.waits() {
+			waiting = true
+			at = sooner(at, c.roomier(s))
+		}
 	}
 	if waiting {
 		at = sooner(at, sooner(c.bandwidth.nextEnd(), c.windows.nextEnd()))

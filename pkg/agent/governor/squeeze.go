@@ -61,13 +61,13 @@ func (c *Core) restore(set Setter) {
 	if v == nil || c.restoreAt > c.bandwidth.now || v.retryAt > c.bandwidth.now || c.wanted() || c.modeSwitch && c.Raised() > 0 {
 		return
 	}
-	c.restoreAt = c.bandwidth.now + c.restoreEvery(v)
 	since := v.released(v.over.last, c.bandwidth.now)
 	room := v.charged + c.bandwidth.owns(v.serial) + c.limit - c.bandwidth.most(since)
 	to := min(v.granted, v.affords(room, c.options.GranularityUs))
 	if to < v.budget+min(c.leastGain(), v.granted-v.budget) || c.putSince(v, to, since, set) != nil {
 		return
 	}
+	c.restoreAt = c.bandwidth.now + c.restoreEvery(v)
 	v.squeezed = to
 	if to >= v.granted {
 		v.squeezed = 0

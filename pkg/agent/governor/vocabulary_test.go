@@ -48,14 +48,22 @@ type bench struct {
 func newBench(t *testing.T, o governor.Options, threshold int64, servers ...governor.Server) *bench {
 	t.Helper()
 	t.Parallel()
+	return newBenchSerial(t, o, threshold, servers...)
+}
+
+// newBenchSerial is for the second core of a test.
+func newBenchSerial(t *testing.T, o governor.Options, threshold int64, servers ...governor.Server) *bench {
 	b := &bench{T: t, Core: governor.New(o), kernel: &kernel{budgets: map[int]int64{}}, now: start, servers: servers}
 	b.plan = table.Plan{Core: 1, ThresholdPpm: threshold}
-	for _, s := range servers {
-		if s.Criticality == "Low" && s.LowUs > 1 {
-			b.plan.Squeeze = append(b.plan.Squeeze, table.Squeeze{ID: s.ID, FloorUs: s.LowUs / 2})
-		}
+	return b
+}
+
+// squeezes lists victims in the plan, first to last, down to half their low budgets.
+func (b *bench) squeezes(slots ...int) *bench {
+	for _, slot := range slots {
+		s := b.servers[slot]
+		b.plan.Squeeze = append(b.plan.Squeeze, table.Squeeze{ID: s.ID, FloorUs: s.LowUs / 2})
 	}
-	slices.Reverse(b.plan.Squeeze)
 	return b
 }
 
