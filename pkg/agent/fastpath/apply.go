@@ -119,11 +119,10 @@ func (e *Engine) detach(en *entry) {
 	en.core.mu.Lock()
 	en.core.take(en.slot)
 	en.core.mu.Unlock()
-	en.core = nil
-	en.generation = e.slots.renew(en.slot)
 	atomic.StoreUint32(&e.Programs.Config(en.slot).Flags, 0)
-	// The programs begin the state of a new generation anew.
-	en.earlier = en.earlier.plus(counted(e.Programs.State(en.slot)))
+	en.earlier = e.countsOf(en) // the programs and the governor begin anew with the next generation
+	en.generation = e.slots.renew(en.slot)
+	en.core = nil
 }
 
 // close lets go of a server's group.

@@ -220,6 +220,13 @@ func (c *core) watch(p *place, state governor.State) {
 // leadFor is the lead of a budget, in nanoseconds: of a small one, a quarter at most.
 func (c *core) leadFor(budgetUs int64) int64 { return min(c.lead, budgetUs*1000/4) }
 
+// state of a slot, for the slow half.
+func (c *core) state(slot int) governor.State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gov.State(slot)
+}
+
 // seen is when a server last ran, now while it does, 0 when it never did.
 func seen(programs Programs, now func() int64) func(slot int) int64 {
 	return func(slot int) int64 {

@@ -82,7 +82,7 @@ func TestAnAlarmRaises(t *testing.T) {
 	if config.BudgetNs != 4_000_000 || config.Flags&ebpf.FlagRaised == 0 {
 		t.Errorf("the programs watch %+v; want the raised budget, and to be told of clean windows", config)
 	}
-	if a := n.reported("a"); a.Raises != 1 || a.LevelUs != 4_000 {
+	if a := n.reported("a"); a.Raises != 1 || a.LevelUs != 4_000 || a.Overruns != 1 || a.LastOverrun == 0 {
 		t.Errorf("%+v", a)
 	}
 	samples := n.Samples()

@@ -49,10 +49,7 @@ func (e *Engine) sortedCores() []int { return slices.Sorted(maps.Keys(e.cores)) 
 
 // server is one server as applied, read back from the kernel.
 func (e *Engine) server(en *entry) table.ServerReport {
-	n := en.earlier
-	if en.core != nil {
-		n = n.plus(counted(e.Programs.State(en.slot)))
-	}
+	n := e.countsOf(en)
 	out := table.ServerReport{
 		ID: en.spec.ID, Drift: en.drift, Threads: en.threads, Overruns: n.overruns, Throttles: n.throttles, Misses: n.misses, Jobs: n.jobs,
 		UsedUs: int64(n.usedNs / 1000), LastOverrun: e.wallOf(n.lastOverrun),
@@ -66,10 +63,7 @@ func (e *Engine) server(en *entry) table.ServerReport {
 	if en.core == nil {
 		return out
 	}
-	en.core.mu.Lock()
-	granted := en.core.gov.State(en.slot)
-	en.core.mu.Unlock()
-	count(&out, granted)
+	count(&out, en.core.state(en.slot))
 	budget, cores, err := en.group.Read()
 	if err != nil {
 		out.Error = cmp.Or(out.Error, err.Error())
@@ -100,6 +94,20 @@ func counted(state *ebpf.State) counts {
 		overruns: s.Overruns, throttles: s.Throttles + s.LevelThrottles, misses: s.Misses, jobs: s.Jobs, usedNs: s.TotalNs,
 		lastOverrun: s.LastOverrun,
 	}
+}
+
+// countsOf are a server's, of all its generations.
+func (e *Engine) countsOf(en *entry) counts {
+	if en.core == nil {
+		return en.earlier
+	}
+	now := counted(e.Programs.State(en.slot))
+	// A period whose alarm was answered in time is an overrun of the level, although the budget in force was not
+	// used up: the programs count only that.
+	granted := en.core.state(en.slot)
+	now.overruns = max(now.overruns, granted.Overruns)
+	now.lastOverrun = max(now.lastOverrun, uint64(granted.LastOverrun))
+	return en.earlier.plus(now)
 }
 
 func (c counts) plus(o counts) counts {

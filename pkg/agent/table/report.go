@@ -57,7 +57,8 @@ type ServerReport struct {
 	Cores    []int `json:"cores,omitempty"`
 	// LevelUs is the budget that the fast path grants: in mode Reserved, low until the alarm.
 	LevelUs int64 `json:"levelUs"`
-	// Overruns: periods in which the budget was used up with work pending. Throttles: how often the
+	// Overruns: periods in which the level's budget was used up, or would have been had it not been raised a
+	// lead before. Throttles: how often the
 	// kernel, or we in its place, stopped the server.
 	Overruns  uint64 `json:"overruns"`
 	Throttles uint64 `json:"throttles"`
