@@ -22,7 +22,7 @@ func newBlocked(m *machine, findings []Finding) *blocked {
 	b := &blocked{newPlain(m, traits{
 		name: Blocked, guarantee: "none", source: SourceOwn, identity: IdentityCPU, policy: PolicyFixed,
 	}), reason}
-	b.putBack = func(string) error { return nil }
+	b.putBackThreads = func(string) error { return nil }
 	return b
 }
 

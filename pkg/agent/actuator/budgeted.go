@@ -49,7 +49,7 @@ func (b *budgeted) capacity(core, cores int) int64 {
 		return 0
 	}
 	free := root.RuntimeUs * million / root.PeriodUs
-	foreign, err := b.foreign("/", core)
+	foreign, err := b.foreign("/", core, b.sized())
 	if err != nil {
 		return 0
 	}
@@ -70,13 +70,17 @@ func (b *budgeted) Room(s Server) (table.First, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, open := b.servers[s.Cgroup]
-	if !open {
-		b.rooms[s.Cgroup] = s
+	if _, open := b.servers[s.Cgroup]; open {
+		return b.bw.first(s), nil
 	}
-	if err := b.makeWay(s); err != nil {
+	err := b.expect(s)
+	if err == nil {
+		err = b.makeWay(s)
+	}
+	if err != nil {
 		delete(b.rooms, s.Cgroup)
-		return table.First{}, errors.Join(fmt.Errorf("making room for %s: %w", s.Cgroup, err), b.retreat(s.Cgroup))
+		b.retreat(s.Cgroup)
+		return table.First{}, fmt.Errorf("making room for %s: %w", s.Cgroup, err)
 	}
 	return b.bw.first(s), nil
 }
@@ -85,7 +89,7 @@ func (b *budgeted) Room(s Server) (table.First, error) {
 // is as much as it has now: better a container that can be raised less than none. It returns the high budget that there is room for.
 func (b *budgeted) claimRoom(s Server, leastUs int64) (int64, error) {
 	b.servers[s.Cgroup] = s
-	delete(b.rooms, s.Cgroup)
+	b.arrived(s.Cgroup)
 	err := b.makeWay(s)
 	if !errors.Is(err, ErrNoRoom) {
 		return s.HighUs, err
@@ -115,22 +119,12 @@ func (b *budgeted) spare(s Server) int64 {
 	if err != nil {
 		return 0
 	}
-	need, err := b.need("/", s.Core, windowUs)
+	need, err := b.taken(s.Core, windowUs)
 	if err != nil {
 		return 0
 	}
 	free := root.RuntimeUs*windowUs/root.PeriodUs - need - windowUs*roundingPpm/million
 	return max(0, b.bw.most(free, windowUs, s.PeriodUs))
-}
-
-// retreat shrinks what was grown for a server that did not come to be. None of its time was used: the
-// levels may shrink at once.
-func (b *budgeted) retreat(group string) error {
-	for _, level := range above(group) {
-		b.due[level] = b.now()
-	}
-	_, err := b.settle()
-	return err
 }
 
 // fits says that what the top groups need together is there by the kernel's files.
@@ -139,7 +133,7 @@ func (b *budgeted) fits(core int) bool {
 	if err != nil {
 		return false
 	}
-	need, err := b.need("/", core, windowUs)
+	need, err := b.taken(core, windowUs)
 	return err == nil && need <= root.RuntimeUs*windowUs/root.PeriodUs
 }
 
@@ -170,7 +164,8 @@ func (b *budgeted) Open(s Server) (Group, error) {
 	g, err := b.take(s)
 	if err != nil {
 		delete(b.servers, s.Cgroup)
-		return nil, errors.Join(fmt.Errorf("opening %s: %w", s.Cgroup, err), b.retreat(s.Cgroup))
+		b.retreat(s.Cgroup)
+		return nil, fmt.Errorf("opening %s: %w", s.Cgroup, err)
 	}
 	b.groups[s.Cgroup] = g
 	return g, nil
@@ -192,11 +187,12 @@ func (b *budgeted) take(s Server) (*budgetedGroup, error) {
 func (b *budgeted) Sweep() ([]string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.forgetRooms()
-	if b.now() < b.settleAt {
+	forgot, err := b.forgetRooms()
+	if !forgot && err == nil && b.now() < b.settleAt {
 		return nil, nil
 	}
-	return b.settle()
+	did, settled := b.settle()
+	return did, errors.Join(err, settled)
 }
 
 // Restore lets go of all groups and puts everything back.

@@ -235,7 +235,8 @@ func (g *budgetedGroup) Move(core int) error {
 	if err := g.moveTo(core); err != nil {
 		g.core = from
 		b.claim(g.path, from)
-		return errors.Join(fmt.Errorf("moving %s to core %d: %w", g.path, core, err), b.place(g.path, from), b.retreat(g.path))
+		b.retreat(g.path)
+		return errors.Join(fmt.Errorf("moving %s to core %d: %w", g.path, core, err), b.place(g.path, from))
 	}
 	if !b.bw.perCore() || from == core {
 		return nil
@@ -279,9 +280,7 @@ func (g *budgetedGroup) Close(restore bool) error {
 	}
 	err := g.letGo()
 	if restore {
-		err = errors.Join(err, b.release(g.path, b.demote))
-		_, settled := b.settle()
-		err = errors.Join(err, settled)
+		err = errors.Join(err, b.releaseUp(g.path))
 	}
 	return err
 }

@@ -47,12 +47,12 @@ func probeCFS(m *machine) (Backend, error) {
 	}, bw)}
 	if err := m.tryOut([]string{"cpu"}, func(group string) error {
 		return m.in("cpu", group, func(f files) error {
-			return m.refused(bw.write(m, target{"cpu", group, f}, 0, Budget{testRuntimeUs, testPeriodUs}))
+			return errors.Join(m.refused(bw.write(m, target{"cpu", group, f}, 0, Budget{testRuntimeUs, testPeriodUs})), m.release(group, nil))
 		})
 	}); err != nil {
 		return nil, err
 	}
-	return b, errors.Join(m.release(scratchGroup, nil))
+	return b, nil
 }
 
 // cfsFiles are cpu.cfs_quota_us and cpu.cfs_period_us, or cpu.max. Levels above containers are never

@@ -24,7 +24,7 @@ func newDeadline(m *machine) *deadline {
 		guarantee: "hard: the kernel ends budgets of deadline threads, late by up to a tick; the high budget is reserved " +
 			"from the start, and shared by the real-time threads of a container, or its processes' first threads",
 	})}
-	b.putBack = b.giveBack
+	b.putBackThreads = b.giveBack
 	return b
 }
 
@@ -86,15 +86,7 @@ func (m *machine) spread(group string) error {
 		return err
 	}
 	for _, level := range append(above(group), group) {
-		err := m.inCpuset(level, func(t target) error {
-			for _, cpu := range cpus {
-				if err := m.widen(t, cpu); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
+		if err := m.inCpuset(level, func(t target) error { return m.widen(t, cpus...) }); err != nil {
 			return fmt.Errorf("letting %s run on every CPU: %w", group, err)
 		}
 	}

@@ -100,6 +100,7 @@ func (g *deadlineGroup) tend() error {
 			wrong = append(wrong, tid)
 		}
 	}
+	slices.Sort(wrong)
 	g.follow(attrs)
 	if len(wrong) == 0 {
 		return nil

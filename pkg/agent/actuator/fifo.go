@@ -19,7 +19,7 @@ func newFIFO(m *machine) *fifo {
 		guarantee: "firm: budgets are enforced by the agent, tens of microseconds late; while the agent is down " +
 			"only the kernel's limit for all real-time tasks holds",
 	})}
-	b.putBack = b.giveBack
+	b.putBackThreads = b.giveBack
 	return b
 }
 
@@ -113,13 +113,13 @@ func (b *fifo) giveBack(group string) error {
 	records := b.journal.of(group)
 	first, known := schedule{Policy: unix.SCHED_NORMAL}, map[int32]bool{}
 	for _, r := range records {
-		if r.Thread != 0 {
-			known[int32(r.Thread)] = true
-			first = *r.Attr // records come last first, so the first thread's is the last seen
+		if r.Thread == 0 {
+			continue
 		}
-	}
-	if len(known) == 0 {
-		return nil
+		first = *r.Attr // records come last first, so the first thread's is the last seen
+		if started, err := b.kernel.started(r.Thread); err == nil && started == r.Started {
+			known[int32(r.Thread)] = true
+		}
 	}
 	return b.in(b.hierarchy(), group, func(f files) error {
 		tids, err := threadsOf(f)

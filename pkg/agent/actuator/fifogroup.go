@@ -3,6 +3,8 @@ package actuator
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -201,7 +203,8 @@ func (g *fifoGroup) remember(attrs map[int32]unix.SchedAttr) error {
 	for _, r := range m.journal.of(g.path) {
 		had[r.Thread] = r.Started
 	}
-	for tid, a := range attrs {
+	for _, tid := range slices.Sorted(maps.Keys(attrs)) {
+		a := attrs[tid]
 		started, err := m.kernel.started(int(tid))
 		if err != nil || had[int(tid)] == started || g.ours(a) && len(had) > 0 {
 			continue

@@ -86,13 +86,9 @@ func mostOf(ctx context.Context, sample func() (int64, error)) (int64, error) {
 
 // sample runs a thread in a fresh group until it is stopped.
 func (b *budgeted) sample(group string, core int, policy unix.SchedAttr) (overrun int64, err error) {
-	controller := b.bw.controller()
-	err = b.in(controller, group, func(f files) error {
-		budget := Budget{testRuntimeUs, testPeriodUs}
-		if err := b.bw.write(b.machine, target{controller, group, f}, core, budget); err != nil {
-			return err
-		}
-		err := b.onThread([]string{controller}, func(tid int) error {
+	budget := Budget{testRuntimeUs, testPeriodUs}
+	err = b.lend(group, core, budget, func(files) error {
+		return b.onThread([]string{b.bw.controller()}, func(tid int) error {
 			if err := pin(tid, core); err != nil {
 				return err
 			}
@@ -100,7 +96,6 @@ func (b *budgeted) sample(group string, core int, policy unix.SchedAttr) (overru
 			overrun = used - testRuntimeUs*1000
 			return err
 		})
-		return errors.Join(err, b.release(group, nil))
 	})
 	return overrun, err
 }

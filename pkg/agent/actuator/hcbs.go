@@ -23,25 +23,25 @@ func probeHCBS(m *machine) (Backend, error) {
 	if !m.cg.Has("cpu") || !m.cg.Has("cpuset") {
 		return nil, errNoCpuset
 	}
-	var bw bandwidth
+	var b *budgeted
 	err := m.tryOut([]string{"cpu"}, func(group string) error {
-		return m.in("cpu", group, func(f files) (err error) {
-			if bw, err = hcbsFiles(f); err != nil {
-				return err
-			}
-			const runtimeUs, periodUs = 1_000, 1_000_000
-			write := bw.write(m, target{"cpu", group, f}, firstOf(m.cores), Budget{runtimeUs, periodUs})
-			return errors.Join(m.refused(write), m.release(group, nil))
+		err := m.in("cpu", group, func(f files) error {
+			bw, err := hcbsFiles(f)
+			b = newBudgeted(m, traits{
+				name: HCBS, source: SourceOwn, identity: IdentityCPU, policy: PolicyEDF,
+				guarantee: "hard: the kernel serves each group by a constant bandwidth server on its core, ending budgets " +
+					"late by up to a tick without HRTICK_DL",
+			}, bw)
+			return err
 		})
+		if err != nil {
+			return err
+		}
+		return b.lend(group, firstOf(m.cores), Budget{1_000, 1_000_000}, func(files) error { return nil })
 	})
 	if err != nil {
 		return nil, err
 	}
-	b := newBudgeted(m, traits{
-		name: HCBS, source: SourceOwn, identity: IdentityCPU, policy: PolicyEDF,
-		guarantee: "hard: the kernel serves each group by a constant bandwidth server on its core, ending budgets late by " +
-			"up to a tick without HRTICK_DL",
-	}, bw)
 	if _, err := b.root(firstOf(m.cores)); err != nil {
 		return nil, refusal{"the root group has no budget for the groups below it: " + err.Error(),
 			"write 900000 1000000 to " + rtMax + " of the root group"}
@@ -102,6 +102,9 @@ func (rtMaxFiles) parse(get func(string) (string, error), _ int) (Budget, error)
 }
 
 func (rtMaxFiles) write(m *machine, t target, _ int, b Budget) error {
+	if err := m.keep(t, rtMax); err != nil {
+		return err
+	}
 	if err := m.set(t, rtMax, fmt.Sprintf("%d %d", b.RuntimeUs, b.PeriodUs)); err != nil {
 		return err
 	}

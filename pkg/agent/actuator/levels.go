@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
@@ -76,8 +76,8 @@ type bandwidth interface {
 type levels struct {
 	*machine
 	bw bandwidth
-	// servers that are open, rooms of those whose group is still to come; by path.
-	servers, rooms map[string]Server
+	// servers that are open, by path.
+	servers map[string]Server
 	// due is when a level may shrink, by its path.
 	due map[string]int64
 	// settleAt is when the levels are looked at again though nothing changed.
@@ -92,7 +92,7 @@ const settleEvery = 10 * time.Second
 const settleAfter = 2 * time.Duration(windowUs) * time.Microsecond
 
 func newLevels(m *machine, bw bandwidth) *levels {
-	return &levels{machine: m, bw: bw, servers: map[string]Server{}, rooms: map[string]Server{}, due: map[string]int64{}}
+	return &levels{machine: m, bw: bw, servers: map[string]Server{}, due: map[string]int64{}}
 }
 
 // ours are the servers and rooms within a group.
@@ -108,16 +108,31 @@ func (l *levels) ours(level string) map[string]Server {
 	return out
 }
 
+// sized are the levels that we size: those above servers and rooms, and those of groups that the journal has from a
+// former process, whose turn in the table is still to come.
+func (l *levels) sized() map[string]bool {
+	out := map[string]bool{}
+	add := func(group string) {
+		for dir := path.Dir(group); dir != "/" && !out[dir]; dir = path.Dir(dir) {
+			out[dir] = true
+		}
+	}
+	for _, set := range []map[string]Server{l.rooms, l.servers} {
+		for group := range set {
+			add(group)
+		}
+	}
+	for _, r := range l.journal.records {
+		add(r.Group)
+	}
+	return out
+}
+
 // need is the least runtime of a level with a period, on a core: what its servers and the budgets of
 // others below it may use, and no less than it had before it was first changed.
 func (l *levels) need(level string, core int, periodUs int64) (int64, error) {
-	var sum int64
-	for _, s := range l.ours(level) {
-		if !l.bw.perCore() || s.Core == core {
-			sum += l.bw.share(demand{s.HighUs, s.PeriodUs}, periodUs)
-		}
-	}
-	foreign, err := l.foreign(level, core)
+	sum := l.asked(level, core, periodUs)
+	foreign, err := l.foreign(level, core, l.sized())
 	if err != nil {
 		return 0, err
 	}
@@ -127,8 +142,30 @@ func (l *levels) need(level string, core int, periodUs int64) (int64, error) {
 	return max(sum, l.original(level, core).RuntimeUs), nil
 }
 
-// foreign are the budgets of groups below a level that are neither ours nor above one of ours.
-func (l *levels) foreign(level string, core int) ([]Budget, error) {
+// asked is what our servers and rooms within a level need of a period.
+func (l *levels) asked(level string, core int, periodUs int64) (sum int64) {
+	for _, s := range l.ours(level) {
+		if !l.bw.perCore() || s.Core == core {
+			sum += l.bw.share(demand{s.HighUs, s.PeriodUs}, periodUs)
+		}
+	}
+	return sum
+}
+
+// taken is what is taken of the pot, as a runtime in a period: of groups that are not ours their ratio, because the root
+// throttles nothing for them.
+func (l *levels) taken(core int, periodUs int64) (int64, error) {
+	sum := l.asked("", core, periodUs)
+	foreign, err := l.foreign("/", core, l.sized())
+	for _, b := range foreign {
+		sum += ratioShare(demand{b.RuntimeUs, b.PeriodUs}, periodUs)
+	}
+	return sum, err
+}
+
+// foreign are the budgets of groups below a level that are not ours: of levels that we size those of what is below
+// them.
+func (l *levels) foreign(level string, core int, sized map[string]bool) ([]Budget, error) {
 	dir, err := l.cg.Dir(l.bw.controller(), level)
 	if err != nil {
 		return nil, asGone(err)
@@ -140,29 +177,30 @@ func (l *levels) foreign(level string, core int) ([]Budget, error) {
 	var out []Budget
 	for _, name := range names {
 		child := path.Join(level, name)
-		if _, open := l.servers[child]; open {
-			continue
-		}
-		if _, expected := l.rooms[child]; expected {
-			continue
-		}
-		if len(l.ours(child)) > 0 {
-			below, err := l.foreign(child, core)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, below...)
-			continue
-		}
-		b, err := l.budget(child, core)
-		if err == nil && b.RuntimeUs > 0 && b.PeriodUs > 0 {
-			out = append(out, b)
-		}
+		found, err := l.foreignIn(child, core, sized)
 		if err != nil && !gone(err) {
 			return nil, err
 		}
+		out = append(out, found...)
 	}
 	return out, nil
+}
+
+func (l *levels) foreignIn(child string, core int, sized map[string]bool) ([]Budget, error) {
+	if _, open := l.servers[child]; open {
+		return nil, nil
+	}
+	if _, expected := l.rooms[child]; expected {
+		return nil, nil
+	}
+	if sized[child] {
+		return l.foreign(child, core, sized)
+	}
+	b, err := l.budget(child, core)
+	if err != nil || b.RuntimeUs <= 0 || b.PeriodUs <= 0 {
+		return nil, err
+	}
+	return []Budget{b}, nil
 }
 
 // budget of a group as the kernel has it.
@@ -193,32 +231,71 @@ func (l *levels) original(group string, core int) Budget {
 // group may not have more than the one above it. It never shrinks one: after a restart the servers
 // of the table come one by one, and those that did not come yet have their room still.
 func (l *levels) grow(group string, core int) error {
-	for _, level := range above(group) {
-		if err := l.growLevel(level, core); err != nil {
+	levels := above(group)
+	for i, level := range levels {
+		err := l.growLevel(level, core)
+		if errors.Is(err, ErrNoRoom) && i > 0 {
+			err = errors.Join(l.growBy(levels[:i], level, core), l.growLevel(level, core))
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// wanted is what a level has on a core, and what it should have.
+func (l *levels) wanted(f files, level string, core int) (held, want Budget, err error) {
+	held, err = l.bw.parse(f.read, core)
+	if err != nil || !l.bw.managed(held) {
+		return held, held, asGone(err)
+	}
+	want.PeriodUs = held.PeriodUs
+	if held.RuntimeUs == 0 && l.bw.window() != 0 {
+		want.PeriodUs = l.bw.window()
+	}
+	want.RuntimeUs, err = l.need(level, core, want.PeriodUs)
+	want.RuntimeUs = max(want.RuntimeUs, held.RuntimeUs)
+	return held, want, err
+}
+
 func (l *levels) growLevel(level string, core int) error {
-	return l.in(l.bw.controller(), level, func(f files) error {
-		held, err := l.bw.parse(f.read, core)
-		if err != nil || !l.bw.managed(held) {
-			return asGone(err)
-		}
-		want := Budget{PeriodUs: held.PeriodUs}
-		if held.RuntimeUs == 0 && l.bw.window() != 0 {
-			want.PeriodUs = l.bw.window()
-		}
-		if want.RuntimeUs, err = l.need(level, core, want.PeriodUs); err != nil {
+	return l.inLevel(level, func(t target) error {
+		held, want, err := l.wanted(t, level, core)
+		if err != nil || held == want {
 			return err
 		}
-		if held.RuntimeUs >= want.RuntimeUs && held.PeriodUs == want.PeriodUs {
-			return nil
-		}
-		return l.bw.write(l.machine, target{l.bw.controller(), level, f}, core, want)
+		return l.bw.write(l.machine, t, core, want)
 	})
+}
+
+// growBy gives the levels above one as much more as that one lacks. What they need of themselves they have; but levels
+// beside this one, whose servers are still to be opened after a restart, may hold more than those need.
+func (l *levels) growBy(levels []string, lacking string, core int) error {
+	var lack Budget
+	err := l.inLevel(lacking, func(t target) error {
+		held, want, err := l.wanted(t, lacking, core)
+		lack = Budget{want.RuntimeUs - ratioShare(demand{held.RuntimeUs, max(1, held.PeriodUs)}, want.PeriodUs), want.PeriodUs}
+		return err
+	})
+	for _, level := range levels {
+		if err != nil {
+			return err
+		}
+		err = l.inLevel(level, func(t target) error {
+			held, err := l.bw.parse(t.read, core)
+			if err != nil || !l.bw.managed(held) {
+				return asGone(err)
+			}
+			held.RuntimeUs += ratioShare(demand{lack.RuntimeUs, lack.PeriodUs}, held.PeriodUs) + 1
+			return l.bw.write(l.machine, t, core, held)
+		})
+	}
+	return err
+}
+
+func (l *levels) inLevel(level string, do func(target) error) error {
+	return l.in(l.bw.controller(), level, func(f files) error { return do(target{l.bw.controller(), level, f}) })
 }
 
 // settle puts back, grows or shrinks the levels that the journal has, the deepest first. A level that other servers
@@ -228,6 +305,9 @@ func (l *levels) settle() (did []string, err error) {
 	var faults []error
 	for _, level := range l.journal.groups() {
 		if _, open := l.servers[level]; open {
+			continue
+		}
+		if _, expected := l.rooms[level]; expected {
 			continue
 		}
 		note, err := l.settleLevel(level)
@@ -270,9 +350,7 @@ func (l *levels) settleLevel(level string) (string, error) {
 	}
 	delete(l.due, level)
 	for core, b := range surplus {
-		err = errors.Join(err, l.in(l.bw.controller(), level, func(f files) error {
-			return l.bw.write(l.machine, target{l.bw.controller(), level, f}, core, b)
-		}))
+		err = errors.Join(err, l.inLevel(level, func(t target) error { return l.bw.write(l.machine, t, core, b) }))
 	}
 	return "shrank " + level, err
 }
@@ -320,7 +398,7 @@ func (l *levels) surplus(level string) (map[int]Budget, error) {
 	return out, nil
 }
 
-// left notes that a server left its levels, and drops rooms whose pod is gone.
+// left notes that a server left its levels.
 func (l *levels) left(group string) {
 	l.settleAt = l.now()
 	for _, level := range above(group) {
@@ -328,13 +406,23 @@ func (l *levels) left(group string) {
 	}
 }
 
-// forgetRooms lets go of room for groups that can never come: the group above them is gone.
-func (l *levels) forgetRooms() {
-	for group := range maps.Clone(l.rooms) {
-		_, err := l.cg.Dir(l.bw.controller(), path.Dir(group))
-		if gone(asGone(err)) {
-			delete(l.rooms, group)
-			l.left(group)
-		}
+// retreat has the next Sweep shrink what was grown for a server that did not come to be: none of its time was used. Nothing is put
+// back before that: after a restart the table may not have reached every group yet.
+func (l *levels) retreat(group string) {
+	l.settleAt = l.now()
+	for _, level := range above(group) {
+		l.due[level] = l.now()
 	}
+}
+
+// releaseUp puts a group back, and the levels above it that nothing else needs.
+func (l *levels) releaseUp(group string) error {
+	err := l.release(group, l.demote)
+	for _, level := range slices.Backward(above(group)) {
+		if len(l.ours(level)) > 0 || l.journaledBelow(level) {
+			break
+		}
+		err = errors.Join(err, l.release(level, l.demote))
+	}
+	return err
 }

@@ -20,6 +20,11 @@ type machine struct {
 	journal *journal
 	now     func() int64
 	cores   []int
+	// rooms are servers whose group is to come, by path; came is when it was first seen to be there.
+	rooms map[string]Server
+	came  map[string]int64
+	// scratch is where backends are tried out.
+	scratch string
 }
 
 // at opens the directory of a group in a controller's hierarchy. ErrGone, wrapped, when it is not there.
@@ -65,7 +70,7 @@ func (m *machine) keep(t target, names ...string) error {
 		if err != nil {
 			return fmt.Errorf("reading %s of %s: %w", name, t.group, asGone(err))
 		}
-		records = append(records, record{Controller: t.controller, Group: t.group, Inode: t.id(), File: name, Before: before})
+		records = append(records, record{Controller: t.controller, Group: t.group, Inode: t.id(), File: name, Before: m.pristine(t, name, before)})
 	}
 	return m.journal.keep(records...)
 }

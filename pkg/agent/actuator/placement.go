@@ -21,6 +21,9 @@ func (m *machine) place(group string, core int) error {
 		}
 	}
 	return m.inCpuset(group, func(t target) error {
+		if err := m.keep(t, cpusetCPUs); err != nil {
+			return err
+		}
 		if err := m.fillMems(t); err != nil {
 			return err
 		}
@@ -34,17 +37,21 @@ func (m *machine) place(group string, core int) error {
 	})
 }
 
-// widen adds a core to the set of a group. An empty set of v2 is that of the group above: there the
-// core is in already, or no write here would help.
-func (m *machine) widen(t target, core int) error {
+// widen adds cores to the set of a group. An empty set of v2 is that of the group above: there the
+// cores are in already, or no write here would help.
+func (m *machine) widen(t target, cores ...int) error {
 	cpus, err := readCPUs(t, cpusetCPUs)
-	if err != nil || slices.Contains(cpus, core) || (len(cpus) == 0 && m.unifiedCpuset()) {
+	if err != nil || (len(cpus) == 0 && m.unifiedCpuset()) {
 		return err
+	}
+	union := host.FormatCPUList(slices.Concat(cpus, cores))
+	if union == host.FormatCPUList(cpus) {
+		return nil
 	}
 	if err := m.fillMems(t); err != nil {
 		return err
 	}
-	return m.set(t, cpusetCPUs, host.FormatCPUList(append(cpus, core)))
+	return m.set(t, cpusetCPUs, union)
 }
 
 // fillMems gives a group of v1 without memory nodes those of the group above: without any, no task can

@@ -14,8 +14,8 @@ type plain struct {
 	*machine
 	// open groups by path. Every one was placed on its core.
 	open map[string]threaded
-	// putBack gives the threads of a group back what they had.
-	putBack func(group string) error
+	// putBackThreads gives threads of a group back what they had, as far as the journal does not.
+	putBackThreads func(group string) error
 }
 
 // threaded is an open group of such a backend.
@@ -33,7 +33,17 @@ func newPlain(m *machine, t traits) plain {
 func (p *plain) Capacity(cores []int) map[int]int64 { return capacity(p.host, cores) }
 
 // Room: nothing above a container has to be sized, and a runtime has nothing to write.
-func (p *plain) Room(s Server) (table.First, error) { return table.First{}, s.validate() }
+func (p *plain) Room(s Server) (table.First, error) {
+	if err := s.validate(); err != nil {
+		return table.First{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open[s.Cgroup] != nil {
+		return table.First{}, nil
+	}
+	return table.First{}, p.expect(s)
+}
 
 // take opens a group, in place of one that was opened before by the same path.
 func (p *plain) take(s Server, start func(files) (threaded, error)) (Group, error) {
@@ -52,12 +62,13 @@ func (p *plain) take(s Server, start func(files) (threaded, error)) (Group, erro
 		return nil, fmt.Errorf("opening %s: %w", s.Cgroup, err)
 	}
 	if err := p.place(s.Cgroup, s.Core); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening %s: %w", s.Cgroup, err), f.close(), p.settle())
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", s.Cgroup, err), f.close())
 	}
 	g, err := start(f)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening %s: %w", s.Cgroup, err), f.close(), p.settle())
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", s.Cgroup, err), f.close())
 	}
+	p.arrived(s.Cgroup)
 	p.open[s.Cgroup] = g
 	return g, nil
 }
@@ -76,36 +87,49 @@ func (p *plain) drop(group string) error {
 func (p *plain) Sweep() ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	_, err := p.forgetRooms()
 	var did []string
 	for _, group := range p.unused() {
 		did = append(did, "put back "+group)
 	}
-	return did, p.settle()
+	return did, errors.Join(err, p.settle())
 }
 
 // unused are the groups of the journal that are neither open nor above an open one.
 func (p *plain) unused() []string {
 	return slices.DeleteFunc(p.journal.groups(), func(group string) bool {
-		for path := range p.open {
-			if path == group || below(path, group) {
-				return true
-			}
-		}
-		return false
+		_, expected := p.rooms[group]
+		return expected || p.inUse(group)
 	})
+}
+
+// inUse says that a group is open, or above one that is.
+func (p *plain) inUse(group string) bool {
+	for path := range p.open {
+		if path == group || below(path, group) {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *plain) settle() error {
 	var faults []error
 	for _, group := range p.unused() {
-		if err := p.putBack(group); err != nil && !gone(err) {
-			faults = append(faults, fmt.Errorf("settling %s: %w", group, err))
-		}
-		if err := p.release(group, nil); err != nil {
+		if err := p.restore(group); err != nil {
 			faults = append(faults, fmt.Errorf("settling %s: %w", group, err))
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// restore puts a group back, threads that the journal does not have first.
+func (p *plain) restore(group string) error {
+	err := p.putBackThreads(group)
+	if gone(err) {
+		err = nil
+	}
+	return errors.Join(err, p.release(group, nil))
 }
 
 // Restore lets go of all groups and puts everything back.
@@ -116,6 +140,7 @@ func (p *plain) Restore() error {
 	for group := range p.open {
 		faults = append(faults, p.drop(group))
 	}
+	clear(p.rooms)
 	return errors.Join(append(faults, p.settle())...)
 }
 
@@ -127,8 +152,15 @@ func (p *plain) closeGroup(group string, g threaded, restore bool) error {
 		return nil
 	}
 	err := p.drop(group)
-	if restore {
-		err = errors.Join(err, p.settle())
+	if !restore {
+		return err
+	}
+	err = errors.Join(err, p.restore(group))
+	for _, level := range slices.Backward(above(group)) {
+		if p.inUse(level) || p.journaledBelow(level) {
+			break
+		}
+		err = errors.Join(err, p.restore(level))
 	}
 	return err
 }

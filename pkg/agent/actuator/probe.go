@@ -120,5 +120,10 @@ func newMachine(o ProbeOptions) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &machine{host: o.Host, cg: cg, kernel: k, journal: j, now: o.Now, cores: o.Cores}, nil
+	m := &machine{
+		host: o.Host, cg: cg, kernel: k, journal: j, now: o.Now, cores: o.Cores,
+		rooms: map[string]Server{}, came: map[string]int64{}, scratch: scratchName,
+	}
+	m.expected()
+	return m, nil
 }

@@ -32,6 +32,9 @@ func (m *machine) release(group string, prepare func(record) error) error {
 
 // putBack one record, and read it back.
 func (m *machine) putBack(r record, prepare func(record) error) error {
+	if r.Controller == roomRecord {
+		return nil
+	}
 	f, err := m.at(r.Controller, r.Group)
 	if gone(err) {
 		return nil

@@ -47,15 +47,28 @@ func (m *machine) hasRTGroups() error {
 
 // tryBudget gives a scratch group the smallest budget and lets a thread of ours be real-time in it.
 func (b *budgeted) tryBudget(group string) error {
-	const runtimeUs, periodUs = 100, 100_000
-	return b.in("cpu", group, func(f files) error {
-		for _, w := range []struct{ file, value string }{{rtPeriod, itoa(periodUs)}, {rtRuntime, itoa(runtimeUs)}} {
-			if err := f.write(w.file, w.value); err != nil {
-				return b.refused(describe(group, w.file, w.value, err))
+	return b.lend(group, 0, Budget{100, 100_000}, func(files) error { return b.tryFIFO() })
+}
+
+// lend gives a scratch group a budget while a function runs. Where it is not at the top, the levels above have to have
+// room for it, too.
+func (b *budgeted) lend(group string, core int, budget Budget, do func(files) error) error {
+	s := Server{Cgroup: group, Core: core, PeriodUs: budget.PeriodUs, HighUs: budget.RuntimeUs}
+	controller := b.bw.controller()
+	b.servers[group] = s
+	err := b.refused(b.makeWay(s))
+	if err == nil {
+		err = b.in(controller, group, func(f files) error {
+			write := func() error { return b.bw.write(b.machine, target{controller, group, f}, core, budget) }
+			if err := b.patiently(write, func() bool { return b.fits(core) }); err != nil {
+				return b.refused(err)
 			}
-		}
-		return errors.Join(b.tryFIFO(), f.write(rtRuntime, "0"))
-	})
+			return do(f)
+		})
+	}
+	delete(b.servers, group)
+	b.left(group)
+	return errors.Join(err, b.releaseUp(group))
 }
 
 // refused explains a write that the kernel did not allow.

@@ -14,15 +14,24 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/host"
 )
 
-// scratchGroup is where backends are tried out.
-const scratchGroup = "/mainspring-probe"
+// scratchName is the group in which backends are tried out.
+const scratchName = "/mainspring-probe"
 
 // tryOut makes a scratch group in hierarchies, and removes it.
 func (m *machine) tryOut(controllers []string, do func(group string) error) error {
-	if err := m.makeScratch(controllers); err != nil {
+	err := m.makeScratch(controllers)
+	if errors.Is(err, fs.ErrPermission) && m.scratch == scratchName {
+		// Only CAP_DAC_OVERRIDE may make groups at the top, whose directory nobody may write; below
+		// the kubelet's anyone may who may write its files.
+		if groups, _ := m.host.KubepodsGroups(); len(groups) > 0 {
+			m.scratch = groups[0] + scratchName
+			err = m.makeScratch(controllers)
+		}
+	}
+	if err != nil {
 		return m.refused(fmt.Errorf("making a scratch group: %w", err))
 	}
-	return errors.Join(do(scratchGroup), m.removeScratch(controllers))
+	return errors.Join(do(m.scratch), m.removeScratch(controllers))
 }
 
 // makeScratch makes the scratch group in hierarchies; one that a former process left is removed first.
@@ -35,7 +44,7 @@ func (m *machine) makeScratch(controllers []string) error {
 		if err != nil {
 			return err
 		}
-		if err := m.kernel.mkdir(filepath.Join(root, scratchGroup)); err != nil {
+		if err := m.kernel.mkdir(filepath.Join(root, m.scratch)); err != nil {
 			return err
 		}
 	}
@@ -44,7 +53,7 @@ func (m *machine) makeScratch(controllers []string) error {
 
 func (m *machine) removeScratch(controllers []string) error {
 	for _, c := range m.distinct(controllers) {
-		dir, err := m.cg.Dir(c, scratchGroup)
+		dir, err := m.cg.Dir(c, m.scratch)
 		if gone(err) {
 			continue
 		}
@@ -52,7 +61,7 @@ func (m *machine) removeScratch(controllers []string) error {
 			return err
 		}
 		// Bandwidth of a group whose budget is zero is free at once, not when the group is torn down.
-		_ = m.in(c, scratchGroup, func(f files) error { return f.write(rtRuntime, "0") })
+		_ = m.in(c, m.scratch, func(f files) error { return f.write(rtRuntime, "0") })
 		remove := func() error {
 			if err := m.kernel.rmdir(dir); errors.Is(err, unix.EBUSY) {
 				return fmt.Errorf("%w: %w", ErrNoRoom, err) // a thread that just ended is still being taken out
@@ -85,7 +94,7 @@ func (m *machine) distinct(controllers []string) []string {
 func (m *machine) onThread(controllers []string, do func(tid int) error) error {
 	return m.kernel.borrow(func(tid int, home map[string]string) error {
 		for _, c := range m.distinct(controllers) {
-			if err := m.attach(c, scratchGroup, tid); err != nil {
+			if err := m.attach(c, m.scratch, tid); err != nil {
 				return err
 			}
 		}

@@ -36,7 +36,12 @@ type simKernel struct {
 	writes, killAt int
 	killed         bool
 	log            []string
-	// effective adds the file that says what a group's own server was given.
+	// closed: groups cannot be made at the top.
+	closed bool
+	// refuseAll: no thread may become real-time.
+	refuseAll bool
+	// stuck threads want to run and do not.
+	stuck     map[int]bool
 	newThread int
 }
 
@@ -51,6 +56,7 @@ type simTree struct {
 	*simKernel
 	tree  *hosttest.Tree
 	state string
+	clock int64
 }
 
 // newSim makes a machine with two cores; layout mounts its control groups.
@@ -96,7 +102,7 @@ func (s *simTree) probe(want string) Backend {
 func (s *simTree) tryProbe(want string) (Backend, []Finding, error) {
 	return Probe(ProbeOptions{
 		Host: s.host, Want: want, StateDir: s.state, Cores: []int{0, 1, 2, 3},
-		Now: func() int64 { return 0 }, kernel: s.simKernel,
+		Now: func() int64 { return s.clock }, kernel: s.simKernel,
 	})
 }
 
@@ -168,6 +174,9 @@ func (k *simKernel) children(dir string) ([]string, error) { return linux{}.chil
 func (k *simKernel) mkdir(dir string) error {
 	if err := k.step("mkdir " + dir); err != nil {
 		return err
+	}
+	if k.closed && (filepath.Dir(dir) == k.root("cpu") || filepath.Dir(dir) == k.root("cpuset")) {
+		return unix.EACCES
 	}
 	return k.makeGroup(dir)
 }
@@ -251,6 +260,8 @@ func (k *simKernel) setAttr(tid int, a *unix.SchedAttr) error {
 	switch {
 	case th == nil:
 		return unix.ESRCH
+	case k.refuseAll && a.Policy != unix.SCHED_NORMAL:
+		return unix.EPERM
 	case realtime(a.Policy) && !k.mayRealtime(th):
 		return unix.EPERM
 	case a.Policy == unix.SCHED_DEADLINE && k.narrow(th):
@@ -296,7 +307,7 @@ func (k *simKernel) started(tid int) (uint64, error) {
 	return 0, fs.ErrNotExist
 }
 
-func (k *simKernel) progress(int) (uint64, bool, error) { return 0, false, nil }
+func (k *simKernel) progress(tid int) (uint64, bool, error) { return 7, k.stuck[tid], nil }
 
 func (k *simKernel) borrow(do func(int, map[string]string) error) error {
 	k.newThread++
