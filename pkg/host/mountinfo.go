@@ -120,12 +120,13 @@ func visible(mounts []Mount) []Mount {
 // prefixes of /a/b are /, /a and /a/b.
 func prefixes(point string) []string {
 	all := []string{"/"}
-	for i, c := range path.Clean(point) {
+	clean := path.Clean(point)
+	for i, c := range clean {
 		if c == '/' && i > 0 {
-			all = append(all, path.Clean(point)[:i])
+			all = append(all, clean[:i])
 		}
 	}
-	if clean := path.Clean(point); clean != "/" {
+	if clean != "/" {
 		all = append(all, clean)
 	}
 	return all
