@@ -35,14 +35,15 @@ func (c *Core) overrun(slot int, release, now int64, set Setter, ended bool) Out
 	if s.highest(s.level()) {
 		return out
 	}
-	if s.over.count(release, s.period) {
+	first := s.over.count(release, s.period)
+	if first {
 		s.overruns++
 	}
 	if s.criticality == rt.Low || s.over.within(s.Periods) < s.Overruns {
 		return out
 	}
 	out.Kind = c.raise(s, s.released(release, now), set)
-	if out.Kind == Denied {
+	if out.Kind == Denied && first {
 		s.denied++
 	}
 	out.NewUs = s.level()

@@ -207,3 +207,59 @@ func mustHappen(t *testing.T, count map[string]int, kinds ...string) {
 		}
 	}
 }
+
+// The sets for which the naive rule ("the window is free when its holder's deadline is over") breaks a promise are
+// kept by the governor.
+func TestTheNaiveWindowsCounterExamplesAreKept(t *testing.T) {
+	naive, happened := 0, map[string]int{}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 4000 {
+		c, servers := limitedSet(r)
+		seed := r.Uint64()
+		load := func(c sim.Config) sim.Config {
+			again := rand.New(rand.NewPCG(seed, 0))
+			c.Next = sim.Workload(again, servers, c.Horizon/2, sim.Sporadic...)
+			return c
+		}
+		c.Servers, c.Reaction, c.Windows = servers, sim.WindowNaive, rt.Windows
+		if len(sim.Run(load(c)).Breaks) == 0 {
+			continue
+		}
+		naive++
+		governed, d := govern(c, governor.Options{EDF: true}, servers)
+		d.count = happened
+		if result := sim.Run(load(governed)); len(result.Breaks) > 0 {
+			t.Fatalf("the governor breaks %+v\nservers %+v", result.Breaks[0], servers)
+		}
+	}
+	if naive == 0 {
+		t.Error("the naive rule broke nothing: the test shows nothing")
+	}
+	t.Log(naive, "sets")
+	mustHappen(t, happened, "Raised", "Denied")
+}
+
+// limitedSet fills a core, under T1k, with servers that are raised one at a time.
+func limitedSet(r *rand.Rand) (sim.Config, []rt.Server) {
+	c := sim.Config{Horizon: 60_000, Core: rt.Core{Sibling: rt.NoSibling, Capacity: 700_000, EscalationReserve: 300_000}}
+	var servers []rt.Server
+	for i := range 2 + r.IntN(5) {
+		period := simPeriods[r.IntN(len(simPeriods))]
+		low := period * (20 + r.Int64N(480)) / 1000
+		s := rt.Server{
+			ID: fmt.Sprint("s", i), Criticality: rt.High, Period: period, Low: low, High: min(low*(100+r.Int64N(120))/100, period*9/10), Limited: true,
+		}
+		if with := append(servers, s); rt.Holds(c.Core, with).Admitted {
+			servers = with
+		}
+	}
+	filler := rt.Server{ID: "filler", Period: simPeriods[r.IntN(len(simPeriods))]}
+	filled := servers
+	for us := int64(1); us <= filler.Period*rt.MaxBudgetPercent/100; us += filler.Period / 100 {
+		filler.Low, filler.High = us, us
+		if with := append(servers[:len(servers):len(servers)], filler); rt.Holds(c.Core, with).Admitted {
+			filled = with
+		}
+	}
+	return c, filled
+}

@@ -25,7 +25,11 @@ func TestSqueezedRoomIsReusedAfterTheVictimsDeadline(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	b.alarm(0, 3*ms, governor.Denied) // enough gives way already
+	b.End(0, b.now-3*ms, b.now, b.kernel)
 	b.wrote()
+	if s := b.State(0); s.Denied != 1 {
+		t.Errorf("denied %d times in one period", s.Denied)
+	}
 	if b.Promised() != 800_000 {
 		t.Errorf("%d ppm are promised before the deadline", b.Promised())
 	}
