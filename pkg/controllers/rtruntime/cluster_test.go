@@ -105,9 +105,14 @@ func (c *cluster) must(err error) {
 // node makes a Node whose agent offers cores.
 func (c *cluster) node(name string, cores int) *corev1.Node {
 	c.Helper()
+	return c.nodeOf(name, "simulated", cores)
+}
+
+func (c *cluster) nodeOf(name, backend string, cores int) *corev1.Node {
+	c.Helper()
 	n := statetest.Node(c.prefix+name, "")
 	c.must(c.Create(c.Context(), n))
-	s := statetest.Slice(n, statetest.Cores(cores)...)
+	s := statetest.SliceOf(n, backend, statetest.Cores(cores)...)
 	s.ObjectMeta = metav1.ObjectMeta{Name: n.Name + "-" + string(n.UID), OwnerReferences: s.OwnerReferences}
 	c.must(c.Create(c.Context(), s))
 	return n

@@ -29,6 +29,7 @@ type machine struct {
 	node    *corev1.Node
 	rtNode  *v1alpha1.RTNode
 	cores   []rt.Core
+	backend string
 	pods    map[string]*corev1.Pod
 	mckubes map[string]*mcv1.McKube
 	claims  map[string]runtime.Object
@@ -37,7 +38,7 @@ type machine struct {
 func newMachine(cores int) *machine {
 	node := statetest.Node("n", "n-1")
 	return &machine{
-		node: node, rtNode: statetest.RTNode(node), cores: statetest.Cores(cores),
+		node: node, rtNode: statetest.RTNode(node), cores: statetest.Cores(cores), backend: "simulated",
 		pods: map[string]*corev1.Pod{}, mckubes: map[string]*mcv1.McKube{}, claims: map[string]runtime.Object{},
 	}
 }
@@ -63,7 +64,7 @@ func (m *machine) claim(pod string, core int) {
 func (m *machine) prefer(pod, cores string) { m.mckubes[pod].Spec.RTSettings.Core = &cores }
 
 func (m *machine) objects() []runtime.Object {
-	out := []runtime.Object{m.node, statetest.Slice(m.node, m.cores...)}
+	out := []runtime.Object{m.node, statetest.SliceOf(m.node, m.backend, m.cores...)}
 	if m.rtNode != nil {
 		out = append(out, m.rtNode)
 	}

@@ -153,6 +153,9 @@ func refusalEvents(n *state.NodeView, known memory, d nodeDecision) []events.Eve
 			continue
 		}
 		message := fmt.Sprintf("no core of node %s takes container %s: %s", n.Name, s.Container, v)
+		if v.Test == rt.TestAMC && v.Reason == rt.ReasonResponseTime {
+			message += "; the scheduler, which adds up bandwidths, cannot know response times: re-create the pod so that it finds another node"
+		}
 		out = append(out, about(s, func(on eventObject) events.Event {
 			return events.Refused(on.Object, on.uid, v.Reason, message)
 		})...)

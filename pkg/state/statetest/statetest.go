@@ -36,11 +36,16 @@ func Node(name string, uid types.UID) *corev1.Node {
 
 // Slice is the slice by which a node offers its cores.
 func Slice(n *corev1.Node, cores ...rt.Core) *resourcev1.ResourceSlice {
+	return SliceOf(n, "simulated", cores...)
+}
+
+// SliceOf is the slice of a node whose budgets the backend enforces.
+func SliceOf(n *corev1.Node, backend string, cores ...rt.Core) *resourcev1.ResourceSlice {
 	s := &resourcev1.ResourceSlice{ObjectMeta: meta("", n.Name+"-cores", "slice-"+n.UID)}
 	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}
 	s.Spec = resourcev1.ResourceSliceSpec{Driver: v1alpha1.DriverCPU, NodeName: &n.Name, Pool: resourcev1.ResourcePool{Name: n.Name, Generation: 1, ResourceSliceCount: 1}}
 	for _, c := range cores {
-		s.Spec.Devices = append(s.Spec.Devices, rtdra.Device(c, "simulated"))
+		s.Spec.Devices = append(s.Spec.Devices, rtdra.Device(c, backend))
 	}
 	return s
 }
