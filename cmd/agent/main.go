@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
+	crlog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent"
@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	log := zap.New(zap.Level(uberzap.NewAtomicLevelAt(zapcore.Level(-options.Verbosity))))
-	ctrl.SetLogger(log)
+	crlog.SetLogger(log)
 	klog.SetLogger(log)
 	if options.MemoryLimit > 0 {
 		debug.SetMemoryLimit(options.MemoryLimit << 20)

@@ -56,3 +56,15 @@ func Happened(spec v1alpha1.RTServer, before, now table.ServerReport) []events.E
 	first := situation{spec: spec, node: "n", report: before, total: Total{Counts: countsOf(before)}}
 	return situation{spec: spec, node: "n", report: now, total: Total{Counts: countsOf(now)}, before: first.now()}.happened()
 }
+
+// Trim gives pages of the program back.
+var Trim = trim
+
+// CleanMappings are those that can be given back.
+func CleanMappings(smaps, file string) [][2]uintptr {
+	var out [][2]uintptr
+	for _, m := range cleanMappings(smaps, file) {
+		out = append(out, [2]uintptr{m.start, m.end})
+	}
+	return out
+}

@@ -65,6 +65,7 @@ func Services(e Environment) ([]Service, error) {
 			api: api, node: e.NodeName, world: watch.World, counted: poll.Counted, pressure: press.Now, clock: e.Clock, log: e.Log.WithName("node"),
 		},
 	}
+	list = append(list, &trimmer{clock: e.Clock, log: e.Log.WithName("trim")})
 	if e.KubeletDir != "" {
 		plugin, err := newPlugins(e, httpClient, machine, fast, pluginDeps{feed, offer})
 		if err != nil {

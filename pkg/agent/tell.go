@@ -22,7 +22,7 @@ const (
 	tellEvery = time.Second
 	// quietFor is how long a container, or the node, is not told of again. What happens meanwhile is told then,
 	// with its number.
-	quietFor = 30 * time.Second
+	quietFor = time.Minute
 	// maxTold bounds how many containers are told of in one look; the others follow in the next ones.
 	maxTold = 10
 	// seriesFor is how long an Event is repeated before there is a new one.

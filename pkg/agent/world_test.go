@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -191,10 +192,11 @@ func (w *world) agent() (stop func()) {
 		"--kubelet-dir=", "--host=127.0.0.1", "--port=1",
 	}, io.Discard)
 	w.must(err)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	w.door = w.freeAddress()
+	_, port, err := net.SplitHostPort(w.door)
 	w.must(err)
-	options.Port, w.door = free.Addr().(*net.TCPAddr).Port, free.Addr().String()
-	w.must(free.Close())
+	options.Port, err = strconv.Atoi(port)
+	w.must(err)
 	services, err := agent.Services(agent.Environment{Options: options, Config: w.config, Clock: w.clock, Log: logr.Discard(), Version: "test"})
 	w.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -208,6 +210,15 @@ func (w *world) agent() (stop func()) {
 	})
 	w.Cleanup(stop)
 	return stop
+}
+
+// freeAddress is one that nobody listens on.
+func (w *world) freeAddress() string {
+	w.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	w.must(err)
+	w.must(free.Close())
+	return free.Addr().String()
 }
 
 // rtNode has the controller ask for servers on core 1.

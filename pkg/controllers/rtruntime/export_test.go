@@ -3,6 +3,7 @@ package rtruntime
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -58,3 +59,6 @@ func Ask(r *v1alpha1.RTNode, id string, timestamp uint64, at time.Time) (string,
 
 // AskedOn are the overruns reported for an RTNode's servers.
 var AskedOn = askedOn
+
+// ContainerIDs is what the index of pods has.
+func ContainerIDs(p *corev1.Pod) []string { return containerIDs(p) }

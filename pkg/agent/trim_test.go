@@ -1,0 +1,53 @@
+package agent_test
+
+import (
+	"testing"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent"
+)
+
+const smaps = `00400000-01f2d000 r-xp 00000000 fe:00 123 /usr/bin/agent
+Size:              27828 kB
+Rss:               10000 kB
+Anonymous:             0 kB
+01f2d000-03f11000 r--p 01b2d000 fe:00 123 /usr/bin/agent
+Rss:               10000 kB
+Anonymous:             0 kB
+03f11000-03fd4000 rw-p 03b11000 fe:00 123 /usr/bin/agent
+Anonymous:             0 kB
+04000000-04001000 r--p 00000000 fe:00 123 /usr/bin/agent
+Anonymous:             4 kB
+05000000-05001000 r-xp 00000000 fe:00 124 /lib/other
+Anonymous:             0 kB
+c000000000-c000400000 rw-p 00000000 00:00 0
+Anonymous:          4096 kB
+zz-05001000 r-xp 00000000 fe:00 123 /usr/bin/agent
+Anonymous:             0 kB
+05001000-05000000 r-xp 00000000 fe:00 123 /usr/bin/agent
+Anonymous:             0 kB
+7ffd0000-7ffd1000 r-xp 00000000 00:00 0 [vdso]
+Anonymous:             0 kB
+`
+
+// What was written, relocated or belongs to others is never given back.
+func TestOnlyCleanPagesOfTheProgramAreGivenBack(t *testing.T) {
+	t.Parallel()
+	got := agent.CleanMappings(smaps, "/usr/bin/agent")
+	if len(got) != 2 || got[0] != [2]uintptr{0x400000, 0x1f2d000} || got[1] != [2]uintptr{0x1f2d000, 0x3f11000} {
+		t.Errorf("%x", got)
+	}
+	if err := agent.Trim(); err != nil { // of this test's own program, which goes on
+		t.Error(err)
+	}
+}
+
+func FuzzCleanMappings(f *testing.F) {
+	f.Add(smaps, "/usr/bin/agent")
+	f.Fuzz(func(t *testing.T, text, file string) {
+		for _, m := range agent.CleanMappings(text, file) {
+			if m[1] <= m[0] {
+				t.Fatalf("%x", m)
+			}
+		}
+	})
+}
