@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"sync"
@@ -38,6 +39,7 @@ type Ring struct {
 	until int64      // CLOCK_MONOTONIC ns; 0: for ever
 	rest  unix.Timespec
 	ready [2]unix.EpollEvent
+	count [8]byte
 }
 
 // newRing maps the memory of a BPF ring buffer of size bytes.
@@ -156,15 +158,17 @@ func (r *Ring) poll() error {
 
 // woken takes a call of Wake back.
 func (r *Ring) woken() bool {
-	var count [8]byte
-	n, err := unix.Read(r.wake, count[:])
-	return err == nil && n == len(count)
+	n, err := unix.Read(r.wake, r.count[:])
+	return err == nil && n == len(r.count)
 }
+
+// one is what Wake adds to the count of an eventfd.
+var one = binary.NativeEndian.AppendUint64(nil, 1)
 
 // Wake has Next return ErrDeadline. As the reader then runs on its core, the thread that ran there is
 // switched out and in again, and so seen.
 func (r *Ring) Wake() {
-	_, _ = unix.Write(r.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // full: it will wake anyway
+	_, _ = unix.Write(r.wake, one) // full: it will wake anyway
 }
 
 // Close ends Next, now and for ever.

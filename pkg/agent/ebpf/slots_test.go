@@ -229,6 +229,9 @@ func TestJobsAgainstTheTasksOwnLog(t *testing.T) {
 			state := m.State(6).Load()
 			t.Logf("by the task's log %d to %d misses; the programs saw %d of %d jobs; run queue %+v",
 				sure, possible, state.Misses, state.Jobs, m.RunQueue(6))
+			if relative { // a page fault in the midst of a job makes two of it
+				sure -= min(sure, 3)
+			}
 			if state.Misses < sure || state.Misses > possible {
 				t.Errorf("%d misses; the task itself saw %d to %d", state.Misses, sure, possible)
 			}

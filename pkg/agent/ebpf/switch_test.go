@@ -63,6 +63,51 @@ func BenchmarkSwitch(b *testing.B) {
 	}
 }
 
+// BenchmarkPeriodic runs a task of 1,000 jobs a second: once in each the timer is armed, which a virtual
+// machine pays for with an exit.
+func BenchmarkPeriodic(b *testing.B) {
+	privileged.Require(b, privileged.Root, privileged.RTGroups, privileged.BTF)
+	privileged.Machine(b)
+	stats, err := cilium.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer stats.Close()
+	m, err := ebpf.Open(ebpf.Options{Cores: []int{0, 1}, Jobs: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Close()
+	dir, id := rtGroup(b, cpuRoot, testName(), 600*time.Microsecond, time.Millisecond)
+	watch(b, m, 1, ebpf.Config{
+		BudgetNs: uint64(ms / 2), AlarmNs: uint64(ms / 2), PeriodNs: uint64(ms), DeadlineNs: uint64(ms), CleanNs: uint64(ms),
+		CleanWindows: 3, Source: ebpf.SourceRTGroup, Flags: ebpf.FlagAlarm | ebpf.FlagJobs, Generation: 1, Core: 1,
+	}, id)
+	before, runs, err := m.Cost()
+	if err != nil {
+		b.Fatal(err)
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its policy and group
+		t := task{Groups: []string{dir}, Core: 1, Policy: unix.SCHED_FIFO, Prio: 20, Period: ms, Work: []int64{ms / 10}, Jobs: b.N}
+		err := t.join()
+		if err == nil {
+			t.run()
+		}
+		done <- errors.Join(err, leave(cpuRoot))
+	}()
+	if err := <-done; err != nil {
+		b.Fatal(err)
+	}
+	after, ran, err := m.Cost()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(after-before)/float64(ran-runs), "bpf-ns/switch")
+	b.ReportMetric(float64(ran-runs)/float64(b.N), "switches/job")
+}
+
 // pingPong has two threads in a group wake each other n times on core 1.
 func pingPong(b *testing.B, dir string, n int) {
 	var there, back [2]int
