@@ -66,7 +66,7 @@ func TestSeriesOfNodesEndWithThem(t *testing.T) {
 	expect(t, registry, "mainspring_drift_total", `mainspring_drift_total{container="app",namespace="default",pod="web"} 1`)
 	metrics.Nodes.Delete("a")
 	metrics.Nodes.Delete("b")
-	for _, name := range []string{"mainspring_core", "mainspring_budget", "mainspring_agent", "mainspring_overruns", "mainspring_deadline", "mainspring_drift"} {
+	for _, name := range []string{"mainspring_core", "mainspring_budget_granularity_seconds", "mainspring_agent", "mainspring_overruns", "mainspring_deadline", "mainspring_drift"} {
 		expect(t, registry, name)
 	}
 }

@@ -29,27 +29,23 @@ const DefaultSocket = api.DefaultSocketPath
 // plugin. It returns an error only for what trying again does not mend.
 func Run(ctx context.Context, config Config) error {
 	p := &plugin{Config: config, log: logr.FromContextOrDiscard(ctx).WithName("nri")}
-	wait := firstWait
-	for ctx.Err() == nil {
-		began := p.Clock.Now()
+	for wait := firstWait; ; wait = min(2*wait, maxWait) {
 		s, err := p.stub()
 		if err != nil {
 			return fmt.Errorf("making the NRI plugin: %w", err)
 		}
-		err = s.Run(ctx)
-		if ctx.Err() != nil {
-			break
-		}
+		began := p.Clock.Now()
+		reason := reasonOf(s.Run(ctx))
 		if p.Clock.Since(began) > maxWait {
 			wait = firstWait
 		}
-		p.log.Info("The runtime's NRI is not connected; containers are made without a budget until it is", "socket", config.Socket, "reason", reasonOf(err), "again", wait)
-		if !p.sleep(ctx, wait) {
-			break
+		if ctx.Err() == nil {
+			p.log.Info("The runtime's NRI is not connected; containers are made without a budget until it is", "socket", config.Socket, "reason", reason, "again", wait)
 		}
-		wait = min(2*wait, maxWait)
+		if !p.sleep(ctx, wait) {
+			return nil
+		}
 	}
-	return nil
 }
 
 func reasonOf(err error) string {
