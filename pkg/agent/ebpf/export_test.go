@@ -11,6 +11,12 @@ import (
 // Tracked is the value of the map of cgroups.
 type Tracked = tracked
 
+// Takes and HasMember read the kernel's types.
+var (
+	Takes     = takes
+	HasMember = hasMember
+)
+
 // OpenWithDeadline opens a monitor and loads, but does not attach, the program of the tracepoint for throttled
 // deadline threads, which few kernels have.
 func OpenWithDeadline(o Options) (*Monitor, *ebpf.Program, error) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	cilium "github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
@@ -30,6 +31,22 @@ func TestOptionsAreChecked(t *testing.T) {
 		if _, err := ebpf.Open(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("opening with %+v: %v; want %q", o, err, want)
 		}
+	}
+}
+
+func TestTypesOfTheKernel(t *testing.T) {
+	privileged.Require(t, privileged.BTF)
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tracepoint, structure := range map[string]string{"sched_waking": "task_struct", "sched_switch": "", "sched_nothing": ""} {
+		if got := ebpf.Takes(spec, tracepoint, "task_struct"); got != (structure == "task_struct") {
+			t.Errorf("%s takes a thread first: %v", tracepoint, got)
+		}
+	}
+	if !ebpf.HasMember(spec, "task_struct", "cgroups") || ebpf.HasMember(spec, "task_struct", "none") || ebpf.HasMember(spec, "none", "cgroups") {
+		t.Error("want task_struct.cgroups, and no other")
 	}
 }
 

@@ -36,10 +36,32 @@ func probe() (features, error) {
 		return features{}, fmt.Errorf("looking for the tracepoint sched_switch: %w: %w", ErrUnsupported, err)
 	}
 	return features{
-		dlThrottle: spec.TypeByName("btf_trace_sched_dl_throttle_tp", &tracepoint) == nil,
+		dlThrottle: takes(spec, "sched_dl_throttle_tp", "sched_dl_entity"),
 		rtGroups:   hasMember(spec, "sched_rt_entity", "rt_rq"),
 		queued:     hasMember(spec, "sched_info", "last_queued"),
 	}, nil
+}
+
+// takes says whether there is a tracepoint whose first argument points to a structure.
+func takes(spec *btf.Spec, tracepoint, structure string) bool {
+	var t *btf.Typedef
+	if err := spec.TypeByName("btf_trace_"+tracepoint, &t); err != nil {
+		return false
+	}
+	function, is := btf.UnderlyingType(t.Type).(*btf.Pointer)
+	if !is {
+		return false
+	}
+	proto, is := btf.UnderlyingType(function.Target).(*btf.FuncProto)
+	if !is || len(proto.Params) < 2 { // the first is the tracepoint's own
+		return false
+	}
+	argument, is := btf.UnderlyingType(proto.Params[1].Type).(*btf.Pointer)
+	if !is {
+		return false
+	}
+	s, is := btf.UnderlyingType(argument.Target).(*btf.Struct)
+	return is && s.Name == structure
 }
 
 // hasMember says whether a structure of the kernel has a member.
