@@ -9,11 +9,11 @@ import (
 
 // budgetedGroup is a group whose budget the kernel enforces.
 type budgetedGroup struct {
-	backend *budgeted
 	files
-	path  string
-	inode uint64
-	hot   atomic.Pointer[hotFile]
+	backend *budgeted
+	path    string
+	inode   uint64
+	hot     atomic.Pointer[hotFile]
 	// What is asked for. Set changes intent; the slow side the others, under the machine's lock.
 	intent   atomic.Int64
 	high     atomic.Int64 // what there is room for above
@@ -297,5 +297,5 @@ func (g *budgetedGroup) letGo() error {
 		delete(b.servers, g.path)
 		b.left(g.path)
 	}
-	return errors.Join(g.hot.Load().close(b.kernel.pause), g.files.close())
+	return errors.Join(g.hot.Load().close(b.kernel.pause), g.close())
 }

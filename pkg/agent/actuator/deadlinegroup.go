@@ -273,4 +273,4 @@ func (g *deadlineGroup) Close(restore bool) error {
 	return g.backend.closeGroup(g.server.Cgroup, g, restore)
 }
 
-func (g *deadlineGroup) letGo() error { return g.files.close() }
+func (g *deadlineGroup) letGo() error { return g.close() }

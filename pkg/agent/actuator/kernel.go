@@ -51,14 +51,14 @@ type control interface {
 
 // typed are the errors of a write that callers tell apart; it never allocates.
 func typed(err error) error {
-	switch err { //nolint:errorlint // The hot path has bare error numbers; errors.Is would do no better.
-	case nil:
+	switch {
+	case err == nil:
 		return nil
-	case unix.EINVAL:
+	case errors.Is(err, unix.EINVAL):
 		return ErrNoRoom
-	case unix.EBUSY:
+	case errors.Is(err, unix.EBUSY):
 		return ErrBusy
-	case unix.ENODEV, unix.ENOENT, unix.ESRCH:
+	case errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ESRCH):
 		return ErrGone
 	}
 	return err

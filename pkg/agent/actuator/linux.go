@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -292,9 +291,4 @@ func retry(call func() (int, error)) (int, error) {
 			return n, err
 		}
 	}
-}
-
-// join is a path below a group's.
-func join(group string, name ...string) string {
-	return filepath.Join(append([]string{group}, name...)...)
 }

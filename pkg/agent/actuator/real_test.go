@@ -70,7 +70,7 @@ func removeReal(t *testing.T, dir string) {
 	_ = os.WriteFile(filepath.Join(dir, rtRuntime), []byte("0"), 0o644)
 	var err error
 	for range 50 {
-		if err = unix.Rmdir(dir); err == nil || err == unix.ENOENT { //nolint:errorlint // A bare error number.
+		if err = unix.Rmdir(dir); err == nil || errors.Is(err, unix.ENOENT) {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -277,4 +277,136 @@ func write(t *testing.T, controller, group, file string, value int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestBudgetsInForce runs a FIFO thread that never yields in a container of a pod of two: it gets the
+// container's budget and no less, before and after a raise, so no level above throttles it.
+func TestBudgetsInForceOnThisKernel(t *testing.T) {
+	b, top := realMachine(t, RTGroup)
+	pod := top + "/pod"
+	for _, group := range []string{pod, pod + "/a", pod + "/b"} {
+		makeReal(t, group)
+	}
+	server := Server{Cgroup: pod + "/a", Core: 1, PeriodUs: 10_000, DeadlineUs: 10_000, BudgetUs: 1_000, HighUs: 3_000}
+	g, err := b.Open(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Cgroup = pod + "/b"
+	if _, err := b.Open(server); err != nil {
+		t.Fatal(err)
+	}
+	pid := hog(t)
+	write(t, "cpuset", pod+"/a", "cgroup.procs", pid)
+	write(t, "cpu", pod+"/a", "cgroup.procs", pid)
+	if err := (linux{}).setAttr(pid, &unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 1}); err != nil {
+		t.Fatal(err)
+	}
+	share := func() float64 {
+		const watch = 600 * time.Millisecond
+		before, _, err := linux{host.New("/")}.progress(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		time.Sleep(watch)
+		after, _, err := linux{host.New("/")}.progress(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return float64(after-before) / float64(time.Since(begin))
+	}
+	for _, budget := range []int64{1_000, 3_000} {
+		if err := g.Set(budget); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond) // what is owed from before
+		got, want := share(), float64(budget)/10_000
+		t.Logf("budget %d us of 10 ms: %.3f of the core", budget, got)
+		if got < 0.9*want || got > want+0.02 {
+			t.Errorf("budget %d us of 10 ms: %.3f of the core; want %.3f", budget, got, want)
+		}
+	}
+	if err := g.Close(true); err != nil {
+		t.Fatal(err)
+	}
+	var a unix.SchedAttr
+	if err := (linux{}).attr(pid, &a); err != nil || a.Policy != unix.SCHED_NORMAL {
+		t.Errorf("policy %d after Close (%v); want 0: without a budget it cannot be real-time", a.Policy, err)
+	}
+}
+
+// TestHotAndSlowTogether has one thread set, throttle and replenish while another checks, moves and closes.
+func TestHotAndSlowTogetherOnThisKernel(t *testing.T) {
+	for _, name := range []string{RTGroup, FIFO} {
+		t.Run(name, func(t *testing.T) {
+			b, top := realMachine(t, name)
+			group := top + "/c"
+			makeReal(t, group)
+			pid := sleeper(t)
+			write(t, "cpuset", group, "cgroup.procs", pid)
+			g, err := b.Open(Server{Cgroup: group, Core: 1, PeriodUs: 10_000, DeadlineUs: 10_000, BudgetUs: 1_000, HighUs: 2_000, Priority: 3})
+			if err != nil {
+				t.Fatal(err)
+			}
+			stop, done := make(chan struct{}), make(chan error, 1)
+			go func() { done <- hammer(g, stop) }()
+			for i := range 200 {
+				if _, err := g.Check(); err != nil {
+					t.Error(err)
+				}
+				if err := g.Move(i % 2); err != nil {
+					t.Error(err)
+				}
+			}
+			close(stop)
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			if drift, err := g.Check(); err != nil || len(drift) > 0 {
+				t.Errorf("after the last Set: %v, %v; want what was asked for last", drift, err)
+			}
+			again, gone := make(chan struct{}), make(chan error, 1)
+			go func() { gone <- hammer(g, again) }()
+			if err := g.Close(true); err != nil {
+				t.Error(err)
+			}
+			if err := <-gone; name == FIFO && !errors.Is(err, ErrGone) || name == RTGroup && !errors.Is(err, ErrGone) {
+				t.Errorf("the hot side ended with %v; want ErrGone", err)
+			}
+		})
+	}
+}
+
+// hammer uses the hot methods of a group until one fails.
+func hammer(g Group, stop chan struct{}) error {
+	enforcer, enforced := g.(Enforcer)
+	for i := int64(0); ; i++ {
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		err := g.Set(1_000 + i%1_000)
+		if enforced {
+			err = errors.Join(err, enforcer.Throttle(), enforcer.Replenish())
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// sleeper is a process that does nothing.
+func sleeper(t *testing.T) int {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd.Process.Pid
 }

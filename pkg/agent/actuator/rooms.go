@@ -54,7 +54,7 @@ func (m *machine) forgetRooms() (forgot bool, err error) {
 		forgot = true
 		delete(m.rooms, group)
 		delete(m.came, group)
-		if _, there := m.groupDir(group); !there {
+		if !m.there(group) {
 			err = errors.Join(err, m.journal.drop(m.journal.of(group)...))
 		}
 	}
@@ -62,21 +62,20 @@ func (m *machine) forgetRooms() (forgot bool, err error) {
 }
 
 func (m *machine) hopeless(group string) bool {
-	if _, there := m.groupDir(group); there {
+	if m.there(group) {
 		if m.came[group] == 0 {
 			m.came[group] = m.now()
 		}
 		return m.now()-m.came[group] > roomFor.Nanoseconds()
 	}
 	delete(m.came, group)
-	_, there := m.groupDir(path.Dir(group))
-	return !there
+	return !m.there(path.Dir(group))
 }
 
-// groupDir is the directory of a group in one of the hierarchies that containers are placed in.
-func (m *machine) groupDir(group string) (string, bool) {
-	dir, err := m.cg.Dir("cpuset", group)
-	return dir, err == nil
+// there says that a group is in one of the hierarchies that containers are placed in.
+func (m *machine) there(group string) bool {
+	_, err := m.cg.Dir("cpuset", group)
+	return err == nil
 }
 
 // arrived: the group that room was made for is opened. The journal keeps the note for pristine.
