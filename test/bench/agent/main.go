@@ -35,10 +35,7 @@ func main() {
 	flag.StringVar(&b.lead, "lead", "", "lead of the rounds with a lead; empty: the fast path's default")
 	b.programs.AddFlags(flag.CommandLine)
 	flag.Parse()
-	// Steps are longer than a reaction takes, so that one is over before the next is due; together the servers
-	// fill what the response-time analysis admits for equal periods.
-	b.ramp, b.passes = ramp{servers: 20, periodUs: 200_000, lowUs: 500, stepUs: 150, levels: 26}, 5
-	b.many = ramp{servers: 100, periodUs: 100_000, lowUs: 200, stepUs: 2, levels: 100}
+	b.ramp, b.passes, b.many = fewServers, 5, manyServers
 	if *quick {
 		b.passes = 1
 		b.many.levels /= 5
@@ -82,3 +79,11 @@ func (b bench) run(ctx context.Context, out string) error {
 	}
 	return report.Write(os.Stdout, out, environment, figures)
 }
+
+// The servers of the rounds: steps are longer than a reaction takes, so that one is over before the next is due;
+// together they fill what the response-time analysis admits for equal periods. And many, which all ask for a
+// raise in every period: a thousand events a second.
+var (
+	fewServers  = ramp{servers: 20, periodUs: 200_000, lowUs: 500, stepUs: 150, levels: 26}
+	manyServers = ramp{servers: 100, periodUs: 100_000, lowUs: 200, stepUs: 2, levels: 100}
+)

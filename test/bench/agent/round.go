@@ -153,13 +153,18 @@ func (b bench) pass(ctx context.Context, loaded bool, lead string) (r round, err
 		return r, err
 	}
 	r.loaded, r.leadUs, r.lost = loaded, state.LeadUs, state.Lost
-	r.take(samples)
+	r.take(samples, start)
 	return r, nil
 }
 
-func (r *round) take(samples []client.Sample) {
+// take takes the reactions since the first release. Before, the programs start: their threads become real-time in the
+// middle of a run on the core, where no context switch tells of it.
+func (r *round) take(samples []client.Sample, start int64) {
 	var react, detect, wake, actuate, slack []float64
 	for _, s := range samples {
+		if s.Instant < start {
+			continue
+		}
 		react = append(react, us(s.Written-s.Instant))
 		detect = append(detect, us(s.Detected-s.Instant))
 		wake = append(wake, us(s.Woken-s.Detected))

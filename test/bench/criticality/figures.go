@@ -59,7 +59,7 @@ func (r run) String() string {
 		parts = append(parts, fmt.Sprintf("%s %d of %d (p99 %.1f ms)", level.name, o.misses, o.jobs, o.responses.Quantile(0.99)))
 	}
 	raises, throttles := r.agentDid()
-	return fmt.Sprintf("%s %s: misses %s; %d raises, %d throttles, %d stalls", r.set.kind, r.configuration, strings.Join(parts, ", "), raises, throttles, len(r.stalls()))
+	return fmt.Sprintf("%s %s: misses %s; %d raises, %d throttles, %d stalls (longest %.1f ms)", r.set.kind, r.configuration, strings.Join(parts, ", "), raises, throttles, len(r.stalls()), float64(r.stood())/1e6)
 }
 
 // agentDid is how often the agent raised, and how often a server was stopped.
@@ -125,7 +125,7 @@ func (r result) figures(sets []set, seed uint64) []report.Figure {
 func (r result) table(sets []set) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "set\tconfiguration\tHIGH misses\tMIDDLE misses\tLOW misses\tHIGH p99 ms\tMIDDLE p99 ms\tLOW p99 ms\traises\tthrottles\tstalls of the machine")
+	fmt.Fprintln(w, "set\tconfiguration\tHIGH misses\tMIDDLE misses\tLOW misses\tHIGH p99 ms\tMIDDLE p99 ms\tLOW p99 ms\traises\tthrottles\tstalls\tlongest ms\truns made")
 	for _, run := range r.runs {
 		one := run.alone()
 		fmt.Fprintf(w, "%s\t%s", run.set.kind, run.configuration)
@@ -137,7 +137,7 @@ func (r result) table(sets []set) string {
 			fmt.Fprintf(w, "\t%.2f", one.of(run.configuration, level.is).responses.Quantile(0.99))
 		}
 		raises, throttles := run.agentDid()
-		fmt.Fprintf(w, "\t%d\t%d\t%d\n", raises, throttles, len(run.stalls()))
+		fmt.Fprintf(w, "\t%d\t%d\t%d\t%.1f\t%d\n", raises, throttles, len(run.stalls()), float64(run.stood())/1e6, run.attempts)
 	}
 	_ = w.Flush() // to memory
 	return b.String()

@@ -34,6 +34,7 @@ type run struct {
 	set           set
 	logs          []joblog.Log // as set.servers
 	agent         table.Report // zero under cfs
+	attempts      int          // that it took; see one
 }
 
 // result is everything that ran with one backend.
@@ -75,8 +76,31 @@ func (b bench) measure(ctx context.Context, sets []set) ([]result, error) {
 	return out, nil
 }
 
-// one runs a set once, beside a spinning ordinary thread on each core.
+// attempts is how often a run is made at most when the machine stood still in it.
+const attempts = 3
+
+// one runs a set, again when the machine stood still meanwhile for longer than any schedule could make up for.
+// It returns the least disturbed of the runs.
 func (b bench) one(ctx context.Context, backend, configuration string, s set) (run, error) {
+	var best run
+	for attempt := range attempts {
+		r, err := b.once(ctx, backend, configuration, s)
+		if err != nil {
+			return r, err
+		}
+		if attempt == 0 || r.stood() < best.stood() {
+			best = r
+		}
+		best.attempts = attempt + 1
+		if best.stood() < longStall {
+			break
+		}
+	}
+	return best, nil
+}
+
+// once runs a set once, beside a spinning ordinary thread on each core.
+func (b bench) once(ctx context.Context, backend, configuration string, s set) (run, error) {
 	r := run{configuration: configuration, set: s}
 	dir, err := os.MkdirTemp(b.dir, "run-")
 	if err != nil {

@@ -5,6 +5,9 @@ import "github.com/mainspring-rt/mainspring/test/bench/joblog"
 // span of time on CLOCK_MONOTONIC, in nanoseconds.
 type span struct{ from, to int64 }
 
+// longStall is the longest stall, in nanoseconds, with which a run is taken as it is.
+const longStall = 2_000_000
+
 // stallNs is how much more CPU time than it asked for a job must have been charged to count as a stall.
 const stallNs = 500_000
 
@@ -21,6 +24,17 @@ func (r run) stalls() []span {
 		}
 	}
 	return out
+}
+
+// stood is the longest stall, in nanoseconds.
+func (r run) stood() int64 {
+	longest := int64(0)
+	for _, l := range r.logs {
+		for _, j := range l.Jobs {
+			longest = max(longest, j.CPU-j.Demand)
+		}
+	}
+	return longest
 }
 
 // beside counts the late jobs of a task whose time from release to end touches a stall.
