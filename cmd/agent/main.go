@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string) error {
 	klog.SetLogger(log)
 	if options.MemoryLimit > 0 {
 		debug.SetMemoryLimit(options.MemoryLimit << 20)
-		debug.SetGCPercent(25)
+		debug.SetGCPercent(50)
 	}
 	config, err := agent.LoadConfig(options.Kubeconfig, Version)
 	if err != nil {
