@@ -19,6 +19,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 	health "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -204,33 +205,49 @@ func (d *Driver) takeOffer(offer Offer, report table.Report) {
 	}
 }
 
-// publishUntil hands what differs to the helper, which writes it in the background and again after each
-// fault. Its first call waits for the API server, be that away for an hour: nothing else may wait for it.
+// publishUntil has the newest devices written, and again whenever somebody takes them away, as a kubelet does
+// with those of its node when it starts. To begin waits for the API server, be that away for an hour: nothing
+// else may wait for it.
 func (d *Driver) publishUntil(ctx context.Context) {
-	var published []resourcev1.Device
-	for first := true; ; {
+	var writer *resourceslice.Controller
+	defer func() { writer.Stop() }()
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case devices := <-d.wanted:
-			if !first && apiequality.Semantic.DeepEqual(devices, published) {
+			resources := d.resources(devices)
+			if writer != nil {
+				writer.Update(resources)
 				continue
 			}
-			if err := d.helper.PublishResources(ctx, d.resources(devices)); err != nil {
+			var err error
+			if writer, err = d.startWriter(ctx, resources); err != nil {
 				d.log.Error(err, "Publishing the cores failed; the next report tries again")
-				continue
 			}
-			first, published = false, devices
 		}
 	}
 }
 
-func (d *Driver) resources(devices []resourcev1.Device) resourceslice.DriverResources {
+// startWriter starts what kubeletplugin.Helper.PublishResources would, but for the delays: with the library's,
+// cores that a kubelet wiped come back after 30 to 90 seconds.
+func (d *Driver) startWriter(ctx context.Context, resources *resourceslice.DriverResources) (*resourceslice.Controller, error) {
+	return resourceslice.StartController(ctx, resourceslice.Options{
+		DriverName: v1alpha1.DriverCPU, KubeClient: d.config.Client, Resources: resources,
+		Owner:     &resourceslice.Owner{APIVersion: "v1", Kind: "Node", Name: d.config.NodeName},
+		SyncDelay: ptr.To(time.Second), MutationCacheTTL: ptr.To(2 * time.Second),
+		ErrorHandler: func(_ context.Context, err error, msg string) {
+			d.log.Error(err, "Publishing the cores goes on after a fault", "fault", msg)
+		},
+	})
+}
+
+func (d *Driver) resources(devices []resourcev1.Device) *resourceslice.DriverResources {
 	var pool resourceslice.Pool
 	for chunk := range slices.Chunk(devices, resourcev1.ResourceSliceMaxDevices) {
 		pool.Slices = append(pool.Slices, resourceslice.Slice{Devices: chunk})
 	}
-	return resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{d.config.NodeName: pool}}
+	return &resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{d.config.NodeName: pool}}
 }
 
 // Claims that are prepared for a pod.

@@ -70,6 +70,19 @@ func TestDevicesFollowTheReport(t *testing.T) {
 	n.expectPublished()
 }
 
+// A kubelet that starts deletes the slices of its node.
+func TestDevicesComeBack(t *testing.T) {
+	n := newNode(t)
+	n.report(report("fifo", 900_000, 1))
+	n.expectPublished("core-1 800000 fifo")
+	for range 2 {
+		if err := api.ResourceV1().ResourceSlices().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		n.expectPublished("core-1 800000 fifo")
+	}
+}
+
 // What the scheduler knew may be old: the node has the last word.
 func TestClaimsAreRefused(t *testing.T) {
 	n := newNode(t)
