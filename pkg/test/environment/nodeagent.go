@@ -11,6 +11,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/process"
+	"github.com/mainspring-rt/mainspring/pkg/test/chart"
 )
 
 // Child is a program that a scenario starts, kills and starts again.
@@ -69,28 +70,35 @@ type NodeAgent struct {
 	env    *Environment
 }
 
-// newNodeAgent prepares the agent with what it keeps in dir.
-func newNodeAgent(env *Environment, ready prepared, dir string) *NodeAgent {
+// newNodeAgent prepares the agent as the chart runs it, but for paths.
+func newNodeAgent(env *Environment, ready prepared, manifests chart.Manifests) *NodeAgent {
+	GinkgoHelper()
+	dir := filepath.Join(env.dir, "node")
 	socket := filepath.Join(dir, "fastpath.sock")
+	fastPath, err := chart.FastPathInvocation(manifests)
+	Expect(err).NotTo(HaveOccurred())
+	agent, err := chart.AgentInvocation(manifests)
+	Expect(err).NotTo(HaveOccurred())
 	return &NodeAgent{
 		env: env, Client: client.New(socket),
 		FastPath: Child{
 			name: fastPathProgram, binary: ready.program(fastPathProgram), log: filepath.Join(dir, "fastpath.log"),
-			args: []string{"--socket=" + socket, "--state-dir=" + filepath.Join(dir, "state")},
+			args: merge(fastPath.Args, "--socket="+socket, "--state-dir="+filepath.Join(dir, "state")),
 		},
 		Agent: Child{
 			name: agentProgram, binary: ready.program(agentProgram), log: filepath.Join(dir, "agent.log"),
-			args: []string{
-				"--node-name=" + env.Node.Name(),
-				"--kubeconfig=" + env.Plane.Kubeconfig(),
-				"--fastpath-socket=" + socket,
-				"--state-dir=" + filepath.Join(dir, "agent"),
-				"--kubelet-dir=" + env.Node.KubeletDir(),
-				"--cdi-dir=" + env.Node.CDIDir(),
-				"--nri-socket=" + env.Node.NRISocket(),
-				"--host=" + env.Node.Address(),
+			args: merge(agent.Args,
+				"--node-name="+env.Node.Name(),
+				"--kubeconfig="+env.nodeKubeconfig(agent.Namespace, agent.ServiceAccount),
+				"--fastpath-socket="+socket,
+				"--state-dir="+filepath.Join(dir, "agent"),
+				"--kubelet-dir="+env.Node.KubeletDir(),
+				"--cdi-dir="+env.Node.CDIDir(),
+				"--nri-socket="+env.Node.NRISocket(),
+				"--host="+env.Node.Address(),
+				"--busy-after=1h", // the machine is busy with other tests
 				"--v=1",
-			},
+			),
 		},
 	}
 }

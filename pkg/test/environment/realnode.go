@@ -2,11 +2,17 @@ package environment
 
 import (
 	"context"
-	"encoding/json"
 	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
+	"github.com/samber/lo"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/localnode"
 	"github.com/mainspring-rt/mainspring/pkg/localnode/image"
@@ -39,20 +45,45 @@ func PrepareNode(ctx context.Context) []byte {
 }
 
 // StartNode brings up a control plane with the charts and the controller, as StartRealtime does, and one
-// real node in place of simulated ones.
+// real node in place of simulated ones. The agent that the chart gives every real-time node runs beside
+// it as two processes, with the arguments and the rights that the chart gives them.
 func StartNode(data []byte) *Environment {
 	GinkgoHelper()
 	root, err := toolchain.FindRoot(".")
 	Expect(err).NotTo(HaveOccurred())
-	env := StartRealtime(data, filepath.Join(root, "test", "suites", "realtime", "testdata", "catalogue.yaml"))
+	env, ready := prepare(data)
+	catalogue := filepath.Join(root, "test", "suites", "realtime", "testdata", "catalogue.yaml")
+	manifests := env.startCharted(ready, catalogue, map[string]any{"agent": map[string]any{"enabled": true}})
 	env.defaults = merge(env.defaults, "--rt-budget-granularity="+nodeGranularity)
-	var ready prepared
-	Expect(json.Unmarshal(data, &ready)).To(Succeed())
+	env.Agents = &Program{}
 	env.Node, err = localnode.Start(env, env.Plane, localnode.Options{
 		Name: RealNodeName, Bin: ready.Tools, Images: []string{ready.program(loadArchive)}, Progress: GinkgoWriter,
 		Logs: env.dir,
 	})
 	Expect(err).NotTo(HaveOccurred())
-	env.NodeAgent = newNodeAgent(env, ready, filepath.Join(env.dir, "node"))
+	env.NodeAgent = newNodeAgent(env, ready, manifests)
 	return env
+}
+
+// nodeKubeconfig writes a kubeconfig with a token of the ServiceAccount that names the real node, as those that
+// its kubelet gives to pods do.
+func (env *Environment) nodeKubeconfig(namespace, serviceAccount string) string {
+	GinkgoHelper()
+	node := &corev1.Node{}
+	Expect(env.Client.Get(env, client.ObjectKey{Name: RealNodeName}, node)).To(Succeed())
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: lo.ToPtr(int64(24 * 3600)),
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
+	}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: serviceAccount}}
+	Expect(env.Client.SubResource("token").Create(env, account, request)).To(Succeed())
+
+	config := clientcmdapi.NewConfig()
+	config.Clusters["plane"] = &clientcmdapi.Cluster{Server: env.Config.Host, CertificateAuthorityData: env.Config.CAData}
+	config.AuthInfos["agent"] = &clientcmdapi.AuthInfo{Token: request.Status.Token}
+	config.Contexts["plane"] = &clientcmdapi.Context{Cluster: "plane", AuthInfo: "agent"}
+	config.CurrentContext = "plane"
+	path := filepath.Join(env.dir, "agent.kubeconfig")
+	Expect(clientcmd.WriteToFile(*config, path)).To(Succeed())
+	return path
 }

@@ -31,14 +31,21 @@ const (
 func StartRealtime(data []byte, catalogue string) *Environment {
 	GinkgoHelper()
 	env, ready := prepare(data)
+	manifests := env.startCharted(ready, catalogue, map[string]any{})
+	env.useAgents(ready.program(agentsProgram), catalogue, manifests)
+	return env
+}
+
+// startCharted brings up a control plane with the charts, their controller and its webhooks.
+func (env *Environment) startCharted(ready prepared, catalogue string, values map[string]any) chart.Manifests {
+	GinkgoHelper()
 	recorded, args := newAudit(env.dir)
 	env.audit = recorded
 	env.startPlane(ready, args...)
-	manifests := env.installCharts(map[string]any{})
+	manifests := env.installCharts(values)
 	env.useRealtimeController(ready.program(controllerProgram), catalogue, manifests)
-	env.useAgents(ready.program(agentsProgram), catalogue, manifests)
 	env.expectWebhooks()
-	return env
+	return manifests
 }
 
 // RealtimeFlags are what scenarios change of the chart's arguments: shorter delays, and no leader

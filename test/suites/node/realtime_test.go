@@ -102,6 +102,15 @@ func eventuallyLevel(m *mcoperatorv1.McKube, level string) {
 	}).Should(Succeed(), "McKube %s at level %s", m.Name, level)
 }
 
+// eventuallyOverrun expects the McKube's status to tell of an overrun.
+func eventuallyOverrun(m *mcoperatorv1.McKube) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(env.Client.Get(env, client.ObjectKeyFromObject(m), m)).To(Succeed())
+		g.Expect(m.Status.Overruns).To(BeNumerically(">=", 1))
+	}).Should(Succeed(), "McKube %s should tell of its overrun", m.Name)
+}
+
 func eventuallyBudget(group string, us int64) {
 	GinkgoHelper()
 	Eventually(func() int64 { return budget(group) }).WithPolling(10*time.Millisecond).Should(Equal(us), "budget of %s", group)
@@ -140,7 +149,7 @@ var _ = Describe("Real-time containers of a real node", Serial, func() {
 		eventuallyBudget(group, high)
 		eventuallyLevel(m, mckubev1alpha1.LevelHigh)
 		env.EventuallyTrue(m, mcoperatorv1.ConditionEscalated)
-		Expect(m.Status.Overruns).To(BeNumerically(">=", 1))
+		eventuallyOverrun(m)
 		Expect(m.Status.LastOverrunTime).NotTo(BeNil())
 		behave(group)
 		eventuallyBudget(group, low)
@@ -159,15 +168,12 @@ var _ = Describe("Real-time containers of a real node", Serial, func() {
 			behave(group)
 			eventuallyBudget(group, low)
 		})
-		Eventually(func(g Gomega) {
-			g.Expect(env.Client.Get(env, client.ObjectKeyFromObject(m), m)).To(Succeed())
-			g.Expect(m.Status.Overruns).To(BeNumerically(">=", 1))
-		}).Should(Succeed())
+		eventuallyOverrun(m)
 		eventuallyReady(m)
 		expectKept(p, "app", group)
 	})
 
-	It("keep their budget when the kubelet is started again", func() {
+	It("keep their budget when the kubelet is started again, and the node takes further ones", func() {
 		m, p := promised("steady"), loaded("steady")
 		group := governed(m, p)
 		expectKept(p, "app", group)
@@ -181,6 +187,12 @@ var _ = Describe("Real-time containers of a real node", Serial, func() {
 		eventuallyRunning(p)
 		Expect(containerID(p, "app")).To(Equal(id))
 		expectKept(p, "app", group)
+		// The new kubelet has deleted the node's ResourceSlices. The library that publishes them looks
+		// after 30 to 90 s; an agent that starts does at once.
+		env.NodeAgent.Agent.ExpectStopped()
+		env.NodeAgent.ExpectRunning()
+		next := loaded("next")
+		expectKept(next, "app", governed(promised("next"), next))
 	})
 
 	It("that die are governed again as soon as the kubelet has made them anew", func() {
