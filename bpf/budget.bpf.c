@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Watches the budgets of servers: at every context switch it settles the account of who stops and arms the
  * core's timer for the moment when the budget of who begins to run needs an answer. */
+#include "include/jobs.h"
 #include "include/source.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Set by the loader. timer_flags: BPF_F_TIMER_CPU_PIN where the kernel knows it. dl_tracepoint: throttled
- * DEADLINE threads are counted by dlthrottle.bpf.c. */
+ * DEADLINE threads are counted by dlthrottle.bpf.c. watch_jobs: jobs are looked for. */
 const volatile __u64 timer_flags = 0;
 const volatile bool dl_tracepoint = false;
+const volatile bool watch_jobs = false;
 
 /* What a core runs: of a server, since when. */
 struct core {
@@ -256,6 +258,8 @@ static __always_inline void leave(struct core *core, struct task_struct *prev, b
 	    core->generation != s.told->generation)
 		return;
 	look(&s, &r, core->since, core->since, runnable ? PLACE_OUT : PLACE_BLOCKED);
+	if (watch_jobs && !runnable)
+		end_interval(&s, prev, now);
 	if (s.state->running)
 		__sync_fetch_and_add(&s.state->running, -1);
 }
@@ -264,9 +268,9 @@ static __always_inline void enter(struct core *core, __u32 cpu, struct task_stru
 {
 	struct running r = { .task = next, .now = now };
 	struct tracked *group = find_group(next);
+	__u64 rest, queued;
 	struct timer *t;
 	struct server s;
-	__u64 rest;
 
 	if (!group || !find_server(&s, group->slot))
 		return;
@@ -281,7 +285,10 @@ static __always_inline void enter(struct core *core, __u32 cpu, struct task_stru
 	core->offset = now - rq_of(next)->clock;
 	core->active = 1;
 	__sync_fetch_and_add(&s.state->running, 1);
-	rest = look(&s, &r, now, queued_at(next, now), PLACE_IN);
+	queued = queued_at(next, now);
+	if (watch_jobs)
+		begin_interval(&s, next, queued);
+	rest = look(&s, &r, now, queued, PLACE_IN);
 	t = bpf_map_lookup_elem(&core_timers, &cpu);
 	if (t)
 		arm(core, t, now, rest);
@@ -299,7 +306,7 @@ int BPF_PROG(budget_switch, bool preempt, struct task_struct *prev, struct task_
 	now = bpf_ktime_get_ns();
 	if (core->active)
 		leave(core, prev, preempt || !prev->__state, now);
-	if (next->pid)
+	if (!is_kernel(next))
 		enter(core, cpu, next, now);
 	return 0;
 }

@@ -20,7 +20,7 @@ int BPF_PROG(runqueue_switch, bool preempt, struct task_struct *prev, struct tas
 	struct runqueue *q;
 	__u32 slot, i;
 
-	if (!next->pid)
+	if (is_kernel(next))
 		return 0;
 	group = find_group(next);
 	if (!group)

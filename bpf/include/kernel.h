@@ -36,6 +36,8 @@ enum {
 	BPF_F_MMAPABLE = 1 << 10,
 };
 
+#define PF_KTHREAD 0x00200000
+
 enum { CLOCK_MONOTONIC = 1, TIMER_ABSTIME = 1 };
 
 /* The verifier knows it by name and size. */
@@ -123,6 +125,7 @@ struct sched_info {
 
 struct task_struct {
 	unsigned int __state;
+	unsigned int flags;
 	int pid;
 	int prio;
 	__u64 start_time;

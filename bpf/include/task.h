@@ -32,6 +32,12 @@ static __always_inline struct tracked *find_group(struct task_struct *p)
 	return id ? bpf_map_lookup_elem(&groups, &id) : NULL;
 }
 
+/* Threads of the kernel, the idle ones among them, are in no container. */
+static __always_inline bool is_kernel(struct task_struct *p)
+{
+	return p->flags & PF_KTHREAD;
+}
+
 static __always_inline bool is_rt(struct task_struct *p)
 {
 	return p->prio >= 0 && p->prio < 100;

@@ -24,12 +24,14 @@ const (
 	budgetMapRings         = "rings"
 	budgetMapSlotTimers    = "slot_timers"
 	budgetMapStates        = "states"
+	budgetMapThreads       = "threads"
 	budgetMapTolds         = "tolds"
 	budgetProgBudgetInit   = "budget_init"
 	budgetProgBudgetSwitch = "budget_switch"
 	budgetVarDlTracepoint  = "dl_tracepoint"
 	budgetVarIdentity      = "identity"
 	budgetVarTimerFlags    = "timer_flags"
+	budgetVarWatchJobs     = "watch_jobs"
 )
 
 // loadBudget returns the embedded CollectionSpec for budget.
@@ -90,6 +92,7 @@ type budgetMapSpecs struct {
 	Rings      *ebpf.MapSpec `ebpf:"rings"`
 	SlotTimers *ebpf.MapSpec `ebpf:"slot_timers"`
 	States     *ebpf.MapSpec `ebpf:"states"`
+	Threads    *ebpf.MapSpec `ebpf:"threads"`
 	Tolds      *ebpf.MapSpec `ebpf:"tolds"`
 }
 
@@ -100,6 +103,7 @@ type budgetVariableSpecs struct {
 	DlTracepoint *ebpf.VariableSpec `ebpf:"dl_tracepoint"`
 	Identity     *ebpf.VariableSpec `ebpf:"identity"`
 	TimerFlags   *ebpf.VariableSpec `ebpf:"timer_flags"`
+	WatchJobs    *ebpf.VariableSpec `ebpf:"watch_jobs"`
 }
 
 // budgetObjects contains all objects after they have been loaded into the kernel.
@@ -130,6 +134,7 @@ type budgetMaps struct {
 	Rings      *ebpf.Map `ebpf:"rings"`
 	SlotTimers *ebpf.Map `ebpf:"slot_timers"`
 	States     *ebpf.Map `ebpf:"states"`
+	Threads    *ebpf.Map `ebpf:"threads"`
 	Tolds      *ebpf.Map `ebpf:"tolds"`
 }
 
@@ -143,6 +148,7 @@ func (m *budgetMaps) Close() error {
 		m.Rings,
 		m.SlotTimers,
 		m.States,
+		m.Threads,
 		m.Tolds,
 	)
 }
@@ -154,6 +160,7 @@ type budgetVariables struct {
 	DlTracepoint *ebpf.Variable `ebpf:"dl_tracepoint"`
 	Identity     *ebpf.Variable `ebpf:"identity"`
 	TimerFlags   *ebpf.Variable `ebpf:"timer_flags"`
+	WatchJobs    *ebpf.Variable `ebpf:"watch_jobs"`
 }
 
 // budgetPrograms contains all programs after they have been loaded into the kernel.

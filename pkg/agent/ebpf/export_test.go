@@ -31,22 +31,11 @@ func OpenWithDeadline(o Options) (*Monitor, *ebpf.Program, error) {
 	return m, program, nil
 }
 
-// Cost is the time that the programs of context switches took, and how many switches there were, while the
-// kernel counts.
+// Cost is the time that the program of context switches took, and how often it ran, while the kernel counts.
 func (m *Monitor) Cost() (time.Duration, uint64, error) {
-	switched, err := m.budget.BudgetSwitch.Stats()
+	stats, err := m.budget.BudgetSwitch.Stats()
 	if err != nil {
 		return 0, 0, err
 	}
-	total := switched.Runtime
-	for _, object := range m.programs {
-		if jobs, is := object.(*jobsObjects); is {
-			stats, err := jobs.JobsSwitch.Stats()
-			if err != nil {
-				return 0, 0, err
-			}
-			total += stats.Runtime
-		}
-	}
-	return total, switched.RunCount, nil
+	return stats.Runtime, stats.RunCount, nil
 }

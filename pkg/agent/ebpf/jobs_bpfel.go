@@ -16,16 +16,15 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	jobsMapConfigs     = "configs"
-	jobsMapGroups      = "groups"
-	jobsMapLost        = "lost"
-	jobsMapRings       = "rings"
-	jobsMapStates      = "states"
-	jobsMapThreads     = "threads"
-	jobsMapTolds       = "tolds"
-	jobsProgJobsSleep  = "jobs_sleep"
-	jobsProgJobsSwitch = "jobs_switch"
-	jobsVarIdentity    = "identity"
+	jobsMapConfigs    = "configs"
+	jobsMapGroups     = "groups"
+	jobsMapLost       = "lost"
+	jobsMapRings      = "rings"
+	jobsMapStates     = "states"
+	jobsMapThreads    = "threads"
+	jobsMapTolds      = "tolds"
+	jobsProgJobsSleep = "jobs_sleep"
+	jobsVarIdentity   = "identity"
 )
 
 // loadJobs returns the embedded CollectionSpec for jobs.
@@ -70,8 +69,7 @@ type jobsSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type jobsProgramSpecs struct {
-	JobsSleep  *ebpf.ProgramSpec `ebpf:"jobs_sleep"`
-	JobsSwitch *ebpf.ProgramSpec `ebpf:"jobs_switch"`
+	JobsSleep *ebpf.ProgramSpec `ebpf:"jobs_sleep"`
 }
 
 // jobsMapSpecs contains maps before they are loaded into the kernel.
@@ -146,14 +144,12 @@ type jobsVariables struct {
 //
 // It can be passed to loadJobsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type jobsPrograms struct {
-	JobsSleep  *ebpf.Program `ebpf:"jobs_sleep"`
-	JobsSwitch *ebpf.Program `ebpf:"jobs_switch"`
+	JobsSleep *ebpf.Program `ebpf:"jobs_sleep"`
 }
 
 func (p *jobsPrograms) Close() error {
 	return _JobsClose(
 		p.JobsSleep,
-		p.JobsSwitch,
 	)
 }
 

@@ -48,6 +48,7 @@ func (m *Monitor) tryBudget(o Options, kernel features, timerFlags uint64) error
 		spec.Variables[budgetVarTimerFlags].Set(timerFlags),
 		spec.Variables[budgetVarIdentity].Set(uint32(o.Identity)),
 		spec.Variables[budgetVarDlTracepoint].Set(kernel.dlThrottle),
+		spec.Variables[budgetVarWatchJobs].Set(o.Jobs),
 	)
 	if err != nil {
 		return fmt.Errorf("setting the budget programs' constants: %w", err)
@@ -110,7 +111,7 @@ func (m *Monitor) addRing(core, size int) error {
 func (m *Monitor) shared() map[string]*ebpf.Map {
 	return map[string]*ebpf.Map{
 		budgetMapGroups: m.budget.Groups, budgetMapConfigs: m.budget.Configs, budgetMapStates: m.budget.States,
-		budgetMapTolds: m.budget.Tolds, budgetMapRings: m.budget.Rings, budgetMapLost: m.budget.Lost,
+		budgetMapTolds: m.budget.Tolds, budgetMapThreads: m.budget.Threads, budgetMapRings: m.budget.Rings, budgetMapLost: m.budget.Lost,
 	}
 }
 

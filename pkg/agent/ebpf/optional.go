@@ -69,10 +69,10 @@ func (m *Monitor) attachJobs(o Options) error {
 	sleep, err := attachSleep(objects.JobsSleep)
 	if err != nil {
 		m.notes = append(m.notes, fmt.Sprintf("jobs are taken from wake-up to block, also of threads that sleep until absolute times: %v", err))
-	} else {
-		m.programs = append(m.programs, sleep)
+		return nil
 	}
-	return m.attachTracing(objects.JobsSwitch)
+	m.programs = append(m.programs, sleep)
+	return nil
 }
 
 // attachRunQueue measures run-queue latency.
