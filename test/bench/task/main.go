@@ -114,11 +114,11 @@ func run(s settings) error {
 	if err := unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT); err != nil {
 		fmt.Fprintf(os.Stderr, "task %s: memory is not locked: %v\n", s.name, err)
 	}
-	if err := s.place(); err != nil {
-		return err
-	}
 	n := int(s.duration / s.period)
 	l := newLoop(s.demand().Draw(s.seed, n), int64(s.period))
+	if err := s.place(); err != nil { // last: what it takes to start is no job of the task
+		return err
+	}
 	l.start = (max(monotonic()+int64(s.align), s.start)/int64(s.align) + 1) * int64(s.align)
 	l.giveUp = l.start + int64(s.duration+s.grace)
 	l.run()
