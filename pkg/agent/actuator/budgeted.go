@@ -172,13 +172,13 @@ func (b *budgeted) Open(s Server) (Group, error) {
 }
 
 func (b *budgeted) take(s Server) (*budgetedGroup, error) {
-	f, err := b.at(b.bw.controller(), s.Cgroup)
+	a, err := b.anchor(b.bw.controller(), s.Cgroup, b.bw.names()...)
 	if err != nil {
 		return nil, err
 	}
-	g := &budgetedGroup{backend: b, files: f, path: s.Cgroup, inode: f.id()}
+	g := &budgetedGroup{backend: b, anchor: a}
 	if err := g.start(s); err != nil {
-		return nil, errors.Join(err, f.close())
+		return nil, errors.Join(err, a.letGo())
 	}
 	return g, nil
 }
@@ -215,7 +215,7 @@ func (l *levels) demote(r record) error {
 	if !l.bw.forbids(r) {
 		return nil
 	}
-	return l.in(r.Controller, r.Group, func(f files) error { return demoteAll(l.kernel, f) })
+	return l.in(r.Controller, r.Group, func(f files) error { return l.demoteAll(f) })
 }
 
 // claim books an open server on a core.

@@ -60,6 +60,7 @@ func probeCFS(m *machine) (Backend, error) {
 type cfsFiles struct{ unified bool }
 
 func (cfsFiles) controller() string        { return "cpu" }
+func (cfsFiles) names() []string           { return []string{cpuMax, cfsQuota, cfsPeriod} }
 func (cfsFiles) perCore() bool             { return false }
 func (cfsFiles) managed(Budget) bool       { return false }
 func (cfsFiles) window() int64             { return 0 }

@@ -71,8 +71,8 @@ func (b *deadline) Open(s Server) (Group, error) {
 		return nil, fmt.Errorf("opening %s: deadlineUs %d and periodUs %d; want highUs %d <= deadlineUs and %d <= periodUs <= %d",
 			s.Cgroup, s.DeadlineUs, s.PeriodUs, s.HighUs, leastDeadlinePeriodUs, mostDeadlinePeriodUs)
 	}
-	return b.take(s, func(f files) (threaded, error) {
-		g := &deadlineGroup{backend: b, files: f, server: s, seen: map[int32]trace{}}
+	return b.take(s, func(a *anchor) (threaded, error) {
+		g := &deadlineGroup{backend: b, anchor: a, server: s, seen: map[int32]trace{}}
 		g.intent.Store(s.HighUs)
 		return g, g.tend()
 	})

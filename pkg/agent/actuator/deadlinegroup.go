@@ -15,7 +15,7 @@ import (
 // deadlineGroup is a group of deadline threads.
 type deadlineGroup struct {
 	backend *deadline
-	files
+	*anchor
 	server Server
 	intent atomic.Int64
 	// seen are the governed threads, and how far they had come when last looked at.
@@ -46,7 +46,7 @@ func (g *deadlineGroup) Set(budgetUs int64) error {
 // governed are the threads that share the budget: those that the application or we made real-time, or
 // else the first threads of its processes.
 func (g *deadlineGroup) governed() (map[int32]unix.SchedAttr, error) {
-	tids, err := threadsOf(g.files)
+	tids, err := g.backend.threadsOf(g.files)
 	if err != nil {
 		return nil, fmt.Errorf("listing the threads of %s: %w", g.server.Cgroup, asGone(err))
 	}
@@ -217,7 +217,7 @@ func (g *deadlineGroup) Read() (Budget, []int, error) {
 	b := g.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := b.same(g.server.Cgroup, g, g.id()); err != nil {
+	if err := b.same(g, g.anchor); err != nil {
 		return Budget{}, nil, err
 	}
 	attrs, err := g.governed()
@@ -230,7 +230,7 @@ func (g *deadlineGroup) Read() (Budget, []int, error) {
 			budget.RuntimeUs += int64(a.Runtime) / 1000
 		}
 	}
-	cores, err := b.placed(g.server.Cgroup)
+	cores, err := g.cores()
 	return budget, cores, err
 }
 
@@ -240,7 +240,7 @@ func (g *deadlineGroup) Move(core int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	path := g.server.Cgroup
-	if err := b.same(path, g, g.id()); err != nil {
+	if err := b.same(g, g.anchor); err != nil {
 		return err
 	}
 	if err := b.place(path, core); err != nil {
@@ -255,22 +255,20 @@ func (g *deadlineGroup) Check() (drift []string, err error) {
 	b := g.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := b.same(g.server.Cgroup, g, g.id()); err != nil {
+	if err := b.same(g, g.anchor); err != nil {
 		return nil, err
 	}
-	drift, err = b.replaced(g.server.Cgroup, g.server.Core)
+	drift, err = b.replaced(g.anchor, g.server.Core)
 	drift = append(drift, g.watch()...)
 	return drift, errors.Join(err, g.tend())
 }
 
 // Threads in the group.
 func (g *deadlineGroup) Threads() (int, error) {
-	return g.backend.threads(g.server.Cgroup, g, g.files)
+	return g.backend.threads(g, g.anchor)
 }
 
 // Close lets go of the group. With restore every thread gets its policy back.
 func (g *deadlineGroup) Close(restore bool) error {
 	return g.backend.closeGroup(g.server.Cgroup, g, restore)
 }
-
-func (g *deadlineGroup) letGo() error { return g.close() }

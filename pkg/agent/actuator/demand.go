@@ -36,6 +36,8 @@ func (d demand) within(w int64) int64 {
 // bandwidth is how a backend's files tell a group's budget.
 type bandwidth interface {
 	controller() string
+	// names of the files that tell a budget.
+	names() []string
 	// parse a group's budget on a core from files, which get reads.
 	parse(get func(name string) (string, error), core int) (Budget, error)
 	// write the budget of a group on a core, by an order of writes of which each is allowed when the

@@ -95,8 +95,8 @@ var errBlocked = refusal{
 
 // Open takes a group over: its threads become real-time with the server's priority.
 func (b *fifo) Open(s Server) (Group, error) {
-	return b.take(s, func(f files) (threaded, error) {
-		g := &fifoGroup{backend: b, files: f, path: s.Cgroup, core: s.Core, periodUs: s.PeriodUs, known: map[int32]bool{}}
+	return b.take(s, func(a *anchor) (threaded, error) {
+		g := &fifoGroup{backend: b, anchor: a, core: s.Core, periodUs: s.PeriodUs, known: map[int32]bool{}}
 		g.intent.Store(s.BudgetUs)
 		g.priority.Store(int32(max(1, s.Priority)))
 		g.hot = newHands(b.kernel)
@@ -122,7 +122,7 @@ func (b *fifo) giveBack(group string) error {
 		}
 	}
 	return b.in(b.hierarchy(), group, func(f files) error {
-		tids, err := threadsOf(f)
+		tids, err := b.threadsOf(f)
 		if err != nil {
 			return err
 		}

@@ -13,8 +13,7 @@ import (
 // fifoGroup is a group whose budget is enforced by changing the policy of its threads.
 type fifoGroup struct {
 	backend *fifo
-	files
-	path string
+	*anchor
 	gate
 	hot      *hands
 	intent   atomic.Int64
@@ -118,7 +117,7 @@ func (g *fifoGroup) SetPriority(priority int) error {
 	}
 	g.backend.mu.Lock()
 	defer g.backend.mu.Unlock()
-	if err := g.backend.same(g.path, g, g.id()); err != nil {
+	if err := g.backend.same(g, g.anchor); err != nil {
 		return err
 	}
 	clear(g.known) // a change of ours is no drift
@@ -130,7 +129,7 @@ func (g *fifoGroup) SetPriority(priority int) error {
 // it had seen before had another.
 func (g *fifoGroup) tend() (drifted int, err error) {
 	k := g.backend.kernel
-	tids, err := threadsOf(g.files)
+	tids, err := g.backend.threadsOf(g.files)
 	if err != nil {
 		return 0, fmt.Errorf("listing the threads of %s: %w", g.path, asGone(err))
 	}
@@ -226,10 +225,10 @@ func (g *fifoGroup) Read() (Budget, []int, error) {
 	b := g.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := b.same(g.path, g, g.id()); err != nil {
+	if err := b.same(g, g.anchor); err != nil {
 		return Budget{}, nil, err
 	}
-	cores, err := b.placed(g.path)
+	cores, err := g.cores()
 	return Budget{g.intent.Load(), g.periodUs}, cores, err
 }
 
@@ -238,7 +237,7 @@ func (g *fifoGroup) Move(core int) error {
 	b := g.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := b.same(g.path, g, g.id()); err != nil {
+	if err := b.same(g, g.anchor); err != nil {
 		return err
 	}
 	if err := b.place(g.path, core); err != nil {
@@ -253,10 +252,10 @@ func (g *fifoGroup) Check() (drift []string, err error) {
 	b := g.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := b.same(g.path, g, g.id()); err != nil {
+	if err := b.same(g, g.anchor); err != nil {
 		return nil, err
 	}
-	drift, err = b.replaced(g.path, g.core)
+	drift, err = b.replaced(g.anchor, g.core)
 	n, tended := g.tend()
 	if n > 0 {
 		drift = append(drift, fmt.Sprintf("%d threads of %s had another policy", n, g.path))
@@ -266,7 +265,7 @@ func (g *fifoGroup) Check() (drift []string, err error) {
 
 // Threads in the group.
 func (g *fifoGroup) Threads() (int, error) {
-	return g.backend.threads(g.path, g, g.files)
+	return g.backend.threads(g, g.anchor)
 }
 
 // Close lets go of the group. With restore every thread gets its policy back; without, threads stay as
@@ -275,5 +274,5 @@ func (g *fifoGroup) Close(restore bool) error { return g.backend.closeGroup(g.pa
 
 func (g *fifoGroup) letGo() error {
 	g.gate.close(g.backend.kernel.pause)
-	return g.files.close()
+	return g.anchor.letGo()
 }

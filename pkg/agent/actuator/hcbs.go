@@ -85,6 +85,7 @@ func ratioShare(d demand, periodUs int64) int64 {
 type rtMaxFiles struct{}
 
 func (rtMaxFiles) controller() string            { return "cpu" }
+func (rtMaxFiles) names() []string               { return []string{rtMax} }
 func (rtMaxFiles) perCore() bool                 { return false }
 func (rtMaxFiles) managed(level Budget) bool     { return level.RuntimeUs >= 0 }
 func (rtMaxFiles) window() int64                 { return 0 }
@@ -139,6 +140,7 @@ func (rtMaxFiles) first(s Server) table.First {
 type multiFiles struct{}
 
 func (multiFiles) controller() string            { return "cpu" }
+func (multiFiles) names() []string               { return []string{rtMulti, rtPeriod} }
 func (multiFiles) perCore() bool                 { return true }
 func (multiFiles) managed(Budget) bool           { return true }
 func (multiFiles) window() int64                 { return 0 }

@@ -14,6 +14,8 @@ import (
 type kernel interface {
 	// open a control group's directory; fs.ErrNotExist when it is not there.
 	open(dir string) (files, error)
+	// inode of a directory.
+	inode(dir string) (uint64, error)
 	children(dir string) ([]string, error)
 	mkdir(dir string) error
 	rmdir(dir string) error
@@ -36,6 +38,8 @@ type files interface {
 	id() uint64
 	read(name string) (string, error)
 	write(name, value string) error
+	// keep files open that are read often; those that are not there are left out.
+	keep(names ...string)
 	// control opens a file for the hot path.
 	control(name string) (control, error)
 	// list reads the numbers of the group's threads as they are now. HOT; buf is scratch.

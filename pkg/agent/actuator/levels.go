@@ -20,6 +20,7 @@ type levels struct {
 	due map[string]int64
 	// settleAt is when the levels are looked at again though nothing changed.
 	settleAt int64
+	index    map[string]bool // of sized, while settle runs
 }
 
 // settleEvery bounds how long it takes until a level that something else changed is set right: reading
@@ -49,6 +50,9 @@ func (l *levels) ours(level string) map[string]Server {
 // sized are the levels that we size: those above servers and rooms, and those of groups that the journal has from a
 // former process, whose turn in the table is still to come.
 func (l *levels) sized() map[string]bool {
+	if l.index != nil {
+		return l.index
+	}
 	out := map[string]bool{}
 	add := func(group string) {
 		for dir := path.Dir(group); dir != "/" && !out[dir]; dir = path.Dir(dir) {
@@ -240,6 +244,8 @@ func (l *levels) inLevel(level string, do func(target) error) error {
 // remain in is shrunk only two windows after one left: what that one used in the window under way is
 // charged to the level, which could be throttled for the others if it became smaller at once.
 func (l *levels) settle() (did []string, err error) {
+	l.index = l.sized() // once for all levels; what is put back meanwhile only has it look further
+	defer func() { l.index = nil }()
 	var faults []error
 	for _, level := range l.journal.groups() {
 		if _, open := l.servers[level]; open {

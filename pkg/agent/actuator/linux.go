@@ -34,6 +34,8 @@ func (linux) open(dir string) (files, error) {
 	return &linuxFiles{fd: fd, inode: st.Ino}, nil
 }
 
+func (linux) inode(dir string) (uint64, error) { return host.ID(dir) }
+
 func (linux) children(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -155,6 +157,7 @@ type linuxFiles struct {
 	fd    int
 	inode uint64
 	v2    atomic.Bool // threads are listed in cgroup.threads
+	kept  map[string]int
 }
 
 func (f *linuxFiles) id() uint64 { return f.inode }
@@ -165,7 +168,33 @@ func (f *linuxFiles) at(name string, flags int) (int, error) {
 	})
 }
 
+func (f *linuxFiles) keep(names ...string) {
+	f.kept = make(map[string]int, len(names))
+	for _, name := range names {
+		if fd, err := f.at(name, unix.O_RDONLY); err == nil {
+			f.kept[name] = fd
+		}
+	}
+}
+
+// reread a file that is kept open. Control files are short.
+func reread(fd int) (string, error) {
+	var buf [512]byte
+	n, err := retry(func() (int, error) { return unix.Pread(fd, buf[:], 0) })
+	if n == len(buf) {
+		return "", unix.EOVERFLOW
+	}
+	return strings.TrimSpace(string(buf[:max(0, n)])), err
+}
+
 func (f *linuxFiles) read(name string) (string, error) {
+	if fd, ok := f.kept[name]; ok {
+		text, err := reread(fd)
+		if err != nil {
+			return "", &os.PathError{Op: "read", Path: name, Err: err}
+		}
+		return text, nil
+	}
 	fd, err := f.at(name, unix.O_RDONLY)
 	if err != nil {
 		return "", &os.PathError{Op: "open", Path: name, Err: err}
@@ -205,7 +234,13 @@ func (f *linuxFiles) control(name string) (control, error) {
 	return &linuxControl{fd: fd}, nil
 }
 
-func (f *linuxFiles) close() error { return unix.Close(f.fd) }
+func (f *linuxFiles) close() error {
+	err := unix.Close(f.fd)
+	for _, fd := range f.kept {
+		err = errors.Join(err, unix.Close(fd))
+	}
+	return err
+}
 
 // list opens the file anew each time: v1 keeps the list that a descriptor was first given for a second
 // after its last use, so that one which is kept open would never see a new thread.

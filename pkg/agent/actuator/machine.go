@@ -25,6 +25,9 @@ type machine struct {
 	came  map[string]int64
 	// scratch is where backends are tried out.
 	scratch string
+	// tids and buf are memory for lists of threads.
+	tids []int32
+	buf  []byte
 }
 
 // at opens the directory of a group in a controller's hierarchy. ErrGone, wrapped, when it is not there.

@@ -46,7 +46,7 @@ func (p *plain) Room(s Server) (table.First, error) {
 }
 
 // take opens a group, in place of one that was opened before by the same path.
-func (p *plain) take(s Server, start func(files) (threaded, error)) (Group, error) {
+func (p *plain) take(s Server, start func(*anchor) (threaded, error)) (Group, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
 	}
@@ -57,16 +57,16 @@ func (p *plain) take(s Server, start func(files) (threaded, error)) (Group, erro
 			return nil, err
 		}
 	}
-	f, err := p.at(p.hierarchy(), s.Cgroup)
+	a, err := p.anchor(p.hierarchy(), s.Cgroup)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", s.Cgroup, err)
 	}
 	if err := p.place(s.Cgroup, s.Core); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening %s: %w", s.Cgroup, err), f.close())
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", s.Cgroup, err), a.letGo())
 	}
-	g, err := start(f)
+	g, err := start(a)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening %s: %w", s.Cgroup, err), f.close())
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", s.Cgroup, err), a.letGo())
 	}
 	p.arrived(s.Cgroup)
 	p.open[s.Cgroup] = g
@@ -165,34 +165,29 @@ func (p *plain) closeGroup(group string, g threaded, restore bool) error {
 	return err
 }
 
-// same says that a path names the group that was opened.
-func (p *plain) same(group string, g threaded, inode uint64) error {
-	if p.open[group] != g {
-		return fmt.Errorf("%s was closed: %w", group, ErrGone)
+// same says that a group is open, and that its path names it.
+func (p *plain) same(g threaded, a *anchor) error {
+	if p.open[a.path] != g {
+		return fmt.Errorf("%s was closed: %w", a.path, ErrGone)
 	}
-	return p.in(p.hierarchy(), group, func(f files) error {
-		if f.id() != inode {
-			return fmt.Errorf("%s is another group than the one that was opened: %w", group, ErrGone)
-		}
-		return nil
-	})
+	return a.still()
 }
 
 // replaced puts a group back on its core when it is not there, and says so.
-func (p *plain) replaced(group string, core int) ([]string, error) {
-	cores, err := p.placed(group)
+func (p *plain) replaced(a *anchor, core int) ([]string, error) {
+	cores, err := a.cores()
 	if err != nil || slices.Equal(cores, []int{core}) {
 		return nil, err
 	}
-	return []string{fmt.Sprintf("cores of %s were %v; want %d", group, cores, core)}, p.place(group, core)
+	return []string{fmt.Sprintf("cores of %s were %v; want %d", a.path, cores, core)}, p.place(a.path, core)
 }
 
 // threads counts those of an open group.
-func (p *plain) threads(group string, g threaded, f files) (int, error) {
+func (p *plain) threads(g threaded, a *anchor) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.same(group, g, f.id()); err != nil {
+	if err := p.same(g, a); err != nil {
 		return 0, err
 	}
-	return countThreads(f)
+	return p.countThreads(a)
 }

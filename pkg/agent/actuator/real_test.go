@@ -18,7 +18,7 @@ import (
 )
 
 // realMachine takes the machine for one test and returns a place for its groups, which are removed.
-func realMachine(t *testing.T, want string) (Backend, string) {
+func realMachine(t testing.TB, want string) (Backend, string) {
 	t.Helper()
 	privileged.Require(t, privileged.Root, privileged.RTGroups)
 	privileged.Machine(t)
@@ -35,7 +35,7 @@ func realMachine(t *testing.T, want string) (Backend, string) {
 }
 
 // makeReal makes a group in the hierarchies of cpu and cpuset.
-func makeReal(t *testing.T, group string) {
+func makeReal(t testing.TB, group string) {
 	t.Helper()
 	cg, err := host.New("/").Cgroups()
 	if err != nil {
@@ -66,7 +66,7 @@ func makeReal(t *testing.T, group string) {
 	}
 }
 
-func removeReal(t *testing.T, dir string) {
+func removeReal(t testing.TB, dir string) {
 	_ = os.WriteFile(filepath.Join(dir, rtRuntime), []byte("0"), 0o644)
 	var err error
 	for range 50 {

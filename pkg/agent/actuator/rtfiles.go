@@ -32,6 +32,7 @@ func parseBudget(runtime, period string) (Budget, error) {
 type rtFiles struct{}
 
 func (rtFiles) controller() string { return "cpu" }
+func (rtFiles) names() []string    { return []string{rtRuntime, rtPeriod} }
 func (rtFiles) perCore() bool      { return false }
 
 func (rtFiles) managed(Budget) bool           { return true }

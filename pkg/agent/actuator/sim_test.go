@@ -168,6 +168,8 @@ func (k *simKernel) open(dir string) (files, error) {
 	return &simFiles{k: k, dir: dir, inode: inode}, nil
 }
 
+func (k *simKernel) inode(dir string) (uint64, error) { return linux{}.inode(dir) }
+
 func (k *simKernel) children(dir string) ([]string, error) { return linux{}.children(dir) }
 
 func (k *simKernel) mkdir(dir string) error {

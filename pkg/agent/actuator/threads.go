@@ -10,33 +10,37 @@ import (
 // realtime says that a policy needs a group's real-time budget.
 func realtime(policy uint32) bool { return policy == unix.SCHED_FIFO || policy == unix.SCHED_RR }
 
-// threadsOf lists a group's threads.
-func threadsOf(f files) ([]int32, error) {
-	for room := 256; ; room *= 4 {
-		tids, err := f.list(make([]int32, 0, room), make([]byte, 1<<12))
-		if err != nil || len(tids) < room {
+// threadsOf lists a group's threads, in memory that the next call uses again.
+func (m *machine) threadsOf(f files) ([]int32, error) {
+	if m.tids == nil {
+		m.tids, m.buf = make([]int32, 0, 256), make([]byte, 1<<12)
+	}
+	for {
+		tids, err := f.list(m.tids, m.buf)
+		if err != nil || len(tids) < cap(m.tids) {
 			return tids, err
 		}
+		m.tids = make([]int32, 0, 4*cap(m.tids))
 	}
 }
 
-func countThreads(f files) (int, error) {
-	tids, err := threadsOf(f)
+func (m *machine) countThreads(f files) (int, error) {
+	tids, err := m.threadsOf(f)
 	return len(tids), err
 }
 
 // demoteAll makes ordinary threads of a group's real-time ones. One that is made meanwhile inherits its maker's policy, so the list is
 // read until nothing is left to do.
-func demoteAll(k kernel, f files) error {
+func (m *machine) demoteAll(f files) error {
 	const rounds = 8
 	for range rounds {
-		tids, err := threadsOf(f)
+		tids, err := m.threadsOf(f)
 		if err != nil {
 			return err
 		}
 		again := false
 		for _, tid := range tids {
-			changed, err := demote(k, int(tid))
+			changed, err := demote(m.kernel, int(tid))
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,53 @@
+package actuator
+
+import (
+	"errors"
+	"fmt"
+)
+
+// anchor holds a container's group: its directories in the two hierarchies that matter and the files that are read every
+// second, so that a look costs a system call for each.
+type anchor struct {
+	files
+	cpus    files
+	path    string
+	dir     string
+	machine *machine
+}
+
+// anchor opens a group in a controller's hierarchy and in cpuset's; names are files of the former that are
+// read often.
+func (m *machine) anchor(controller, group string, names ...string) (*anchor, error) {
+	dir, err := m.cg.Dir(controller, group)
+	if err != nil {
+		return nil, asGone(err)
+	}
+	f, err := m.at(controller, group)
+	if err != nil {
+		return nil, err
+	}
+	a := &anchor{files: f, path: group, dir: dir, machine: m}
+	if a.cpus, err = m.at("cpuset", group); err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	f.keep(names...)
+	a.cpus.keep(cpusetCPUs)
+	return a, nil
+}
+
+// still says that the path names the group that was opened.
+func (a *anchor) still() error {
+	inode, err := a.machine.kernel.inode(a.dir)
+	if err != nil {
+		return fmt.Errorf("looking for %s: %w", a.path, asGone(err))
+	}
+	if inode != a.id() {
+		return fmt.Errorf("%s is another group than the one that was opened: %w", a.path, ErrGone)
+	}
+	return nil
+}
+
+// cores are those that the group's cpuset names.
+func (a *anchor) cores() ([]int, error) { return readCPUs(a.cpus, cpusetCPUs) }
+
+func (a *anchor) letGo() error { return errors.Join(a.files.close(), a.cpus.close()) }
