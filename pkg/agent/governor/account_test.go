@@ -41,7 +41,7 @@ func (h *history) advance(now int64) {
 }
 
 // raise counts from a release on: that instant begins an entry of its own.
-func (h *history) raise(since, now int64, amount rt.PPM) {
+func (h *history) raise(since int64, amount rt.PPM) {
 	i := len(h.at)
 	for i > 0 && h.at[i-1] > since {
 		i--
@@ -55,7 +55,6 @@ func (h *history) raise(since, now int64, amount rt.PPM) {
 	for j := i; j < len(h.sum); j++ {
 		h.sum[j] += amount
 	}
-	_ = now
 }
 
 func (h *history) most(since int64) rt.PPM {
@@ -75,9 +74,10 @@ func TestTheAccountIsExactOrSaysMore(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				var a account
 				h, now := &history{}, int64(1000)
-				steps, longest := 40, int64(30)
+				steps, longest, back := 40, int64(30), int64(60)
 				if !exact {
-					steps, longest = 400, 500
+					steps, back = 250, 2000
+					longest = rapid.SampledFrom([]int64{50, 5000}).Draw(t, "longest")
 				}
 				for range steps {
 					now += rapid.Int64Range(0, 5).Draw(t, "ns")
@@ -87,14 +87,14 @@ func TestTheAccountIsExactOrSaysMore(t *testing.T) {
 					if rapid.IntRange(0, 2).Draw(t, "raise") == 0 {
 						since := now - rapid.Int64Range(0, 40).Draw(t, "ago")
 						a.add(1, amount, since)
-						h.raise(since, now, amount)
+						h.raise(since, amount)
 					} else if free := a.sum - a.held; free > 0 {
 						amount = min(amount, free)
 						until := now + rapid.Int64Range(0, longest).Draw(t, "until")
 						a.letGo(2, amount, until)
 						h.holds = append(h.holds, hold{until: until, amount: amount})
 					}
-					since := now - rapid.Int64Range(0, 60).Draw(t, "since")
+					since := now - rapid.Int64Range(0, back).Draw(t, "since")
 					got, want := a.most(since), h.most(since)
 					if got < want || exact && got != want {
 						t.Fatalf("%d ppm since %d, want %d", got, since, want)
@@ -113,9 +113,15 @@ func TestOldStepsAreForgotten(t *testing.T) {
 	if a.most(9) != 100 || a.most(10) != 40 || a.nStep != 1 {
 		t.Errorf("%d, %d ppm, %d steps", a.most(9), a.most(10), a.nStep)
 	}
+	a.letGo(1, 20, 30)
+	a.advance(30)
 	a.advance(10 + longest)
-	if a.nStep != 0 {
-		t.Errorf("%d steps", a.nStep)
+	if a.most(20) != 40 || a.nStep != 1 {
+		t.Errorf("%d ppm, %d steps", a.most(20), a.nStep)
+	}
+	a.advance(30 + longest)
+	if a.most(0) != 20 || a.nStep != 0 {
+		t.Errorf("%d ppm, %d steps", a.most(0), a.nStep)
 	}
 }
 
@@ -134,5 +140,31 @@ func TestPeriods(t *testing.T) {
 	p.forget()
 	if p.within(64) != 0 || !p.count(10_000, 10) || p.within(1) != 1 {
 		t.Error("the period under way counts again after it was forgotten")
+	}
+}
+
+// Holds beyond the bound are merged into the one that ends last: nothing is free too soon.
+func TestHoldsThatOverflowAreFreeLater(t *testing.T) {
+	var a account
+	a.add(1, 1000, 0)
+	for i := range int64(maxHolds) {
+		a.letGo(7, 1, 100+(i+7)%maxHolds) // the last to end is neither the first nor the last to come
+	}
+	a.letGo(7, 100, 90)
+	a.letGo(7, 200, 500)
+	if a.reclaim(8, 5) != 0 || a.reclaim(7, 1) != 1 || a.held != maxHolds+299 {
+		t.Errorf("%d ppm are held after one was taken back", a.held)
+	}
+	a.letGo(7, 1, 500)
+	if a.held != maxHolds+300 || a.owns(7) != maxHolds-1 {
+		t.Errorf("%d ppm are held, %d ppm of them can be taken back", a.held, a.owns(7))
+	}
+	for _, step := range []struct {
+		at  int64
+		sum rt.PPM
+	}{{99, 1000}, {100, 999}, {162, 1000 - maxHolds + 2}, {499, 1000 - maxHolds + 2}, {500, 1000 - maxHolds - 300}} {
+		if a.advance(step.at); a.sum != step.sum {
+			t.Errorf("at %d: %d ppm, want %d", step.at, a.sum, step.sum)
+		}
 	}
 }

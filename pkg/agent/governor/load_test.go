@@ -207,6 +207,7 @@ func TestRestart(t *testing.T) {
 	}
 	b.load(0)
 	b.wrote("3=1000")
+	b.clean(0, governor.None) // the dwell begins anew
 	if s := b.State(0); !s.Raised || s.LevelUs != 3000 {
 		t.Errorf("the raise: %+v", s)
 	}
