@@ -66,9 +66,20 @@ func TestAgentsWriteOfTheirOwnNodeOnly(t *testing.T) {
 	}
 }
 
-// agentOn is an agent's client with a token that is bound to its pod, and so to the node; without a node it is
-// bound to nothing.
+// agentOn is an agent's client with a token of its pod.
 func (p plane) agentOn(t *testing.T, node string) client.Client {
+	t.Helper()
+	config := rest.AnonymousClientConfig(p.RESTConfig())
+	config.BearerToken = p.tokenOn(t, node)
+	c, err := client.New(config, client.Options{Scheme: p.client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// tokenOn is a token that is bound to an agent's pod, and so to its node; without a node it is bound to nothing.
+func (p plane) tokenOn(t *testing.T, node string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mainspring-agent"}}
 	request := &authenticationv1.TokenRequest{}
@@ -84,13 +95,7 @@ func (p plane) agentOn(t *testing.T, node string) client.Client {
 	if err := p.client.SubResource("token").Create(t.Context(), account, request); err != nil {
 		t.Fatal(err)
 	}
-	config := rest.AnonymousClientConfig(p.RESTConfig())
-	config.BearerToken = request.Status.Token
-	c, err := client.New(config, client.Options{Scheme: p.client.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return request.Status.Token
 }
 
 // refusedByPolicy is nil for an error of the chart's policies.

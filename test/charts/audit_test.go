@@ -24,7 +24,7 @@ kind: Policy
 omitStages: [RequestReceived]
 rules:
   - level: Metadata
-    users: ["` + controllerUser + `", "` + hollowUser + `"]
+    users: ["` + controllerUser + `", "` + hollowUser + `", "` + agentUser + `"]
   - level: None
 `
 
@@ -114,12 +114,19 @@ func granted(t *testing.T, manifests chart.Manifests, user string) []right {
 		if strings.HasSuffix(r.name, "-agent") { // no node agent runs here
 			continue
 		}
-		for _, rule := range r.rules {
-			for _, group := range rule.APIGroups {
-				for _, resource := range rule.Resources {
-					for _, verb := range rule.Verbs {
-						rights = append(rights, right{verb, group, resource, r.namespace})
-					}
+		rights = append(rights, taken(r)...)
+	}
+	return rights
+}
+
+// taken takes a role's rules apart.
+func taken(r role) []right {
+	var rights []right
+	for _, rule := range r.rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					rights = append(rights, right{verb, group, resource, r.namespace})
 				}
 			}
 		}
