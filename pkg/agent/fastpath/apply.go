@@ -157,7 +157,7 @@ func (e *Engine) settle(ctx context.Context) {
 	}
 	for c := range arrived {
 		e.load(c)
-		e.Programs.Wake(c.id)
+		c.ring.Wake() // whoever runs on the core is switched out and in, and so seen
 	}
 	e.prioritise()
 }

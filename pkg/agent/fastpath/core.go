@@ -24,6 +24,8 @@ type Ring interface {
 	Next(*ebpf.Event) error
 	// SetDeadline is until when the next Next waits at most.
 	SetDeadline(time.Time)
+	// Wake has Next return ebpf.ErrDeadline.
+	Wake()
 	Close() error
 }
 

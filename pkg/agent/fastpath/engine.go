@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
+	"runtime/metrics"
 	"sync"
 	"time"
 
@@ -23,8 +25,6 @@ type Programs interface {
 	Track(cgroupID uint64, slot int) error
 	Untrack(cgroupID uint64) error
 	Ring(core int) (Ring, error)
-	// Wake has a core's reader run, so that whoever runs there is switched out and in, and so seen.
-	Wake(core int)
 	// RunQueue is how long threads of a slot waited for their core.
 	RunQueue(slot int) ebpf.Histogram
 	Lost() uint64
@@ -126,6 +126,16 @@ const SweepEvery = time.Second
 func (e *Engine) Run(ctx context.Context, tick <-chan time.Time) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	collect := collector(func(collect func()) { collect() })
+	if e.Realtime {
+		keeper, err := newKeeper()
+		if err != nil {
+			return err
+		}
+		go keeper.run()
+		defer keeper.end()
+		collect = keeper.without
+	}
 	var threads sync.WaitGroup
 	for _, c := range e.cores {
 		threads.Go(func() {
@@ -146,6 +156,7 @@ func (e *Engine) Run(ctx context.Context, tick <-chan time.Time) error {
 			return nil
 		case <-tick:
 			e.Sweep(ctx)
+			collectGarbage(collect)
 		}
 	}
 }
@@ -163,6 +174,22 @@ func (e *Engine) resume(ctx context.Context) {
 	if t, ok := e.store.load(); ok {
 		e.adopt(ctx, t)
 	}
+}
+
+// collectFrom is from how much memory in objects on garbage is collected.
+const collectFrom = 12 << 20
+
+// collector calls a collection at a moment when it is not held up.
+type collector func(collect func())
+
+// collectGarbage collects garbage when there is much.
+func collectGarbage(at collector) {
+	objects := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(objects)
+	if objects[0].Value.Uint64() < collectFrom {
+		return
+	}
+	at(runtime.GC)
 }
 
 func (e *Engine) closeRings() {

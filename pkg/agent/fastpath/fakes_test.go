@@ -141,7 +141,6 @@ type programs struct {
 	slots    map[uint64]int
 	rings    map[int]*ring
 	trackErr error
-	woken    []int
 }
 
 func newPrograms() *programs {
@@ -152,7 +151,6 @@ func (p *programs) Hook() string                 { return "fake" }
 func (p *programs) Notes() []string              { return []string{"nothing is real"} }
 func (p *programs) Config(slot int) *ebpf.Config { return &p.configs[slot] }
 func (p *programs) State(slot int) *ebpf.State   { return &p.states[slot] }
-func (p *programs) Wake(core int)                { p.woken = append(p.woken, core) }
 func (p *programs) RunQueue(int) ebpf.Histogram {
 	return ebpf.Histogram{Count: [24]uint64{3: 99, 5: 1}, MaxNs: 20_000}
 }
@@ -185,9 +183,11 @@ type ring struct {
 	deadline chan struct{}
 	closed   chan struct{}
 	once     sync.Once
+	woken    atomic.Int32
 }
 
 func (r *ring) SetDeadline(time.Time) {}
+func (r *ring) Wake()                 { r.woken.Add(1) }
 func (r *ring) Close() error          { r.once.Do(func() { close(r.closed) }); return nil }
 func (r *ring) Next(e *ebpf.Event) error {
 	select {

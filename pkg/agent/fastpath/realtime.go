@@ -14,8 +14,9 @@ import (
 // started marks a process that has started itself again under a real-time policy.
 const started = "MAINSPRING_FASTPATH_REALTIME"
 
-// heapLimit is from how much memory on garbage is collected: between collections nothing stops a thread.
-const heapLimit = 24 << 20
+// heapLimit is from how much memory on garbage is collected whatever the threads do. The engine collects earlier,
+// at moments of its choice.
+const heapLimit = 64 << 20
 
 // Become starts the program again with policy SCHED_FIFO, on the given cores, so that every thread of the Go runtime
 // inherits both: a runtime thread at an ordinary policy would hold up the readers behind whoever uses its
@@ -44,7 +45,8 @@ func Become(priority int, cores []int) error {
 	if err != nil {
 		return fmt.Errorf("finding the program: %w", err)
 	}
-	err = unix.Exec(self, os.Args, append(os.Environ(), started+"=1"))
+	// The Go scheduler would interrupt the keeper every 10 ms to have it make room for others.
+	err = unix.Exec(self, os.Args, append(os.Environ(), started+"=1", "GODEBUG=asyncpreemptoff=1"))
 	return fmt.Errorf("starting again: %w", err)
 }
 
@@ -75,7 +77,10 @@ func Realtime() (bool, error) {
 
 // Settle keeps memory where it is and garbage off the path: pages are locked once they are touched
 // (mlockall(2), MCL_ONFAULT), and garbage is collected only at a limit. It says whether memory is locked.
-func Settle() (locked bool, err error) {
+// Every one of the given number of readers gets a place of its own in the Go scheduler, beside the keeper and the slow
+// half.
+func Settle(readers int) (locked bool, err error) {
+	runtime.GOMAXPROCS(readers + 3)
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(heapLimit)
 	if err := unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT); err != nil {

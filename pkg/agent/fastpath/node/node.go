@@ -74,7 +74,7 @@ func Run(ctx context.Context, s Settings) error {
 	var missing lacks
 	missing.note(actuator.LeaveGroup(machine), "the process may lack real-time budget")
 	missing.note(fastpath.Become(s.Priority, others(topology.Online(), choice.Cores)), "the process is not real-time: reactions take milliseconds under load")
-	locked, err := fastpath.Settle()
+	locked, err := fastpath.Settle(len(choice.Cores))
 	missing.note(err, "a page fault may delay a reaction")
 	missing.capabilities(machine)
 	if err := os.MkdirAll(s.StateDir, 0o700); err != nil {
