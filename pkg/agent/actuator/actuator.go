@@ -43,6 +43,8 @@ var (
 	ErrBusy = errors.New("tasks of the group stand in the way")
 	// ErrGone: the group was removed, renamed or made anew.
 	ErrGone = errors.New("the control group is gone")
+	// ErrContested: something else changes the group as often as it is set right.
+	ErrContested = errors.New("something else keeps changing the group")
 	// ErrFixed: the backend reserves the high budget from the start and has nothing to raise.
 	ErrFixed = errors.New("the high budget is in force from the start")
 )

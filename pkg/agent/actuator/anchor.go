@@ -3,6 +3,7 @@ package actuator
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // anchor holds a container's group: its directories in the two hierarchies that matter and the files that are read every
@@ -13,6 +14,28 @@ type anchor struct {
 	path    string
 	dir     string
 	machine *machine
+	// streak is in how many checks on end something had been changed.
+	streak int
+}
+
+// Something that changes a group again and again is not fought for ever: after contested checks on end only every
+// contestedEvery-th sets right what differs.
+const (
+	contested      = 10
+	contestedEvery = 60
+)
+
+// contest says whether what differs should be set right now; where not, the error says that something else
+// keeps changing the group.
+func (a *anchor) contest(drift []string) error {
+	if len(drift) == 0 {
+		a.streak = 0
+		return nil
+	}
+	if a.streak++; a.streak <= contested || a.streak%contestedEvery == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrContested, strings.Join(drift, "; "))
 }
 
 // anchor opens a group in a controller's hierarchy and in cpuset's; names are files of the former that are
@@ -50,4 +73,4 @@ func (a *anchor) still() error {
 // cores are those that the group's cpuset names.
 func (a *anchor) cores() ([]int, error) { return readCPUs(a.cpus, cpusetCPUs) }
 
-func (a *anchor) letGo() error { return errors.Join(a.files.close(), a.cpus.close()) }
+func (a *anchor) letGo() error { return errors.Join(a.close(), a.cpus.close()) }

@@ -169,6 +169,23 @@ func TestDriftIsPutRight(t *testing.T) {
 	}
 }
 
+// TestContestedGroup: something that changes a group again and again is reported, and not fought for ever.
+func TestContestedGroup(t *testing.T) {
+	s, c, b := rtSim(t)
+	g := mustOpen(t, b, serverOf(c.first))
+	for i := 1; i <= contestedEvery; i++ {
+		s.tree.Write("/sys/fs/cgroup/cpu,cpuacct"+c.first+"/"+rtRuntime, "500\n")
+		drift, err := g.Check()
+		want := i > contested && i < contestedEvery
+		if len(drift) != 1 || errors.Is(err, ErrContested) != want {
+			t.Fatalf("check %d: %q, %v; want ErrContested %v", i, drift, err, want)
+		}
+	}
+	if drift, err := g.Check(); err != nil || len(drift) > 0 {
+		t.Errorf("Check once it is left alone: %q, %v", drift, err)
+	}
+}
+
 // TestBandwidthOfRemovedGroups comes back a while after they went.
 func TestBandwidthOfRemovedGroups(t *testing.T) {
 	s, c, b := rtSim(t)

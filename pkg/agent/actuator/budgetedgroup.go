@@ -166,8 +166,14 @@ func (g *budgetedGroup) Check() (drift []string, err error) {
 		drift = append(drift, fmt.Sprintf("budget of %s was %d of %d us; want %d of %d",
 			g.path, held.RuntimeUs, held.PeriodUs, want.RuntimeUs, want.PeriodUs))
 	}
-	if !slices.Equal(cores, []int{g.core}) {
+	misplaced := !slices.Equal(cores, []int{g.core})
+	if misplaced {
 		drift = append(drift, fmt.Sprintf("cores of %s were %v; want %d", g.path, cores, g.core))
+	}
+	if err := g.contest(drift); err != nil {
+		return drift, err
+	}
+	if misplaced {
 		err = b.place(g.path, g.core)
 	}
 	if len(drift) > 0 {

@@ -273,6 +273,6 @@ func (g *fifoGroup) Threads() (int, error) {
 func (g *fifoGroup) Close(restore bool) error { return g.backend.closeGroup(g.path, g, restore) }
 
 func (g *fifoGroup) letGo() error {
-	g.gate.close(g.backend.kernel.pause)
+	g.lock(g.backend.kernel.pause)
 	return g.anchor.letGo()
 }

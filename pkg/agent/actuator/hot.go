@@ -26,8 +26,8 @@ func (g *gate) enter() bool {
 
 func (g *gate) leave() { g.inside.Add(-1) }
 
-// close the gate; the hot side is inside for microseconds.
-func (g *gate) close(pause func(time.Duration)) {
+// lock the gate; the hot side is inside for microseconds.
+func (g *gate) lock(pause func(time.Duration)) {
 	g.shut.Store(true)
 	for g.inside.Load() > 0 {
 		pause(50 * time.Microsecond)
@@ -66,6 +66,6 @@ func (h *hotFile) set(runtimeUs int64) error {
 }
 
 func (h *hotFile) close(pause func(time.Duration)) error {
-	h.gate.close(pause)
+	h.lock(pause)
 	return h.file.close()
 }

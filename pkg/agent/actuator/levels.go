@@ -25,7 +25,7 @@ type levels struct {
 
 // settleEvery bounds how long it takes until a level that something else changed is set right: reading
 // them all costs tens of microseconds each.
-const settleEvery = 10 * time.Second
+const settleEvery = 30 * time.Second
 
 // settleAfter is two windows: see settle.
 const settleAfter = 2 * time.Duration(windowUs) * time.Microsecond

@@ -117,7 +117,7 @@ func below(group, level string) bool { return strings.HasPrefix(group, level+"/"
 
 // backOff are the pauses between attempts at what the kernel refuses while it still tears down removed
 // groups: 14 to 44 ms as a rule, more for a container's.
-var backOff = []time.Duration{5, 10, 20, 40, 80, 160}
+var backOff = []time.Duration{5, 10, 20, 40, 80, 100}
 
 // patiently repeats what is refused for want of room, until it succeeds or worth says that waiting
 // cannot help.

@@ -95,15 +95,6 @@ func (m *machine) effective(t target, core int) error {
 	return nil
 }
 
-// placed are the cores that a group's set names.
-func (m *machine) placed(group string) (cpus []int, err error) {
-	err = m.inCpuset(group, func(t target) error {
-		cpus, err = readCPUs(t, cpusetCPUs)
-		return err
-	})
-	return cpus, err
-}
-
 func (m *machine) inCpuset(group string, do func(target) error) error {
 	return m.in("cpuset", group, func(f files) error { return do(target{"cpuset", group, f}) })
 }

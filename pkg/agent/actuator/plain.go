@@ -174,12 +174,18 @@ func (p *plain) same(g threaded, a *anchor) error {
 }
 
 // replaced puts a group back on its core when it is not there, and says so.
-func (p *plain) replaced(a *anchor, core int) ([]string, error) {
+func (p *plain) replaced(a *anchor, core int) (drift []string, err error) {
 	cores, err := a.cores()
-	if err != nil || slices.Equal(cores, []int{core}) {
+	if err != nil {
 		return nil, err
 	}
-	return []string{fmt.Sprintf("cores of %s were %v; want %d", a.path, cores, core)}, p.place(a.path, core)
+	if !slices.Equal(cores, []int{core}) {
+		drift = []string{fmt.Sprintf("cores of %s were %v; want %d", a.path, cores, core)}
+	}
+	if err := a.contest(drift); err != nil || len(drift) == 0 {
+		return drift, err
+	}
+	return drift, p.place(a.path, core)
 }
 
 // threads counts those of an open group.
