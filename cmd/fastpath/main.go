@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -19,6 +20,10 @@ import (
 
 // Version is set when a release is built.
 var Version = "dev"
+
+// The first thread is the one that was told to end with the parent (PR_SET_PDEATHSIG), so it must be the one that
+// starts the program again.
+func init() { runtime.LockOSThread() }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

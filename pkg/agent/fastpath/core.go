@@ -126,6 +126,7 @@ func (c *core) handle(e *ebpf.Event) {
 		c.gov.Clean(slot, c.now(), c)
 	}
 	c.follow(slot)
+	c.next = c.gov.Next() // a raise that was denied waits, what was squeezed is to be given back
 	if c.next != 0 && c.next <= c.now() {
 		c.tickLocked()
 	}

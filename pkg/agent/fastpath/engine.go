@@ -112,7 +112,7 @@ func New(o Options) (*Engine, error) {
 		e.cores[id] = &core{
 			id: id, lead: o.Lead.Nanoseconds(), now: o.Now, after: o.After, ring: ring, touched: make([]int, 0, maxTouched),
 			samples: newSamples(o.Samples), gov: governor.New(governor.Options{
-				GranularityUs: o.ChargeUs, EDF: o.Backend.Policy() == actuator.PolicyEDF, Seen: seen(o.Programs, o.Now),
+				GranularityUs: o.ChargeUs, EDF: o.Backend.Policy() == actuator.PolicyEDF, Seen: seen(o.Programs, o.Now), Started: o.Now(),
 			}),
 		}
 	}
