@@ -46,7 +46,7 @@ func (r ramp) file(b bench, lead string, start int64) rig.File {
 		}
 		period, us := time.Duration(r.periodUs)*time.Microsecond, func(us int64) string { return fmt.Sprintf("%dus", us) }
 		s.Command = []string{
-			b.programs.Task, "--name", s.Name, "--period", period.String(), "--align", period.String(), "--policy", "fifo", "--work", us(r.lowUs + r.stepUs/2), "--ramp", us(r.stepUs),
+			b.programs.Task, "--name", s.Name, "--period", period.String(), "--start", fmt.Sprint(start), "--align", period.String(), "--policy", "fifo", "--work", us(r.lowUs + r.stepUs/2), "--ramp", us(r.stepUs),
 			"--duration", (r.duration() + tail).String(), "--grace", "0s",
 		}
 		f.Servers = append(f.Servers, s)
