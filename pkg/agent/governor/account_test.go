@@ -168,3 +168,30 @@ func TestHoldsThatOverflowAreFreeLater(t *testing.T) {
 		}
 	}
 }
+
+// The assertion after every grant, which nothing else in this package can violate.
+func TestAGrantBeyondThePlanIsCounted(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		limit  rt.PPM
+		raised int
+		broken uint64
+	}{"within": {300_000, 1, 0}, "too much bandwidth": {299_999, 1, 1}, "windows are no bound": {300_000, 0, 0}} {
+		c := New(Options{})
+		c.limit, c.maxRaised = test.limit, test.raised
+		s := &server{serial: 1, windowUs: 10_000, budget: 3000}
+		s.PeriodUs, s.DeadlineUs, s.LowUs, s.Limited = 10_000, 10_000, 2000, true
+		c.granted(s, 0)
+		if c.Broken() != test.broken {
+			t.Errorf("%s: broken %d times, want %d", name, c.Broken(), test.broken)
+		}
+		second := &server{serial: 2, windowUs: 10_000}
+		second.Limited = true
+		second.PeriodUs, second.budget = 10_000, 1
+		c.limit = 900_000
+		c.granted(second, 0)
+		if want := test.broken + uint64(test.raised); c.Broken() != want {
+			t.Errorf("%s: two in one window: broken %d times, want %d", name, c.Broken(), want)
+		}
+	}
+}

@@ -120,7 +120,8 @@ type Core struct {
 	maxRaised int
 	// holds: everybody's raised budget fits, Limited servers apart, so that raises are paid for already.
 	holds bool
-	// modeSwitch: the test that proved the plan wants all victims squeezed with the first raise.
+	// modeSwitch: under fixed priorities bandwidth alone proves nothing, so all victims are squeezed with the first
+	// raise, as the analysis of two modes assumes (AMC-rtb).
 	modeSwitch bool
 	servers    []server // the most critical first
 	victims    []int    // indexes of servers, in the plan's order

@@ -92,7 +92,7 @@ func (c *Core) plan(p table.Plan) {
 		all += s.charge(s.promise(), c.options.GranularityUs)
 	}
 	c.holds = all <= c.limit
-	c.modeSwitch = c.holds && !limited && !c.options.EDF && len(p.Squeeze) > 0
+	c.modeSwitch = !c.options.EDF && !limited && len(p.Squeeze) > 0
 	for i := range c.servers {
 		c.planServer(&c.servers[i])
 	}

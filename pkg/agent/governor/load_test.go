@@ -152,7 +152,7 @@ func TestNoPlan(t *testing.T) {
 
 // A plan with less room than is in use: victims give way, then raises are given back, the least critical first.
 func TestAPlanThatShrinks(t *testing.T) {
-	b := newBench(t, governor.Options{}, 900_000, srv(0, "High", 1000, 3000), srv(1, "Middle", 1000, 3000), srv(2, "Low", 2000, 2000)).squeezes(2)
+	b := newBench(t, governor.Options{EDF: true}, 900_000, srv(0, "High", 1000, 3000), srv(1, "Middle", 1000, 3000), srv(2, "Low", 2000, 2000)).squeezes(2)
 	b.plan.ThresholdPpm = 850_000 // does not hold the victims' mode: 0.3 + 0.3 + 0.2 do
 	b.begun()
 	b.alarm(0, 0, governor.Raised)

@@ -263,3 +263,28 @@ func limitedSet(r *rand.Rand) (sim.Config, []rt.Server) {
 	}
 	return c, filled
 }
+
+// Under fixed priorities, where raises are paid for or a plan of two modes squeezes all victims with the first.
+func TestFixedPrioritiesKeepTheirPromises(t *testing.T) {
+	count := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawExperiment(t, false)
+		c.Core.Policy = rt.FixedPriority
+		servers := drawSet(t, func(s []rt.Server) bool {
+			for i := range s {
+				s[i].Limited, s[i].Priority = false, int(20_000-s[i].Window())
+			}
+			return rt.Holds(c.Core, s).Admitted
+		})
+		c, r := loaded(t, c, servers, sim.Any...)
+		for range servers {
+			c.Phases = append(c.Phases, r.Int64N(10_000)*r.Int64N(2))
+		}
+		c, d := govern(c, governor.Options{}, servers)
+		d.count = count
+		if result := sim.Run(c); len(result.Breaks) > 0 || d.core.Broken() > 0 {
+			t.Fatalf("%d promises broken, the first %+v; broken %d\ncore %+v\nservers %+v", len(result.Breaks), append(result.Breaks, sim.Break{})[0], d.core.Broken(), c.Core, servers)
+		}
+	})
+	mustHappen(t, count, "Raised", "Recovered", "squeezed", "given back")
+}

@@ -9,7 +9,7 @@ import (
 // crowded is a core where the first can be raised only when the others, who are Low, give way: 0.2 + 3 x 0.2 low,
 // 0.4 high, 0.8 in all.
 func crowded(t *testing.T) *bench {
-	b := newBench(t, governor.Options{}, 800_000, srv(0, "High", 2000, 4000), srv(1, "Low", 2000, 2000), srv(2, "Low", 2000, 2000), srv(3, "Low", 2000, 2000))
+	b := newBench(t, governor.Options{}, 800_000, limited(srv(0, "High", 2000, 4000)), srv(1, "Low", 2000, 2000), srv(2, "Low", 2000, 2000), srv(3, "Low", 2000, 2000))
 	return b.squeezes(3, 2, 1)
 }
 
@@ -41,7 +41,7 @@ func TestSqueezedRoomIsReusedAfterTheVictimsDeadline(t *testing.T) {
 
 func TestVictimsGiveNoMoreThanIsMissing(t *testing.T) {
 	b := crowded(t)
-	b.servers[0] = srv(0, "High", 2000, 2300)
+	b.servers[0] = limited(srv(0, "High", 2000, 2300))
 	b.begun()
 	b.alarm(0, 0, governor.Denied)
 	b.has(2000, 2000, 2000, 1700)
@@ -67,7 +67,7 @@ func TestARaiseThatNobodyNeedsAnyMoreIsForgotten(t *testing.T) {
 }
 
 func TestOnlyTheLessCriticalGiveWay(t *testing.T) {
-	b := newBench(t, governor.Options{}, 700_000, srv(0, "Middle", 2000, 4000), srv(1, "Middle", 2000, 2000), srv(2, "High", 2000, 2000)).squeezes(1, 2).begun()
+	b := newBench(t, governor.Options{}, 700_000, limited(srv(0, "Middle", 2000, 4000)), srv(1, "Middle", 2000, 2000), srv(2, "High", 2000, 2000)).squeezes(1, 2).begun()
 	b.alarm(0, 0, governor.Partial)
 	b.has(3000, 2000, 2000)
 }
@@ -122,12 +122,12 @@ func TestRestoreEveryIsAnOption(t *testing.T) {
 }
 
 func crowdedServers() []governor.Server {
-	return []governor.Server{srv(0, "High", 2000, 4000), srv(1, "Low", 2000, 2000), srv(2, "Low", 2000, 2000), srv(3, "Low", 2000, 2000)}
+	return []governor.Server{limited(srv(0, "High", 2000, 4000)), srv(1, "Low", 2000, 2000), srv(2, "Low", 2000, 2000), srv(3, "Low", 2000, 2000)}
 }
 
 func TestNobodyIsRestoredWhileSomebodyWaits(t *testing.T) {
 	b := crowded(t)
-	b.servers[0] = srv(0, "High", 2000, 9000) // more than can be made room for
+	b.servers[0] = limited(srv(0, "High", 2000, 9000)) // more than can be made room for
 	b.begun()
 	b.alarm(0, 0, governor.Denied)
 	b.tickFor(20 * ms)
@@ -178,8 +178,8 @@ func TestVictimsWhoArePlannedNoLongerAreRestored(t *testing.T) {
 	b.has(2000, 2000, 2000, 2000)
 }
 
-// Under fixed priorities a plan that holds and names victims nevertheless is one of two modes (AMC-rtb): with the
-// first raise all of them give way, and none comes back while somebody is raised.
+// Under fixed priorities a plan that names victims, and not for Limited servers, is one of two modes (AMC-rtb): with
+// the first raise all of them give way, and none comes back while somebody is raised.
 func TestModeSwitch(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000, srv(0, "High", 2000, 3000), srv(1, "Low", 2000, 2000), srv(2, "Low", 1000, 1000)).squeezes(2, 1).begun()
 	b.alarm(0, 0, governor.Raised)
