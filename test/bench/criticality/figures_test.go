@@ -57,9 +57,9 @@ func TestGoals(t *testing.T) {
 		fixed         int
 		want          string
 	}{
-		{reserved, rt.High, 100, "0"}, {elastic, rt.High, 100, "<= 5"}, {elastic, rt.Middle, 30, "<= 30"}, {reserved, rt.Low, 40, "<= 42"}, {static, rt.High, 9, ""}, {cfs, rt.Low, 9, ""},
+		{reserved, rt.High, 100, "0"}, {elastic, rt.High, 100, "<= 5"}, {elastic, rt.Middle, 30, "<= 30"}, {reserved, rt.Low, 40, "<= 90"}, {static, rt.High, 9, ""}, {cfs, rt.Low, 9, ""},
 	} {
-		if got := goal(c.configuration, c.is, c.fixed); got != c.want {
+		if got := goal(c.configuration, c.is, outcome{misses: c.fixed, jobs: 1000}); got != c.want {
 			t.Errorf("%s %s: goal %q; want %q", c.configuration, c.is, got, c.want)
 		}
 	}
