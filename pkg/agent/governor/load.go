@@ -199,8 +199,7 @@ func (c *Core) adopt() {
 // inherit keeps what the core has beside the budgets in force for those whom an earlier agent promised it, until
 // no period of then is under way.
 func (c *Core) inherit() {
-	if c.loaded || c.options.Started == 0 {
-		c.loaded = true
+	if c.loaded || c.options.Started == 0 || len(c.servers) == 0 {
 		return
 	}
 	c.loaded = true

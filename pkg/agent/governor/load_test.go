@@ -226,6 +226,7 @@ func TestRestart(t *testing.T) {
 
 func TestAfterARestartFormerPromisesStayFree(t *testing.T) {
 	b := newBench(t, governor.Options{Started: start - ms}, 900_000, limited(srv(0, "High", 2000, 4000)))
+	b.Load(nil, b.plan, b.now, b.kernel) // nobody is there yet
 	b.InForce(0, 2000)
 	b.budgets[0] = 2000
 	b.load(0)
