@@ -162,7 +162,7 @@ func (b *budgeted) Open(s Server) (Group, error) {
 		}
 	}
 	g, err := b.take(s)
-	if err != nil {
+	if b.opened(s.Cgroup, err); err != nil {
 		delete(b.servers, s.Cgroup)
 		b.retreat(s.Cgroup)
 		return nil, fmt.Errorf("opening %s: %w", s.Cgroup, err)

@@ -151,11 +151,11 @@ func (g *deadlineGroup) convert(tids []int32, want unix.SchedAttr) error {
 }
 
 func (g *deadlineGroup) remember(tids []int32, attrs map[int32]unix.SchedAttr) error {
-	var records []record
-	had := map[int]uint64{}
-	for _, r := range g.backend.journal.of(g.server.Cgroup) {
-		had[r.Thread] = r.Started
+	had, err := g.backend.threadsHad(g.server.Cgroup, attrs)
+	if err != nil {
+		return err
 	}
+	var records []record
 	for _, tid := range tids {
 		started, err := g.backend.kernel.started(int(tid))
 		if err != nil || had[int(tid)] == started {

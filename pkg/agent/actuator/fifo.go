@@ -55,6 +55,10 @@ func probeFIFO(m *machine) (Backend, error) {
 	if !m.cg.Has("cpuset") {
 		return nil, errNoCpuset
 	}
+	// The root group of v2 may run real-time threads even then, but no container is in it.
+	if groups, err := m.host.RTGroupSched(); err == nil && groups && m.cg.InUnified("cpu") {
+		return nil, errBlocked
+	}
 	err := m.kernel.borrow(func(tid int, home map[string]string) error {
 		err := m.kernel.setAttr(tid, &unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 1})
 		if errors.Is(err, unix.EPERM) {
@@ -74,11 +78,11 @@ var errNoCpuset = refusal{"the cpuset controller is not there: containers cannot
 
 // whyNoFIFO explains the kernel's EPERM.
 func (m *machine) whyNoFIFO(home map[string]string) error {
-	groups, _ := m.host.RTGroupSched()
-	switch {
-	case groups && m.cg.InUnified("cpu"):
-		return errBlocked
-	case groups:
+	groups, err := m.host.RTGroupSched()
+	if capable, known := m.host.Capabilities(); err != nil && known == nil && capable.Has(host.CapSysNice) && m.cg.InUnified("cpu") {
+		return errBlocked // the options cannot be read, but nothing else refuses one who has the right
+	}
+	if err == nil && groups {
 		return refusal{fmt.Sprintf("SCHED_FIFO is refused: group %s has no budget for real-time tasks", m.homeIn("cpu", home)),
 			"use rtgroup, or run in the root group of the cpu controller"}
 	}

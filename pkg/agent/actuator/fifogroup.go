@@ -197,11 +197,11 @@ func (b *fifo) explain(group string, tid int32, err error) error {
 // remember journals threads before they are first changed. One that has our policy already inherited it.
 func (g *fifoGroup) remember(attrs map[int32]unix.SchedAttr) error {
 	m := g.backend.machine
-	var records []record
-	had := map[int]uint64{}
-	for _, r := range m.journal.of(g.path) {
-		had[r.Thread] = r.Started
+	had, err := m.threadsHad(g.path, attrs)
+	if err != nil {
+		return err
 	}
+	var records []record
 	for _, tid := range slices.Sorted(maps.Keys(attrs)) {
 		a := attrs[tid]
 		started, err := m.kernel.started(int(tid))

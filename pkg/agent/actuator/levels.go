@@ -274,6 +274,9 @@ func (l *levels) settle() (did []string, err error) {
 
 func (l *levels) settleLevel(level string) (string, error) {
 	ours := l.ours(level)
+	if len(ours) == 0 && l.spared(level) {
+		return "", nil
+	}
 	if len(ours) == 0 {
 		delete(l.due, level)
 		return "put back " + level, l.release(level, l.demote)

@@ -117,7 +117,12 @@ func (l linux) borrow(do func(tid int, home map[string]string) error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		text, err := os.ReadFile(l.host.Proc("thread-self", "cgroup"))
+		// It has our own policy, which may be real-time, and could not enter a group without budget.
+		_, err := demote(l, unix.Gettid())
+		var text []byte
+		if err == nil {
+			text, err = os.ReadFile(l.host.Proc("thread-self", "cgroup"))
+		}
 		if err == nil {
 			err = do(unix.Gettid(), parseMembership(string(text)))
 		}

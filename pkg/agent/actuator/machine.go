@@ -23,6 +23,8 @@ type machine struct {
 	// rooms are servers whose group is to come, by path; came is when it was first seen to be there.
 	rooms map[string]Server
 	came  map[string]int64
+	// failed is when Open of a group failed last.
+	failed map[string]int64
 	// scratch is where backends are tried out.
 	scratch string
 	// tids and buf are memory for lists of threads.

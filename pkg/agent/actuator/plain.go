@@ -57,19 +57,27 @@ func (p *plain) take(s Server, start func(*anchor) (threaded, error)) (Group, er
 			return nil, err
 		}
 	}
-	a, err := p.anchor(p.hierarchy(), s.Cgroup)
-	if err != nil {
+	g, err := p.startOn(s, start)
+	if p.opened(s.Cgroup, err); err != nil {
 		return nil, fmt.Errorf("opening %s: %w", s.Cgroup, err)
-	}
-	if err := p.place(s.Cgroup, s.Core); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening %s: %w", s.Cgroup, err), a.letGo())
-	}
-	g, err := start(a)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening %s: %w", s.Cgroup, err), a.letGo())
 	}
 	p.arrived(s.Cgroup)
 	p.open[s.Cgroup] = g
+	return g, nil
+}
+
+func (p *plain) startOn(s Server, start func(*anchor) (threaded, error)) (threaded, error) {
+	a, err := p.anchor(p.hierarchy(), s.Cgroup)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.place(s.Cgroup, s.Core); err != nil {
+		return nil, errors.Join(err, a.letGo())
+	}
+	g, err := start(a)
+	if err != nil {
+		return nil, errors.Join(err, a.letGo())
+	}
 	return g, nil
 }
 
@@ -99,7 +107,7 @@ func (p *plain) Sweep() ([]string, error) {
 func (p *plain) unused() []string {
 	return slices.DeleteFunc(p.journal.groups(), func(group string) bool {
 		_, expected := p.rooms[group]
-		return expected || p.inUse(group)
+		return expected || p.inUse(group) || p.spared(group)
 	})
 }
 

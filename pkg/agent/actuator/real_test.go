@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -148,6 +149,42 @@ func TestGranularityOnThisKernel(t *testing.T) {
 	t.Logf("%d us, measured in %v", us, time.Since(begin))
 	if us > 20_000 {
 		t.Errorf("granularity %d us; want at most a few ticks", us)
+	}
+}
+
+// TestQuotaOnThisKernel: the self-test must work from a real-time process, too.
+func TestQuotaOnThisKernel(t *testing.T) {
+	b, top := realMachine(t, CFS)
+	group := top + "/c"
+	makeReal(t, group)
+	g, err := b.Open(Server{Cgroup: group, Core: 1, PeriodUs: 20_000, DeadlineUs: 20_000, BudgetUs: 2_000, HighUs: 4_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := readReal(t, "cpu", group, cfsQuota) + "/" + readReal(t, "cpu", group, cfsPeriod); got != "2000/20000" {
+		t.Errorf("quota %s; want 2000/20000", got)
+	}
+	if err := g.Set(4_000); err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := (linux{}).setAttr(0, &unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 2}); err != nil {
+		t.Fatal(err)
+	}
+	us, err := MeasureGranularity(t.Context(), b, 0)
+	if _, err := demote(linux{}, 0); err != nil {
+		t.Error(err)
+	}
+	t.Logf("granularity %d us, %v", us, err)
+	if err != nil {
+		t.Error(err)
+	}
+	if err := g.Close(true); err != nil {
+		t.Fatal(err)
+	}
+	if got := readReal(t, "cpu", group, cfsQuota); got != "-1" {
+		t.Errorf("quota %s after Close; want -1", got)
 	}
 }
 
@@ -409,4 +446,22 @@ func sleeper(t *testing.T) int {
 		_ = cmd.Wait()
 	})
 	return cmd.Process.Pid
+}
+
+func TestLeaveGroupOnThisKernel(t *testing.T) {
+	privileged.Require(t, privileged.Root, privileged.RTGroups)
+	privileged.Machine(t)
+	group := fmt.Sprintf("/mainspring-test-%d", os.Getpid())
+	makeReal(t, group)
+	write(t, "cpu", group, "cgroup.procs", os.Getpid())
+	if err := LeaveGroup(host.New("/")); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := parseMembership(string(text))["cpu"]; got != "/" {
+		t.Errorf("the process is in %s; want the root group", got)
+	}
 }

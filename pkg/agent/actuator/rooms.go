@@ -128,3 +128,27 @@ func (m *machine) journaledBelow(level string) bool {
 	}
 	return false
 }
+
+// sparedFor is how long a group whose Open failed is left as it is: its server is in the table and tried
+// again, and what is in force until then may be less than was asked for, but is not nothing.
+const sparedFor = time.Minute
+
+// opened notes how an Open ended.
+func (m *machine) opened(group string, err error) {
+	delete(m.failed, group)
+	if err != nil && !gone(err) {
+		m.failed[group] = m.now()
+	}
+}
+
+// spared says that Open of a group, or of one below it, failed a short time ago.
+func (m *machine) spared(group string) bool {
+	for path, at := range m.failed {
+		if m.now()-at > sparedFor.Nanoseconds() {
+			delete(m.failed, path)
+		} else if path == group || below(path, group) {
+			return true
+		}
+	}
+	return false
+}

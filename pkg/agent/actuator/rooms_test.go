@@ -160,6 +160,72 @@ func TestStrandedThread(t *testing.T) {
 	}
 }
 
+// TestBlockedKernel: real-time groups on v2 without a file for their budgets.
+func TestBlockedKernel(t *testing.T) {
+	s := newSim(t, layouts[4].mount)
+	populate(s)
+	s.tree.Config("CONFIG_RT_GROUP_SCHED=y")
+	s.tree.Write("/proc/cmdline", "quiet\n")
+	s.tree.Write("/proc/sys/kernel/osrelease", "6.6.30\n")
+	b, findings, err := s.tryProbe("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(findings, func(f Finding) bool { return f.Backend == FIFO })
+	if b.Name() != Deadline || i < 0 || !strings.Contains(findings[i].Reason, "EPERM in every container") || findings[i].Fix == "" {
+		t.Errorf("took %s, %v; want %s, and the trap explained", b.Name(), findings, Deadline)
+	}
+	if _, _, err := s.tryProbe(FIFO); err == nil || !strings.Contains(err.Error(), "blocked") {
+		t.Errorf("wanting fifo: %v; want the trap explained", err)
+	}
+}
+
+// TestFailedOpenSparesTheGroup: a server that cannot be opened for now keeps what is in force.
+func TestFailedOpenSparesTheGroup(t *testing.T) {
+	s, c, b := rtSim(t)
+	mustOpen(t, b, serverOf(c.first))
+	b = s.probe(RTGroup)
+	s.tree.Write("/sys/fs/cgroup/cpuset/kubepods/"+cpusetCPUs, "0-2\n")
+	moved := serverOf(c.first)
+	moved.Core = 3
+	s.refuse = cpusetCPUs
+	if _, err := b.Open(moved); err == nil {
+		t.Fatal("Open succeeded; the test is wrong")
+	}
+	s.refuse = ""
+	if _, err := b.Sweep(); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.get("cpu", c.first, rtRuntime); got != "1000" {
+		t.Errorf("the container has %s us; want 1000 still", got)
+	}
+	s.clock += sparedFor.Nanoseconds() + settleAfter.Nanoseconds()
+	if _, err := b.Sweep(); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.get("cpu", c.first, rtRuntime); got != "0" {
+		t.Errorf("the container has %s us after a minute without its server; want 0", got)
+	}
+}
+
+// TestManyThreads: records of threads that ended do not pile up.
+func TestManyThreads(t *testing.T) {
+	s := newSim(t, layouts[3].mount)
+	c := populate(s)
+	b := s.probe(FIFO)
+	g := mustOpen(t, b, serverOf(c.first))
+	for range 200 {
+		tid := s.spawn(c.first, unix.SCHED_RR)
+		if _, err := g.Check(); err != nil {
+			t.Fatal(err)
+		}
+		delete(s.threads, tid)
+	}
+	if n := len(b.(*fifo).journal.records); n > 2*staleThreads {
+		t.Errorf("the journal has %d records", n)
+	}
+}
+
 func TestBlockedMachine(t *testing.T) {
 	s := newSim(t, layouts[4].mount)
 	populate(s)

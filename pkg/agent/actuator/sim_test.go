@@ -39,6 +39,8 @@ type simKernel struct {
 	closed bool
 	// refuseAll: no thread may become real-time.
 	refuseAll bool
+	// refuse writes to files of this name.
+	refuse string
 	// stuck threads want to run and do not.
 	stuck     map[int]bool
 	newThread int

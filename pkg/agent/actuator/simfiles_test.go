@@ -91,6 +91,9 @@ func (f *simFiles) write(name, value string) error {
 	if err := f.k.step(fmt.Sprintf("%s=%s", filepath.Join(f.dir, name), value)); err != nil {
 		return err
 	}
+	if name == f.k.refuse {
+		return unix.EACCES
+	}
 	if name == "tasks" || name == "cgroup.threads" {
 		return f.k.moveThread(f.dir, value)
 	}

@@ -72,6 +72,29 @@ func demote(k kernel, tid int) (bool, error) {
 	return false, nil
 }
 
+// staleThreads is how many records of threads that ended a group may have.
+const staleThreads = 64
+
+// threadsHad are the start times of threads that the journal has for a group. Records of threads that ended are dropped
+// once there are many.
+func (m *machine) threadsHad(group string, alive map[int32]unix.SchedAttr) (map[int]uint64, error) {
+	had := map[int]uint64{}
+	var stale []record
+	for _, r := range m.journal.of(group) {
+		if r.Thread == 0 {
+			continue
+		}
+		had[r.Thread] = r.Started
+		if _, lives := alive[int32(r.Thread)]; !lives {
+			stale = append(stale, r)
+		}
+	}
+	if len(stale) <= staleThreads {
+		return had, nil
+	}
+	return had, m.journal.drop(stale[:len(stale)-1]...) // the first thread's says what others had
+}
+
 // putBackThread gives a thread the scheduling that it had; one that ended, or whose number another has now,
 // needs nothing.
 func (m *machine) putBackThread(r record) error {
