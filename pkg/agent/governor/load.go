@@ -197,15 +197,20 @@ func (c *Core) adopt() {
 }
 
 // inherit keeps what the core has beside the budgets in force for those whom an earlier agent promised it, until
-// no period of then is under way.
+// no period of then is under way. Where nothing was in force there was no such agent.
 func (c *Core) inherit() {
 	if c.loaded || c.options.Started == 0 || len(c.servers) == 0 {
 		return
 	}
 	c.loaded = true
-	until := c.options.Started
+	until := int64(0)
 	for i := range c.servers {
-		until = max(until, c.servers[i].deadline(c.options.Started))
+		if s := &c.servers[i]; s.charged > 0 {
+			until = max(until, s.deadline(c.options.Started))
+		}
+	}
+	if until <= c.bandwidth.now {
+		return // no budget was in force, or that was long ago
 	}
 	reserve(&c.bandwidth, c.limit, until)
 	reserve(&c.windows, rt.PPM(c.maxRaised), until)

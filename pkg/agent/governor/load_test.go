@@ -224,6 +224,13 @@ func TestRestart(t *testing.T) {
 	b.has(1000, 2000, 1000, 1000, 1000)
 }
 
+func TestNobodyWasPromisedAnythingOnANewNode(t *testing.T) {
+	b := newBench(t, governor.Options{Started: start - ms}, 900_000, srv(0, "High", 2000, 4000))
+	b.InForce(0, 0)
+	b.load(0)
+	b.has(2000)
+}
+
 func TestAfterARestartFormerPromisesStayFree(t *testing.T) {
 	b := newBench(t, governor.Options{Started: start - ms}, 900_000, limited(srv(0, "High", 2000, 4000)))
 	b.Load(nil, b.plan, b.now, b.kernel) // nobody is there yet
