@@ -182,7 +182,7 @@ func (m *Machine) grow(s *server) {
 
 // force writes a budget into the kernel.
 func (m *Machine) force(s *server, budget int64) {
-	s.budget, s.level = budget, min(budget, max(budgetOf(s.spec, s.spec.Level), s.raised))
+	s.budget, s.level = budget, min(budget, max(s.spec.Budget(s.spec.Level), s.raised))
 }
 
 // target is the budget that a server should have now.
@@ -196,7 +196,7 @@ func (m *Machine) target(s *server) int64 {
 // want is the budget that a server asks for: that of its level, the agent's own raise, or in mode
 // Reserved the one that is paid for already.
 func (m *Machine) want(s *server) int64 {
-	budget := max(budgetOf(s.spec, s.spec.Level), s.raised)
+	budget := max(s.spec.Budget(s.spec.Level), s.raised)
 	if s.spec.Mode == reservedMode && !s.spec.Limited {
 		budget = max(budget, m.raisableTo(s))
 	}

@@ -20,10 +20,10 @@ func (m *Machine) podStep(s *server, now time.Time) {
 func (m *Machine) overrun(s *server, now time.Time) {
 	s.overruns++
 	s.lastOverrun = now
-	enough, of := trigger(s.spec)
+	enough, of := s.spec.Trigger()
 	oldest := now.Add(-time.Duration(of) * micros(s.spec.PeriodUs))
 	s.recent = slices.DeleteFunc(append(s.recent, now), func(t time.Time) bool { return !t.After(oldest) })
-	if int64(len(s.recent)) < enough || m.raisableTo(s) <= s.level {
+	if len(s.recent) < int(enough) || m.raisableTo(s) <= s.level {
 		return
 	}
 	s.wants = true

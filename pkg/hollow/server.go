@@ -92,42 +92,11 @@ func (s *server) deadline(t time.Time) time.Time {
 // dwell is how long a raised budget is kept after the last overrun. It doubles when the container
 // escalates again soon.
 func (s *server) dwell() time.Duration {
-	least := micros(s.spec.DwellUs)
-	if least == 0 {
-		least = max(20*micros(s.spec.PeriodUs), time.Second)
-	}
-	return least << s.doublings
+	return micros(s.spec.Dwell()) << s.doublings
 }
 
 // maxDoublings bounds the dwell at 32 times its usual length.
 const maxDoublings = 5
-
-// budgetOf is the budget of a level of the server; an unknown level is the low one.
-func budgetOf(s v1alpha1.RTServer, level string) int64 {
-	if level == v1alpha1.LevelHigh {
-		return s.BudgetHighUs
-	}
-	for _, l := range s.Levels {
-		if l.Name == level {
-			return l.BudgetUs
-		}
-	}
-	return s.BudgetLowUs
-}
-
-// levelOf is the name of the highest level whose budget is at most the given one.
-func levelOf(s v1alpha1.RTServer, budget int64) string {
-	if budget >= s.BudgetHighUs && s.BudgetHighUs > s.BudgetLowUs {
-		return v1alpha1.LevelHigh
-	}
-	name := v1alpha1.LevelLow
-	for _, l := range s.Levels {
-		if l.BudgetUs <= budget {
-			name = l.Name
-		}
-	}
-	return name
-}
 
 // above is the next budget above the given one, at most limit; the given one when there is none.
 func above(s v1alpha1.RTServer, budget, limit int64) int64 {
@@ -140,15 +109,4 @@ func above(s v1alpha1.RTServer, budget, limit int64) int64 {
 		return max(budget, min(s.BudgetHighUs, limit))
 	}
 	return budget
-}
-
-// trigger is in how many of how many periods the container must overrun to be raised.
-func trigger(s v1alpha1.RTServer) (overruns, periods int64) {
-	if s.Overruns > 0 && s.Periods > 0 {
-		return int64(s.Overruns), int64(s.Periods)
-	}
-	if s.Criticality == rt.High.String() {
-		return 1, 1
-	}
-	return 2, 10
 }

@@ -57,7 +57,7 @@ func (s *server) status(k Key) v1alpha1.RTServerStatus {
 		Overruns: s.overruns, Misses: s.misses, Drift: s.drift, Error: s.refusal,
 	}
 	if s.budget > 0 {
-		out.BudgetUs, out.PeriodUs, out.Cores, out.Level = s.budget, s.spec.PeriodUs, []int32{s.core}, levelOf(s.spec, s.level)
+		out.BudgetUs, out.PeriodUs, out.Cores, out.Level = s.budget, s.spec.PeriodUs, []int32{s.core}, s.spec.LevelAt(s.level)
 	}
 	if !s.lastOverrun.IsZero() {
 		at := metav1.NewMicroTime(s.lastOverrun)

@@ -75,6 +75,9 @@ func TestParseOptionsRefusals(t *testing.T) {
 		"granularity":            {args: []string{"--rt-budget-granularity=1500ns"}, want: []string{"--rt-budget-granularity", "1.5µs", "whole microseconds"}},
 		"preemption delay":       {args: []string{"--rt-preemption-delay=-1s"}, want: []string{"--rt-preemption-delay", "-1s", "0s to 1h"}},
 		"agent timeout":          {args: []string{"--rt-agent-timeout=10ms"}, want: []string{"--rt-agent-timeout", "10ms", "1s to 1h"}},
+		"overrun port":           {args: []string{"--overrun-port=70000"}, want: []string{"--overrun-port", "70000", "65535"}},
+		"overrun certificate":    {args: []string{"--overrun-port=8090", "--overrun-cert-dir=/does/not/exist"}, want: []string{"--overrun-cert-dir", "/does/not/exist", "tls.crt"}},
+		"overrun names":          {args: []string{"--overrun-port=8090", "--overrun-dns-names=a,"}, want: []string{"--overrun-dns-names", `""`}},
 		"stray argument":         {args: []string{"now"}, want: []string{`"now"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
