@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -71,6 +72,7 @@ func beTask(text string) error {
 	}
 	errs := make(chan error, max(t.Threads, 1))
 	var ready sync.WaitGroup
+	var base atomic.Int64
 	start := make(chan struct{})
 	logs := make([][]job, max(t.Threads, 1))
 	for i := range logs {
@@ -81,7 +83,7 @@ func beTask(text string) error {
 			ready.Done()
 			if err == nil {
 				<-start
-				logs[i] = t.run()
+				logs[i] = t.run(base.Load())
 			}
 			errs <- err
 		}()
@@ -91,6 +93,7 @@ func beTask(text string) error {
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err
 	}
+	base.Store(clock(unix.CLOCK_MONOTONIC))
 	close(start)
 	for range logs {
 		if err := <-errs; err != nil {
@@ -135,16 +138,17 @@ func leave(root string) error {
 	return os.WriteFile(filepath.Join(root, "tasks"), []byte(strconv.Itoa(unix.Gettid())), 0)
 }
 
-func (t task) run() []job {
+// run does the jobs. The first is released one and a half periods after base, so that jobs lie in the midst of
+// the kernel's windows, which begin when the thread is let go.
+func (t task) run(base int64) []job {
 	jobs := make([]job, t.Jobs)
-	t.work(jobs)
+	t.work(jobs, base+t.Period+t.Period/2)
 	return jobs
 }
 
 //go:nosplit
 //go:norace
-func (t *task) work(jobs []job) {
-	release := clock(unix.CLOCK_MONOTONIC) + t.Period
+func (t *task) work(jobs []job, release int64) {
 	for i := range jobs {
 		t.sleep(release)
 		woken := clock(unix.CLOCK_MONOTONIC)
