@@ -163,7 +163,7 @@ func TestNoPromisedBudgetIsBroken(t *testing.T) {
 		servers := drawSet(t, func(s []rt.Server) bool { return rt.Holds(c.Core, s).Admitted })
 		keeps(t, c, servers, count)
 	})
-	mustHappen(t, count, "Raised", "Denied", "Partial", "Recovered", "squeezed", "given back", "Refused")
+	mustHappen(t, count, "Raised", "Denied", "Partial", "Recovered", "given back", "Refused")
 }
 
 // A core that is too full: only low budgets fit, and every raise waits for squeezes.
