@@ -59,7 +59,7 @@ func FuzzGroupPath(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, cgroups string) {
 		got, err := nri.GroupPath(cgroups)
-		if err == nil && (!strings.HasPrefix(got, "/") || got == "/" || path.Clean(got) != got || strings.Contains(got, "..") && !strings.Contains(cgroups, "..")) {
+		if err == nil && (!strings.HasPrefix(got, "/") || got == "/" || path.Clean(got) != got) {
 			t.Fatalf("%q is %q", cgroups, got)
 		}
 	})
