@@ -163,7 +163,7 @@ func (n *Node) buildPause(ctx context.Context) (string, error) {
 	if err := image.BuildProgram(ctx, toolchain.MainModule+"/pkg/localnode/pause", program); err != nil {
 		return "", err
 	}
-	return archive, image.Image{Reference: pauseReference, Program: program}.Save(archive)
+	return archive, image.Image{Reference: pauseReference, Programs: []string{program}}.Save(archive)
 }
 
 // launch starts a program of the node, which must not run.

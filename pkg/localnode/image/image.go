@@ -1,5 +1,5 @@
-// Package image makes container images of one static program, as OCI archives that a runtime imports,
-// without a registry.
+// Package image makes container images of static programs, as OCI archives that a runtime imports, without a
+// registry.
 package image
 
 import (
@@ -13,20 +13,18 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 )
 
-// Image is a container image of one program.
+// Image is a container image of programs and nothing else.
 type Image struct {
 	// Reference is the image's full name, such as mainspring.local/load:test.
 	Reference string
-	// Program is the path of the binary; it needs no library. It is /program in the image, and its
-	// entry point.
-	Program string
+	// Programs are paths of binaries that need no library. They are in the image's root directory; the first
+	// is the entry point.
+	Programs []string
 }
-
-// entrypoint is where the program is in the image.
-const entrypoint = "program"
 
 // The media types of OCI.
 const (
@@ -48,12 +46,11 @@ func BuildProgram(ctx context.Context, pkg, out string) error {
 
 // Save writes the image as an archive.
 func (i Image) Save(path string) error {
-	program, err := os.ReadFile(i.Program)
-	if err != nil {
-		return fmt.Errorf("reading the program of image %s: %w", i.Reference, err)
+	if len(i.Programs) == 0 {
+		return fmt.Errorf("making image %s: it has no program", i.Reference)
 	}
 	var archive bytes.Buffer
-	if err := i.write(&archive, program); err != nil {
+	if err := i.write(&archive); err != nil {
 		return fmt.Errorf("making image %s: %w", i.Reference, err)
 	}
 	if err := os.WriteFile(path, archive.Bytes(), 0o644); err != nil {
@@ -82,15 +79,14 @@ func jsonBlob(kind string, value any) (blob, error) {
 }
 
 // write writes index, manifest, configuration and the one layer.
-func (i Image) write(out io.Writer, program []byte) error {
-	var files bytes.Buffer
-	if err := archiveOf(&files, map[string][]byte{entrypoint: program}, entrypoint); err != nil {
+func (i Image) write(out io.Writer) error {
+	layer, err := i.layer()
+	if err != nil {
 		return err
 	}
-	layer := newBlob(typeLayer, files.Bytes())
 	config, err := jsonBlob(typeConfig, map[string]any{
 		"architecture": runtime.GOARCH, "os": runtime.GOOS,
-		"config": map[string]any{"Entrypoint": []string{"/" + entrypoint}},
+		"config": map[string]any{"Entrypoint": []string{"/" + filepath.Base(i.Programs[0])}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{layer.Digest}},
 	})
 	if err != nil {
@@ -115,6 +111,23 @@ func (i Image) write(out io.Writer, program []byte) error {
 		order = append(order, name)
 	}
 	return archiveOf(out, content, order...)
+}
+
+// layer holds the programs.
+func (i Image) layer() (blob, error) {
+	content, order := map[string][]byte{}, make([]string, 0, len(i.Programs))
+	for _, path := range i.Programs {
+		program, err := os.ReadFile(path)
+		if err != nil {
+			return blob{}, fmt.Errorf("reading a program: %w", err)
+		}
+		name := filepath.Base(path)
+		content[name] = program
+		order = append(order, name)
+	}
+	var files bytes.Buffer
+	err := archiveOf(&files, content, order...)
+	return newBlob(typeLayer, files.Bytes()), err
 }
 
 // archiveOf writes the files in order; all may be executed.

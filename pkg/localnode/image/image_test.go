@@ -45,10 +45,13 @@ func decode(t *testing.T, content []byte, into any) {
 func TestArchiveIsAnImageOfTheProgram(t *testing.T) {
 	dir := t.TempDir()
 	program, archive := filepath.Join(dir, "p"), filepath.Join(dir, "p.tar")
-	if err := os.WriteFile(program, []byte("machine code"), 0o700); err != nil {
-		t.Fatal(err)
+	other := filepath.Join(dir, "q")
+	for path, content := range map[string]string{program: "machine code", other: "more of it"} {
+		if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := (image.Image{Reference: "example.test/p:1", Program: program}).Save(archive); err != nil {
+	if err := (image.Image{Reference: "example.test/p:1", Programs: []string{program, other}}).Save(archive); err != nil {
 		t.Fatal(err)
 	}
 	content, err := os.ReadFile(archive)
@@ -86,10 +89,19 @@ func TestArchiveIsAnImageOfTheProgram(t *testing.T) {
 	if got := inside[strings.TrimPrefix(config.Config.Entrypoint[0], "/")]; string(got) != "machine code" {
 		t.Errorf("the entry point is %q", got)
 	}
+	if got := inside["q"]; string(got) != "more of it" {
+		t.Errorf("the other program is %q", got)
+	}
+}
+
+func TestAnImageNeedsAProgram(t *testing.T) {
+	if err := (image.Image{Reference: "example.test/p:1"}).Save(filepath.Join(t.TempDir(), "p.tar")); err == nil {
+		t.Error("an image of nothing was made")
+	}
 }
 
 func TestAProgramThatIsNotThereIsNamed(t *testing.T) {
-	err := image.Image{Reference: "example.test/p:1", Program: "/does/not/exist"}.Save(filepath.Join(t.TempDir(), "p.tar"))
+	err := image.Image{Reference: "example.test/p:1", Programs: []string{"/does/not/exist"}}.Save(filepath.Join(t.TempDir(), "p.tar"))
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "example.test/p:1") {
 		t.Errorf("got %v", err)
 	}

@@ -6,28 +6,18 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// Names of the containers that the chart's DaemonSet runs.
-const (
-	agentContainer    = "agent"
-	fastPathContainer = "fastpath"
-)
-
-// AgentInvocation reads from the chart's DaemonSet how the agent is run. What it mounts and what only a
-// kubelet knows is the caller's: the paths in its arguments, and its environment.
-func AgentInvocation(m Manifests) (Invocation, error) { return nodeInvocation(m, agentContainer) }
-
-// FastPathInvocation is AgentInvocation for the fast path beside it.
-func FastPathInvocation(m Manifests) (Invocation, error) { return nodeInvocation(m, fastPathContainer) }
-
-func nodeInvocation(m Manifests, container string) (Invocation, error) {
+// AgentDaemonSet is the chart's only one: the node agent's.
+func AgentDaemonSet(m Manifests) (*appsv1.DaemonSet, error) {
 	all := m.OfKind("DaemonSet")
 	if len(all) != 1 {
-		return Invocation{}, fmt.Errorf("the chart renders %d DaemonSets, not one", len(all))
+		return nil, fmt.Errorf("the chart renders %d DaemonSets, not one", len(all))
 	}
-	set, err := Decode[appsv1.DaemonSet](all, "DaemonSet", all[0].GetName())
-	if err != nil {
-		return Invocation{}, err
-	}
+	return Decode[appsv1.DaemonSet](all, "DaemonSet", all[0].GetName())
+}
+
+// NodeInvocation reads how a container of a DaemonSet is run. What it mounts and what only a kubelet knows is the
+// caller's: the paths in its arguments, and its environment.
+func NodeInvocation(set *appsv1.DaemonSet, container string) (Invocation, error) {
 	for _, c := range set.Spec.Template.Spec.Containers {
 		if c.Name == container {
 			return Invocation{Args: c.Args, Namespace: set.Namespace, ServiceAccount: set.Spec.Template.Spec.ServiceAccountName}, nil

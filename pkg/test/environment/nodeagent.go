@@ -8,6 +8,8 @@ import (
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
 
+	appsv1 "k8s.io/api/apps/v1"
+
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/process"
@@ -68,6 +70,8 @@ type NodeAgent struct {
 	// Client speaks with the fast path.
 	Client *client.Client
 	env    *Environment
+	// daemonSet is what the chart runs both by.
+	daemonSet *appsv1.DaemonSet
 }
 
 // newNodeAgent prepares the agent as the chart runs it, but for paths.
@@ -75,12 +79,14 @@ func newNodeAgent(env *Environment, ready prepared, manifests chart.Manifests) *
 	GinkgoHelper()
 	dir := filepath.Join(env.dir, "node")
 	socket := filepath.Join(dir, "fastpath.sock")
-	fastPath, err := chart.FastPathInvocation(manifests)
+	set, err := chart.AgentDaemonSet(manifests)
 	Expect(err).NotTo(HaveOccurred())
-	agent, err := chart.AgentInvocation(manifests)
+	fastPath, err := chart.NodeInvocation(set, fastPathProgram)
+	Expect(err).NotTo(HaveOccurred())
+	agent, err := chart.NodeInvocation(set, agentProgram)
 	Expect(err).NotTo(HaveOccurred())
 	return &NodeAgent{
-		env: env, Client: client.New(socket),
+		env: env, Client: client.New(socket), daemonSet: set,
 		FastPath: Child{
 			name: fastPathProgram, binary: ready.program(fastPathProgram), log: filepath.Join(dir, "fastpath.log"),
 			args: merge(fastPath.Args, "--socket="+socket, "--state-dir="+filepath.Join(dir, "state")),

@@ -30,6 +30,8 @@ const nodeGranularity = "5ms"
 
 const (
 	loadArchive     = "load.tar"
+	agentArchive    = "agent.tar"
+	agentImage      = "mainspring.local/agent:test"
 	agentProgram    = "agent"
 	fastPathProgram = "fastpath"
 )
@@ -37,10 +39,21 @@ const (
 // PrepareNode is Prepare for suites with a real node.
 func PrepareNode(ctx context.Context) []byte {
 	GinkgoHelper()
-	ready := build(ctx, localnode.Tools(), controllerProgram, agentProgram, fastPathProgram)
-	load := image.Image{Reference: LoadImage, Program: ready.program("load")}
-	Expect(image.BuildProgram(ctx, toolchain.MainModule+"/test/suites/node/load", load.Program)).To(Succeed())
-	Expect(load.Save(ready.program(loadArchive))).To(Succeed())
+	ready := build(ctx, localnode.Tools(), controllerProgram)
+	load := ready.program("load")
+	for program, pkg := range map[string]string{ // those of images need no library, and so no race detector
+		load:                           "/test/suites/node/load",
+		ready.program(agentProgram):    "/cmd/agent",
+		ready.program(fastPathProgram): "/cmd/fastpath",
+	} {
+		Expect(image.BuildProgram(ctx, toolchain.MainModule+pkg, program)).To(Succeed())
+	}
+	for archive, i := range map[string]image.Image{
+		loadArchive:  {Reference: LoadImage, Programs: []string{load}},
+		agentArchive: {Reference: agentImage, Programs: []string{ready.program(agentProgram), ready.program(fastPathProgram)}},
+	} {
+		Expect(i.Save(ready.program(archive))).To(Succeed())
+	}
 	return ready.encode()
 }
 
@@ -57,7 +70,7 @@ func StartNode(data []byte) *Environment {
 	env.defaults = merge(env.defaults, "--rt-budget-granularity="+nodeGranularity)
 	env.Agents = &Program{}
 	env.Node, err = localnode.Start(env, env.Plane, localnode.Options{
-		Name: RealNodeName, Bin: ready.Tools, Images: []string{ready.program(loadArchive)}, Progress: GinkgoWriter,
+		Name: RealNodeName, Bin: ready.Tools, Images: []string{ready.program(loadArchive), ready.program(agentArchive)}, Progress: GinkgoWriter,
 		Logs: env.dir,
 	})
 	Expect(err).NotTo(HaveOccurred())
