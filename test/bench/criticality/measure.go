@@ -132,15 +132,29 @@ func (b bench) once(ctx context.Context, backend, configuration string, s set) (
 
 func logOf(dir string, s rt.Server) string { return filepath.Join(dir, s.ID+".jobs.json") }
 
+// scheduling of a task: its policy, and the core that it stays on; -1 where the backend sees to that.
+type scheduling struct {
+	policy string
+	core   int
+}
+
+// schedulingOf tasks under a backend. A thread that is pinned cannot become SCHED_DEADLINE, which that backend makes it.
+func (b bench) schedulingOf(backend string) scheduling {
+	if backend == "deadline" {
+		return scheduling{"other", -1}
+	}
+	return scheduling{"fifo", b.core}
+}
+
 // task is the command of a server.
-func (b bench) task(dir string, i int, s set, policy string, start int64) []string {
+func (b bench) task(dir string, i int, s set, how scheduling, start int64) []string {
 	server, us := s.servers[i], func(ns int64) string { return strconv.FormatInt(ns/1000, 10) + "us" }
 	d := demand(server)
 	return []string{
 		b.programs.Task, "--name=" + server.ID, "--period=" + us(server.Period*1000), "--work-least=" + us(d.Least), "--work=" + us(d.Most),
 		"--overrun=" + strconv.FormatFloat(d.Probability, 'g', -1, 64), "--overrun-least=" + us(d.OverrunLeast), "--overrun-most=" + us(d.OverrunTo),
 		"--start=" + strconv.FormatInt(start, 10), "--seed=" + strconv.FormatUint(s.seed*1000+uint64(i), 10), "--duration=" + b.duration().String(), "--grace=" + grace.String(),
-		"--policy=" + policy, "--priority=" + strconv.Itoa(server.Priority), "--core=" + strconv.Itoa(b.core), "--log=" + logOf(dir, server),
+		"--policy=" + how.policy, "--priority=" + strconv.Itoa(server.Priority), "--core=" + strconv.Itoa(how.core), "--log=" + logOf(dir, server),
 	}
 }
 
@@ -154,7 +168,7 @@ func (b bench) plainly(ctx context.Context, dir string, s set) error {
 	}()
 	start := rig.Monotonic() + startAfter.Nanoseconds()
 	for i, server := range s.servers {
-		command := b.task(dir, i, s, "other", start)
+		command := b.task(dir, i, s, scheduling{"other", b.core}, start)
 		child, err := process.Start(process.Command{Name: server.ID, Path: command[0], Args: command[1:], Log: filepath.Join(dir, server.ID+".log")})
 		if err != nil {
 			return err
@@ -181,7 +195,7 @@ func (b bench) governed(ctx context.Context, dir, backend, configuration string,
 	for i, server := range s.servers {
 		entry := rig.Server{
 			Name: server.ID, Criticality: server.Criticality.String(), Period: server.Period, Low: server.Low, High: server.High,
-			Core: b.core, Priority: server.Priority, Policy: "own", Command: b.task(dir, i, s, "fifo", start),
+			Core: b.core, Priority: server.Priority, Policy: "own", Command: b.task(dir, i, s, b.schedulingOf(backend), start),
 		}
 		switch configuration {
 		case static:
