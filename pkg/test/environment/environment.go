@@ -195,7 +195,7 @@ func (env *Environment) Stop() {
 	}
 	stopped := errors.Join(env.Controller.Stop(), env.Agents.Stop())
 	if env.Node != nil {
-		stopped = errors.Join(stopped, env.Node.Stop())
+		stopped = errors.Join(stopped, env.NodeAgent.stop(), env.Node.Stop())
 	}
 	if env.service != nil {
 		env.service.stop()

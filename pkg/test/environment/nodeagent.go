@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
-	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/process"
 	"github.com/mainspring-rt/mainspring/pkg/test/chart"
 )
@@ -59,6 +59,14 @@ func (c *Child) ExpectStopped() {
 	}
 	Expect(c.process.Stop(stopTimeout)).To(Succeed())
 	Expect(c.process.Err()).To(Succeed(), "%s should end gracefully:\n%s", c.name, c.process.Tail())
+}
+
+// stop asks it to end, where it runs.
+func (c *Child) stop() error {
+	if !c.Running() {
+		return nil
+	}
+	return c.process.Stop(stopTimeout)
 }
 
 // NodeAgent is the node agent on the real node: two programs.
@@ -133,12 +141,12 @@ func (a *NodeAgent) ExpectRunning() {
 	}
 }
 
-// Report is the fast path's state.
-func (a *NodeAgent) Report() table.Report {
-	GinkgoHelper()
-	report, err := a.Client.Report(a.env)
-	Expect(err).NotTo(HaveOccurred())
-	return report
+// stop ends both; there is none where the node did not come up.
+func (a *NodeAgent) stop() error {
+	if a == nil {
+		return nil
+	}
+	return errors.Join(a.Agent.stop(), a.FastPath.stop())
 }
 
 // Tails are the ends of both logs.

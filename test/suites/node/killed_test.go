@@ -70,13 +70,26 @@ var _ = Describe("An agent that is killed", Serial, func() {
 })
 
 var _ = Describe("Uninstalling the agent", Serial, func() {
+	BeforeEach(func() { env.NodeAgent.ExpectRunning() })
+
 	// A pod with a claim ends only when its driver has let the claim go.
 	AfterEach(func() { env.NodeAgent.ExpectRunning() })
+
+	It("begins with the McKubes: a container without one is as it was, and runs on", func() {
+		before := cores(governedNothing("ordinary"))
+		m, p := promised("let-go"), loaded("let-go")
+		group := governed(m, p)
+		expectKept(p, "app", group)
+		env.ExpectDeleted(m)
+		Eventually(func() map[string]int64 { return budgets(env.Node.Group()) }).Should(BeEmpty())
+		Expect(realtimeThreads(group)).To(BeEmpty(), "without a budget a real-time thread would stand still")
+		Eventually(func() string { return cores(group) }).Should(Equal(before))
+		Expect(processes(group)).To(HaveLen(1))
+	})
 
 	It("restores the control groups of containers that run on, and of every level above", func() {
 		plain := governedNothing("plain")
 		before := cores(plain)
-		env.NodeAgent.ExpectRunning()
 		m, p := promised("left-behind"), loaded("left-behind")
 		group := governed(m, p)
 		expectKept(p, "app", group)
