@@ -119,6 +119,8 @@ func (l linux) borrow(do func(tid int, home map[string]string) error) error {
 		runtime.LockOSThread()
 		// It has our own policy, which may be real-time, and could not enter a group without budget.
 		_, err := demote(l, unix.Gettid())
+		// The process may keep to the host's cores; SCHED_DEADLINE wants a thread to be allowed on all of its root domain.
+		err = errors.Join(err, unix.SchedSetaffinity(0, everyCPU()))
 		var text []byte
 		if err == nil {
 			text, err = os.ReadFile(l.host.Proc("thread-self", "cgroup"))
@@ -129,6 +131,15 @@ func (l linux) borrow(do func(tid int, home map[string]string) error) error {
 		done <- err
 	}()
 	return <-done
+}
+
+// everyCPU is as wide as a mask gets: the kernel cuts it to what the thread's cpuset allows.
+func everyCPU() *unix.CPUSet {
+	var all unix.CPUSet
+	for i := range len(all) * 64 {
+		all.Set(i)
+	}
+	return &all
 }
 
 // parseMembership reads /proc/<pid>/cgroup: the group in the hierarchy of each controller, host.Unified among

@@ -90,7 +90,7 @@ func govern(ctx context.Context, s Settings, machine host.Host, rtCores []int, l
 		slog.Info("backend", "name", f.Backend, "taken", f.Taken, "reason", f.String())
 	}
 	if err != nil {
-		return fmt.Errorf("choosing a backend: %w", err)
+		return fmt.Errorf("choosing a backend: %w: %s", err, findings)
 	}
 	granularity, err := actuator.MeasureGranularity(ctx, backend, rtCores[0])
 	if err != nil {
