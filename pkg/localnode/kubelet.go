@@ -54,6 +54,8 @@ func (n *Node) kubeletConfig(id localplane.NodeIdentity) *kubeletv1beta1.Kubelet
 		NodeStatusUpdateFrequency:   metav1.Duration{Duration: 5 * time.Second},
 		NodeStatusReportFrequency:   metav1.Duration{Duration: 30 * time.Second},
 		MaxPods:                     50,
+		// A pod whose claim could not be prepared, because its driver was just starting, is tried again as often.
+		SyncFrequency: metav1.Duration{Duration: 5 * time.Second},
 		// A container that keeps ending is a scenario, not a burden.
 		CrashLoopBackOff: kubeletv1beta1.CrashLoopBackOffConfig{MaxContainerRestartPeriod: &metav1.Duration{Duration: 2 * time.Second}},
 	}
