@@ -2,7 +2,6 @@ package fastpath
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,6 +18,9 @@ import (
 // errNotRunning is the fault of a server whose container is not there.
 var errNotRunning = errors.New("the container does not run on this node")
 
+// errEnding: the process ends before a table is in force as a whole. The next one begins with it.
+var errEnding = errors.New("the fast path is ending; the next one puts the table in force")
+
 // InvalidError means: a request makes no sense. It names every fault.
 type InvalidError struct{ Faults error }
 
@@ -28,22 +30,22 @@ func (e *InvalidError) Error() string { return e.Faults.Error() }
 func (e *InvalidError) Unwrap() error { return e.Faults }
 
 // Apply puts a table in force. An invalid one changes nothing. What cannot be done for one server is told in
-// its report, and tried again by the sweep.
-func (e *Engine) Apply(ctx context.Context, t table.Table) error {
+// its report, and tried again by the sweep. It goes on when the client that asked has gone: a table is put in
+// force as a whole.
+func (e *Engine) Apply(t table.Table) error {
 	if err := t.Validate(); err != nil {
 		return &InvalidError{Faults: err}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.store.save(t); err != nil {
+	if err := e.store.save(kept{Table: t}); err != nil {
 		return err
 	}
-	e.adopt(ctx, t)
-	return nil
+	return e.adopt(t)
 }
 
 // adopt makes the servers of a table those of the node.
-func (e *Engine) adopt(ctx context.Context, t table.Table) {
+func (e *Engine) adopt(t table.Table) error {
 	e.table = t.Sorted()
 	wanted := make(map[string]bool, len(t.Servers))
 	for _, s := range t.Servers {
@@ -57,9 +59,12 @@ func (e *Engine) adopt(ctx context.Context, t table.Table) {
 	for _, s := range e.table.Servers {
 		e.specify(s)
 	}
-	e.settle(ctx)
+	if !e.settle() {
+		return errEnding
+	}
 	e.applied, e.adopted = t.Generation, true
 	e.putBack()
+	return nil
 }
 
 // drop ends the governing of a server. A container that lives on gets back what it had.
@@ -116,11 +121,11 @@ func (e *Engine) detach(en *entry) {
 	if en.core == nil {
 		return
 	}
-	en.core.mu.Lock()
 	en.core.take(en.slot)
-	en.core.mu.Unlock()
 	atomic.StoreUint32(&e.Programs.Config(en.slot).Flags, 0)
-	en.earlier = e.countsOf(en) // the programs and the governor begin anew with the next generation
+	// The programs and the governor begin to count anew with the next generation.
+	en.earlier = e.countsOf(en)
+	*e.Programs.State(en.slot) = ebpf.State{}
 	en.generation = e.slots.renew(en.slot)
 	en.core = nil
 }
@@ -136,16 +141,20 @@ func (e *Engine) close(en *entry, restore bool) {
 	en.group = nil
 }
 
-// settle brings every server to its core: first what leaves and shrinks, then what comes.
-func (e *Engine) settle(ctx context.Context) {
+// settle brings every server to its core: first what leaves and shrinks, then what comes. It says whether it
+// came to the end, which it does unless the process ends.
+func (e *Engine) settle() bool {
 	for _, c := range e.cores {
 		e.load(c)
 	}
 	arrived := map[*core]bool{}
 	for _, id := range slices.Sorted(maps.Keys(e.entries)) {
 		en := e.entries[id]
-		if en.core != nil || en.retryAt > e.Now() || ctx.Err() != nil {
+		if en.core != nil || en.retryAt > e.Now() {
 			continue
+		}
+		if e.ending.Load() {
+			return false
 		}
 		if en.fault = e.arrive(en); en.fault != nil {
 			en.failures++
@@ -160,6 +169,7 @@ func (e *Engine) settle(ctx context.Context) {
 		c.ring.Wake() // whoever runs on the core is switched out and in, and so seen
 	}
 	e.prioritise()
+	return true
 }
 
 // backoff grows from a tenth of a second to half a minute.
@@ -211,10 +221,7 @@ func (e *Engine) attach(en *entry, c *core) error {
 		CleanWindows: cleanWindows(s.PeriodUs), Source: e.Backend.Source(), Generation: en.generation, Core: uint32(c.id),
 	}
 	enforcer, _ := en.group.(actuator.Enforcer)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.put(en.slot, &place{group: en.group, enforcer: enforcer, config: config, reserved: e.reserved(s)})
-	c.gov.InForce(en.slot, budget.RuntimeUs)
+	c.put(en.slot, &place{group: en.group, enforcer: enforcer, config: config, reserved: e.reserved(s)}, budget.RuntimeUs)
 	en.core = c
 	return nil
 }

@@ -1,7 +1,6 @@
 package fastpath_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -30,7 +29,7 @@ func BenchmarkHundredServers(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := engine.Apply(context.Background(), tableOf(1, servers...)); err != nil {
+	if err := engine.Apply(tableOf(1, servers...)); err != nil {
 		b.Fatal(err)
 	}
 	events := make([]ebpf.Event, 0, 200)

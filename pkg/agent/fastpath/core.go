@@ -35,6 +35,8 @@ type place struct {
 	enforcer actuator.Enforcer // nil where the kernel enforces
 	config   *ebpf.Config
 	reserved bool
+	// stoppedUntil is when the window ends for the rest of which we stopped the server; 0: it is not stopped.
+	stoppedUntil int64
 }
 
 // core is one core with its servers. Its thread and the slow half share it under mu.
@@ -115,13 +117,15 @@ func (c *core) handle(e *ebpf.Event) {
 	case ebpf.KindAlarm:
 		c.alarm(e, p, woken)
 	case ebpf.KindEnd:
-		c.end(e, p)
-	case ebpf.KindThrottled:
-		c.gov.End(slot, int64(e.Window), c.now(), c)
-	case ebpf.KindWindow:
-		if p.enforcer != nil {
-			_ = p.enforcer.Replenish() // a group that has gone is found by the sweep
+		if p.usedUp(e) {
+			c.end(e, p)
 		}
+	case ebpf.KindThrottled:
+		if p.usedUp(e) {
+			c.gov.End(slot, int64(e.Window), c.now(), c)
+		}
+	case ebpf.KindWindow:
+		p.letGo()
 	case ebpf.KindClean:
 		c.gov.Clean(slot, c.now(), c)
 	}
@@ -153,6 +157,32 @@ func (c *core) end(e *ebpf.Event, p *place) {
 	outcome := c.gov.End(int(e.Slot), int64(e.Window), c.now(), c)
 	if p.enforcer != nil && outcome.Kind != governor.Raised && outcome.Kind != governor.Partial {
 		_ = p.enforcer.Throttle() // a group that has gone is found by the sweep
+		p.stoppedUntil = int64(e.Window + p.config.PeriodNs)
+	}
+}
+
+// usedUp says that an event tells of the budget that is in force now. One that waited while the budget was raised
+// tells of the former; one of a group around the server tells nothing of the server's budget.
+func (p *place) usedUp(e *ebpf.Event) bool { return e.UsedNs >= atomic.LoadUint64(&p.config.BudgetNs) }
+
+// letGo lets a server that we stopped run again.
+func (p *place) letGo() {
+	if p.enforcer != nil {
+		_ = p.enforcer.Replenish() // a group that has gone is found by the sweep
+	}
+	p.stoppedUntil = 0
+}
+
+// lateBy is how long after its window a server that we stopped waits for the program that tells of the next one. The
+// event may be lost.
+const lateBy = int64(10 * time.Millisecond)
+
+// letGoOfLate lets those run whose next window nobody told of.
+func (c *core) letGoOfLate() {
+	for _, slot := range c.active {
+		if p := c.places[slot]; p.stoppedUntil != 0 && c.now() > p.stoppedUntil+lateBy {
+			p.letGo()
+		}
 	}
 }
 
@@ -164,6 +194,7 @@ func (c *core) tick() {
 }
 
 func (c *core) tickLocked() {
+	c.letGoOfLate()
 	c.next = c.gov.Tick(c.now(), c)
 	c.followAll()
 }
@@ -241,13 +272,21 @@ func seen(programs Programs, now func() int64) func(slot int) int64 {
 	}
 }
 
-// put gives a slot its place, take takes it.
-func (c *core) put(slot int, p *place) {
+// put gives a slot its place, with the budget that its group has. Nobody is stopped who comes.
+func (c *core) put(slot int, p *place, budgetUs int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.letGo()
 	c.places[slot] = p
 	c.active = append(c.active, slot)
+	c.gov.InForce(slot, budgetUs)
 }
 
+// take takes a slot's place from it. Nobody is stopped who leaves: the event that would let it go is void.
 func (c *core) take(slot int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.places[slot].letGo()
 	c.places[slot] = nil
 	c.active = slices.DeleteFunc(c.active, func(s int) bool { return s == slot })
 }

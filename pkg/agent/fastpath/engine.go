@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
@@ -69,6 +70,7 @@ type Engine struct {
 	cores map[int]*core
 
 	mu      sync.Mutex // one table at a time
+	ending  atomic.Bool
 	table   table.Table
 	applied int64
 	adopted bool // there was a table
@@ -87,6 +89,7 @@ type entry struct {
 	core       *core          // where it is governed; nil while it is not
 	earlier    counts         // of its former generations
 	drift      uint64
+	checkFault error // of the last look at it
 	threads    int
 	retryAt    int64
 	failures   int
@@ -126,6 +129,7 @@ const SweepEvery = time.Second
 func (e *Engine) Run(ctx context.Context, tick <-chan time.Time) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	e.ending.Store(ctx.Err() != nil)
 	collect := collector(func(collect func()) { collect() })
 	if e.Realtime {
 		keeper, err := newKeeper()
@@ -144,7 +148,8 @@ func (e *Engine) Run(ctx context.Context, tick <-chan time.Time) error {
 			}
 		})
 	}
-	e.resume(ctx)
+	stopWatching := context.AfterFunc(ctx, func() { e.ending.Store(true) })
+	defer stopWatching()
 	for {
 		select {
 		case <-ctx.Done():
@@ -155,7 +160,7 @@ func (e *Engine) Run(ctx context.Context, tick <-chan time.Time) error {
 			}
 			return nil
 		case <-tick:
-			e.Sweep(ctx)
+			e.Sweep()
 			collectGarbage(collect)
 		}
 	}
@@ -164,15 +169,16 @@ func (e *Engine) Run(ctx context.Context, tick <-chan time.Time) error {
 // maxTouched is how many budgets one decision may set: that of every server, and of some twice.
 const maxTouched = 2 * table.MaxServers
 
-// resume applies the table of the process before.
-func (e *Engine) resume(ctx context.Context) {
+// Resume applies the table of the process before, or finishes its Restore. Call it before Run.
+func (e *Engine) Resume() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.entries) > 0 {
-		return // a newer one came first
-	}
-	if t, ok := e.store.load(); ok {
-		e.adopt(ctx, t)
+	kept, ok := e.store.load()
+	switch {
+	case ok && kept.Restoring:
+		e.sweepFault = e.restore()
+	case ok:
+		_ = e.adopt(kept.Table) // it fails only when Run has ended
 	}
 }
 

@@ -1,6 +1,7 @@
 package fastpath_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -48,7 +49,7 @@ func TestAnInvalidTableChangesNothing(t *testing.T) {
 	n.apply(tableOf(1, high("a", "/a", 0)))
 	bad := high("a", "/a", 0)
 	bad.LowUs = -1
-	err := n.Apply(t.Context(), tableOf(2, bad))
+	err := n.Apply(tableOf(2, bad))
 	var invalid *fastpath.InvalidError
 	if !errors.As(err, &invalid) {
 		t.Fatalf("want an InvalidError: %v", err)
@@ -227,7 +228,7 @@ func TestATableThatCannotBeReadIsAsGoodAsNone(t *testing.T) {
 func TestATableThatCannotBeKeptIsNotPutInForce(t *testing.T) {
 	dir, k := t.TempDir(), newKernel("/a")
 	n := start(t, k, filepath.Join(dir, "missing"))
-	if err := n.Apply(t.Context(), tableOf(1, high("a", "/a", 0))); err == nil || len(k.log) != 0 {
+	if err := n.Apply(tableOf(1, high("a", "/a", 0))); err == nil || len(k.log) != 0 {
 		t.Errorf("%v %v", err, k.log)
 	}
 }
@@ -236,7 +237,7 @@ func TestRestorePutsEverythingBack(t *testing.T) {
 	dir, k := t.TempDir(), newKernel("/a")
 	n := start(t, k, dir)
 	n.apply(tableOf(1, high("a", "/a", 0)))
-	if err := n.Restore(t.Context()); err != nil {
+	if err := n.Restore(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "table.json")); !errors.Is(err, os.ErrNotExist) || k.restored != 1 || !k.groups["/a"].restored {
@@ -293,12 +294,12 @@ func TestABudgetByHand(t *testing.T) {
 		"another core": {client.SetRequest{Server: "a", RuntimeUs: 3_000, Core: &one}, 409, "want core 0"},
 	} {
 		var refused *client.StatusError
-		if err := n.Set(t.Context(), c.request); !errors.As(err, &refused) || refused.Code != c.code || !strings.Contains(err.Error(), c.want) {
+		if err := n.Set(c.request); !errors.As(err, &refused) || refused.Code != c.code || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %d %s", name, err, c.code, c.want)
 		}
 	}
 	for range 2 {
-		if err := n.Set(t.Context(), client.SetRequest{Server: "c-a", RuntimeUs: 3_000, PeriodUs: 10_000}); err != nil {
+		if err := n.Set(client.SetRequest{Server: "c-a", RuntimeUs: 3_000, PeriodUs: 10_000}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -340,6 +341,133 @@ func TestNothingIsPutBackBeforeTheFirstTable(t *testing.T) {
 	n.apply(tableOf(1, high("a", "/a", 0)))
 	if k.sweeps.Load() == 0 || n.programs.rings[0].woken.Load() == 0 {
 		t.Errorf("%d sweeps; want what nobody needs put back, and the core's thread woken", k.sweeps.Load())
+	}
+}
+
+func TestAProcessThatEndsAtOnceTakesNothingAway(t *testing.T) {
+	dir, k := t.TempDir(), newKernel("/a")
+	first := start(t, k, dir)
+	first.apply(tableOf(4, high("a", "/a", 0)))
+	first.end()
+	k.sweeps.Store(0)
+	second := newNode(t, k, dir)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := second.Run(ctx, nil); err != nil {
+		t.Error(err)
+	}
+	if err := second.Apply(tableOf(6, high("a", "/a", 0))); err == nil {
+		t.Error("a table was taken for applied though nothing was opened")
+	}
+	second.sweep()
+	if k.sweeps.Load() > 0 {
+		t.Error("groups that were not opened any more were put back")
+	}
+}
+
+func TestAnEndThatWaitedForARaiseIsVoid(t *testing.T) {
+	k := newKernel("/a")
+	k.enforce = true
+	n := start(t, k, t.TempDir())
+	s := high("a", "/a", 0)
+	s.LevelsUs = []int64{2_500, 3_000, 3_500}
+	n.apply(tableOf(1, s))
+	n.now.Add(12_000_000)
+	end := n.programs.event(100, ebpf.KindEnd, n.now.Load())
+	n.send(0, n.programs.event(100, ebpf.KindAlarm, n.now.Load()))
+	for range 4 {
+		n.send(0, end) // of the low budget
+		end.Window += 10_000_000
+		n.now.Add(10_000_000)
+	}
+	if a := n.reported("a"); a.LevelUs != 2_500 || a.Fault || k.groups["/a"].throttled {
+		t.Errorf("%+v, throttled %v; want one level up, and running", a, k.groups["/a"].throttled)
+	}
+}
+
+func TestAGroupAroundTheServerThatIsThrottledIsNoOverrun(t *testing.T) {
+	k := newKernel("/a")
+	n := start(t, k, t.TempDir())
+	n.apply(tableOf(1, high("a", "/a", 0)))
+	for range 5 {
+		n.now.Add(10_000_000)
+		e := n.programs.event(100, ebpf.KindThrottled, n.now.Load())
+		e.UsedNs = 100_000
+		n.send(0, e)
+	}
+	if a := n.reported("a"); a.Fault || a.Overruns != 0 || a.BudgetUs != 2_000 {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestNobodyStaysStopped(t *testing.T) {
+	for name, happen := range map[string]func(*node, table.Server){
+		"moved":                  func(n *node, s table.Server) { s.Core = 1; n.apply(tableOf(2, s)) },
+		"with another budget":    func(n *node, s table.Server) { s.LowUs, s.LeastUs = 2_100, 2_100; n.apply(tableOf(2, s)) },
+		"its next window untold": func(n *node, _ table.Server) { n.now.Add(100_000_000); n.sweep() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKernel("/a")
+			k.enforce = true
+			n := start(t, k, t.TempDir())
+			low := high("a", "/a", 0)
+			low.Criticality = "Low"
+			n.apply(tableOf(1, low))
+			n.send(0, n.programs.event(100, ebpf.KindEnd, n.now.Load()))
+			if !k.groups["/a"].throttled {
+				t.Fatal("it was not stopped")
+			}
+			happen(n, low)
+			if k.groups["/a"].throttled {
+				t.Error("it has no real-time policy any more")
+			}
+		})
+	}
+}
+
+func TestARestoreThatDiedIsFinished(t *testing.T) {
+	dir, k := t.TempDir(), newKernel("/a")
+	n := start(t, k, dir)
+	n.apply(tableOf(1, high("a", "/a", 0)))
+	k.restoreErr = actuator.ErrBusy
+	if err := n.Restore(); err == nil {
+		t.Fatal("it is not told that something could not be restored")
+	}
+	n.end()
+	k.restoreErr = nil
+	start(t, k, dir)
+	if _, err := os.Stat(filepath.Join(dir, "table.json")); k.restored != 1 || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("restored %d times, %v", k.restored, err)
+	}
+}
+
+func TestAFaultThatIsOverIsNotTold(t *testing.T) {
+	k := newKernel("/a")
+	n := start(t, k, t.TempDir())
+	n.apply(tableOf(1, high("a", "/a", 0)))
+	k.change(func() { k.groups["/a"].checkErr = actuator.ErrBusy })
+	n.sweep()
+	if a := n.reported("a"); a.Error == "" {
+		t.Error("it is not told")
+	}
+	k.change(func() { k.groups["/a"].checkErr = nil })
+	n.sweep()
+	if a := n.reported("a"); a.Error != "" {
+		t.Errorf("%q", a.Error)
+	}
+}
+
+func TestCountersGoOnOverMoves(t *testing.T) {
+	k := newKernel("/a")
+	n := start(t, k, t.TempDir())
+	n.apply(tableOf(1, high("a", "/a", 0)))
+	*n.programs.State(n.programs.slots[100]) = ebpf.State{Overruns: 5, Misses: 7, TotalNs: 1_000_000}
+	for i := range 4 {
+		n.apply(tableOf(int64(2+i), high("a", "/a", (i+1)%2)))
+	}
+	n.programs.State(n.programs.slots[100]).Misses++
+	if a := n.reported("a"); a.Overruns != 5 || a.Misses != 8 || a.UsedUs != 1_000 {
+		t.Errorf("%+v", a)
 	}
 }
 

@@ -18,15 +18,16 @@ import (
 
 // kernel is a machine of one pot of groups: what the engine opens, sets and reads goes here.
 type kernel struct {
-	mu       sync.Mutex
-	groups   map[string]*group // by path
-	openErrs map[string]error
-	enforce  bool
-	reserved bool
-	restored int
-	sweeps   atomic.Int32
-	log      []string
-	roomErr  error
+	mu         sync.Mutex
+	groups     map[string]*group // by path
+	openErrs   map[string]error
+	enforce    bool
+	reserved   bool
+	restored   int
+	sweeps     atomic.Int32
+	log        []string
+	roomErr    error
+	restoreErr error
 }
 
 func newKernel(paths ...string) *kernel {
@@ -55,7 +56,13 @@ func (k *kernel) Identity() string         { return actuator.IdentityCPU }
 func (k *kernel) Policy() string           { return actuator.PolicyFixed }
 func (k *kernel) ReservedOnly() bool       { return k.reserved }
 func (k *kernel) Sweep() ([]string, error) { k.sweeps.Add(1); return nil, nil }
-func (k *kernel) Restore() error           { k.restored++; return nil }
+func (k *kernel) Restore() error {
+	if k.restoreErr == nil {
+		k.restored++
+	}
+	return k.restoreErr
+}
+
 func (k *kernel) Capacity(cores []int) map[int]int64 {
 	out := map[int]int64{}
 	for _, c := range cores {
@@ -170,8 +177,13 @@ func (p *programs) Ring(core int) (fastpath.Ring, error) {
 // event of a server, with the slot and generation that it has now.
 func (p *programs) event(id uint64, kind uint32, at int64) ebpf.Event {
 	slot := p.slots[id]
+	used := p.configs[slot].AlarmNs
+	if kind == ebpf.KindEnd {
+		used = p.configs[slot].BudgetNs
+	}
 	return ebpf.Event{
-		Slot: uint32(slot), Generation: p.configs[slot].Generation, Kind: kind, Instant: uint64(at), Detected: uint64(at),
+		UsedNs: used,
+		Slot:   uint32(slot), Generation: p.configs[slot].Generation, Kind: kind, Instant: uint64(at), Detected: uint64(at),
 		Window: uint64(at) - uint64(at)%10_000_000,
 	}
 }
@@ -213,14 +225,25 @@ type node struct {
 	programs *programs
 	now      atomic.Int64
 	dir      string
-	tick     chan time.Time
 	stop     context.CancelFunc
 	ended    chan error
 }
 
 func start(t *testing.T, k *kernel, dir string) *node {
 	t.Helper()
-	n := &node{t: t, kernel: k, programs: newPrograms(), dir: dir, tick: make(chan time.Time), ended: make(chan error, 1)}
+	n := newNode(t, k, dir)
+	n.Resume()
+	ctx, stop := context.WithCancel(t.Context())
+	n.stop = stop
+	go func() { n.ended <- n.Run(ctx, nil) }()
+	t.Cleanup(n.end)
+	return n
+}
+
+// newNode is an engine that does not run yet.
+func newNode(t *testing.T, k *kernel, dir string) *node {
+	t.Helper()
+	n := &node{t: t, kernel: k, programs: newPrograms(), dir: dir, ended: make(chan error, 1)}
 	n.now.Store(1_000_000_000)
 	engine, err := fastpath.New(fastpath.Options{
 		Backend: k, Programs: n.programs, Cores: []int{0, 1}, GranularityUs: 100, ChargeUs: 100, Lead: 200 * time.Microsecond, StateDir: dir,
@@ -231,12 +254,6 @@ func start(t *testing.T, k *kernel, dir string) *node {
 		t.Fatal(err)
 	}
 	n.Engine = engine
-	ctx, stop := context.WithCancel(t.Context())
-	n.stop = stop
-	go func() { n.ended <- engine.Run(ctx, n.tick) }()
-	n.tick <- time.Time{} // taken when the table of the process before is resumed
-	n.tick <- time.Time{} // taken when that sweep is over
-	t.Cleanup(n.end)
 	return n
 }
 
@@ -254,7 +271,7 @@ func (n *node) end() {
 	}
 }
 
-func (n *node) sweep() { n.Sweep(n.t.Context()) }
+func (n *node) sweep() { n.Sweep() }
 
 // send has a core's thread handle an event, and returns when it has.
 func (n *node) send(core int, e ebpf.Event) {
@@ -295,7 +312,7 @@ func hand[T any](t *testing.T, to chan<- T, what T) {
 
 func (n *node) apply(t table.Table) {
 	n.t.Helper()
-	if err := n.Apply(n.t.Context(), t); err != nil {
+	if err := n.Apply(t); err != nil {
 		n.t.Fatal(err)
 	}
 }

@@ -2,6 +2,7 @@ package fastpath
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 
@@ -57,8 +58,8 @@ func (e *Engine) server(en *entry) table.ServerReport {
 	if e.RunQueue && en.core != nil {
 		out.RunQueue = waits(e.Programs.RunQueue(en.slot))
 	}
-	if en.fault != nil {
-		out.Error = en.fault.Error()
+	if err := errors.Join(en.fault, en.checkFault); err != nil {
+		out.Error = err.Error()
 	}
 	if en.core == nil {
 		return out

@@ -89,14 +89,14 @@ func (e *Engine) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT "+client.PathTable, func(w http.ResponseWriter, r *http.Request) {
 		var t table.Table
-		answer(w, take(w, r, &t, func() error { return e.Apply(r.Context(), t) }))
+		answer(w, take(w, r, &t, func() error { return e.Apply(t) }))
 	})
-	mux.HandleFunc("DELETE "+client.PathTable, func(w http.ResponseWriter, r *http.Request) { answer(w, e.Restore(r.Context())) })
+	mux.HandleFunc("DELETE "+client.PathTable, func(w http.ResponseWriter, _ *http.Request) { answer(w, e.Restore()) })
 	mux.HandleFunc("GET "+client.PathReport, func(w http.ResponseWriter, _ *http.Request) { give(w, e.Report()) })
 	mux.HandleFunc("GET "+client.PathSamples, func(w http.ResponseWriter, _ *http.Request) { give(w, e.Samples()) })
 	mux.HandleFunc("POST "+client.PathSet, func(w http.ResponseWriter, r *http.Request) {
 		var s client.SetRequest
-		answer(w, take(w, r, &s, func() error { return e.Set(r.Context(), s) }))
+		answer(w, take(w, r, &s, func() error { return e.Set(s) }))
 	})
 	mux.HandleFunc("POST "+client.PathRoom, func(w http.ResponseWriter, r *http.Request) {
 		var s table.Server

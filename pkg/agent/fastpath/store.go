@@ -14,8 +14,14 @@ import (
 // store keeps the last table on disk: it is there before it is acted upon, whole or not at all.
 type store struct{ path string }
 
-func (s store) save(t table.Table) error {
-	data, err := json.Marshal(t)
+// kept is what is on disk: a table, or that everything is to be restored.
+type kept struct {
+	table.Table
+	Restoring bool `json:"restoring,omitempty"`
+}
+
+func (s store) save(k kept) error {
+	data, err := json.Marshal(k)
 	if err != nil {
 		return fmt.Errorf("encoding the table: %w", err)
 	}
@@ -37,16 +43,16 @@ func (s store) save(t table.Table) error {
 
 // load returns the table that was kept. One that cannot be read or makes no sense is as good as none: the
 // agent sends its own.
-func (s store) load() (table.Table, bool) {
+func (s store) load() (kept, bool) {
 	data, err := os.ReadFile(s.path)
 	if err != nil {
-		return table.Table{}, false
+		return kept{}, false
 	}
-	var t table.Table
-	if json.Unmarshal(data, &t) != nil || t.Validate() != nil {
-		return table.Table{}, false
+	var k kept
+	if json.Unmarshal(data, &k) != nil || k.Validate() != nil {
+		return kept{}, false
 	}
-	return t, true
+	return k, true
 }
 
 func (s store) clear() error {

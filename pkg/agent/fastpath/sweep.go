@@ -1,7 +1,6 @@
 package fastpath
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,7 +12,7 @@ import (
 )
 
 // Sweep compares what is in force with what should be, sets it right, and tries again what failed.
-func (e *Engine) Sweep(ctx context.Context) {
+func (e *Engine) Sweep() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	again := false
@@ -25,8 +24,11 @@ func (e *Engine) Sweep(ctx context.Context) {
 		}
 		again = e.check(en) || again
 	}
-	if again {
-		e.settle(ctx)
+	for _, c := range e.cores {
+		c.tick()
+	}
+	if again && !e.settle() {
+		return
 	}
 	e.putBack()
 }
@@ -50,10 +52,7 @@ func (e *Engine) check(en *entry) bool {
 	if len(drift) > 0 {
 		en.drift++
 	}
-	if err != nil {
-		en.fault = fmt.Errorf("checking: %w", err)
-		return false
-	}
+	en.checkFault = err
 	if threads, err := en.group.Threads(); err == nil {
 		en.threads = threads
 	}
@@ -61,7 +60,7 @@ func (e *Engine) check(en *entry) bool {
 }
 
 // Set puts one server's least budget in force by hand, until the next table.
-func (e *Engine) Set(ctx context.Context, r client.SetRequest) error {
+func (e *Engine) Set(r client.SetRequest) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	en := e.find(r.Server)
@@ -75,10 +74,12 @@ func (e *Engine) Set(ctx context.Context, r client.SetRequest) error {
 	t.Servers = slices.Clone(t.Servers)
 	i := slices.IndexFunc(t.Servers, func(s table.Server) bool { return s.ID == en.spec.ID })
 	t.Servers[i].LeastUs = r.RuntimeUs
-	if err := e.store.save(t); err != nil {
+	if err := e.store.save(kept{Table: t}); err != nil {
 		return err
 	}
-	e.adopt(ctx, t)
+	if err := e.adopt(t); err != nil {
+		return err
+	}
 	if en.fault != nil {
 		return &client.StatusError{Code: 409, Reason: en.fault.Error()}
 	}
@@ -133,17 +134,23 @@ func (e *Engine) Room(s table.Server) (table.First, error) {
 	return first, nil
 }
 
-// Restore lets go of every server and sets back all that was changed. The table is forgotten first: a process that
-// dies midway finishes this when it starts again.
-func (e *Engine) Restore(ctx context.Context) error {
+// Restore lets go of every server and sets back all that was changed. That this is wanted is on disk first: the
+// process after one that dies midway finishes it.
+func (e *Engine) Restore() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.store.clear(); err != nil {
+	if err := e.store.save(kept{Restoring: true}); err != nil {
 		return err
 	}
-	e.adopt(ctx, table.Table{})
+	return e.restore()
+}
+
+func (e *Engine) restore() error {
+	if err := e.adopt(table.Table{}); err != nil {
+		return err
+	}
 	if err := e.Backend.Restore(); err != nil {
 		return fmt.Errorf("restoring what was before: %w", err)
 	}
-	return nil
+	return e.store.clear()
 }

@@ -113,6 +113,7 @@ func govern(ctx context.Context, s Settings, machine host.Host, rtCores []int, l
 	}
 	slog.Info("governing", "backend", backend.Name(), "granularityUs", granularity, "hook", programs.Hook(), "cores", rtCores,
 		"lead", s.Lead, "realtime", realtime, "missing", strings.Join(missing, "; "))
+	engine.Resume()
 	return errors.Join(serve(ctx, engine, s), programs.Close())
 }
 
