@@ -324,6 +324,20 @@ func (w *world) events(namespace, name string) map[string]corev1.Event {
 	return out
 }
 
+// messages are those of all Events of an object with a reason.
+func (w *world) messages(namespace, name, reason string) []string {
+	w.Helper()
+	list := &corev1.EventList{}
+	w.must(w.List(w.Context(), list, client.InNamespace(namespace)))
+	var out []string
+	for _, e := range list.Items {
+		if e.InvolvedObject.Name == name && e.Reason == reason {
+			out = append(out, e.Message)
+		}
+	}
+	return out
+}
+
 // call sends a request to the agent's front door.
 func (w *world) call(method, path, token, body string) (int, string) {
 	w.Helper()
