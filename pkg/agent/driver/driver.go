@@ -58,7 +58,8 @@ type Config struct {
 }
 
 const (
-	// awaitTime is how long claims wait for their containers in the table, looking each awaitStep.
+	// awaitTime is how long claims wait for the first report, and then for their containers in the table,
+	// looking each awaitStep.
 	awaitTime, awaitStep = 2 * time.Second, 25 * time.Millisecond
 	// sweepEvery is how often prepared claims are compared with the API server.
 	sweepEvery = time.Minute

@@ -83,6 +83,7 @@ type node struct {
 	cdi     string
 	machine atomic.Pointer[[]host.Core]
 	servers servers
+	clock   clock.WithTicker
 	driver  *driver.Driver
 	plugin  *plugin
 }
@@ -100,7 +101,7 @@ func newNode(t *testing.T) *node {
 	if _, err := api.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	out := &node{t: t, kubelet: newKubelet(t), cdi: t.TempDir()}
+	out := &node{t: t, kubelet: newKubelet(t), cdi: t.TempDir(), clock: clock.RealClock{}}
 	out.hotplug(machine(4))
 	t.Cleanup(out.remove)
 	out.start()
@@ -115,7 +116,7 @@ func (n *node) start() {
 	config := driver.Config{
 		NodeName: nodeName, Client: api.Interface, KubeletDir: n.kubelet.dir, CDIDir: n.cdi, EscalationReserve: 100_000,
 		Machine: func() (host.Topology, error) { return host.Topology{Cores: *n.machine.Load()}, nil },
-		Clock:   clock.RealClock{},
+		Clock:   n.clock,
 	}
 	if n.servers != nil {
 		config.Servers = n.servers

@@ -21,6 +21,7 @@ import (
 // PrepareResourceClaims implements kubeletplugin.DRAPlugin. The kubelet asks again after each fault, and
 // after its own restart for what is prepared already.
 func (d *Driver) PrepareResourceClaims(ctx context.Context, claims []*resourcev1.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
+	d.awaitOffer(ctx, claims)
 	out := map[types.UID]kubeletplugin.PrepareResult{}
 	var fresh []Record
 	for _, claim := range claims {
@@ -37,6 +38,38 @@ func (d *Driver) PrepareResourceClaims(ctx context.Context, claims []*resourcev1
 	}
 	d.await(ctx, fresh)
 	return out, nil
+}
+
+// awaitOffer gives the fast path time to report which cores take real-time work, when a claim is new: an agent
+// that has just started registers before it has heard, and what it refuses then the kubelet tries again only
+// at its next sync of the pod, a minute later.
+func (d *Driver) awaitOffer(ctx context.Context, claims []*resourcev1.ResourceClaim) {
+	end := d.config.Clock.NewTimer(awaitTime)
+	defer end.Stop()
+	for {
+		known, changed := d.offered(claims)
+		if known {
+			return
+		}
+		select {
+		case <-changed:
+		case <-end.C():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// offered tells whether it is known which cores the claims may be on, and else what is closed when it may be.
+func (d *Driver) offered(claims []*resourcev1.ResourceClaim) (known bool, changed <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	fresh := slices.ContainsFunc(claims, func(c *resourcev1.ResourceClaim) bool {
+		_, prepared := d.prepared[c.UID]
+		return !prepared
+	})
+	return d.offer != nil || !fresh, d.changed
 }
 
 // prepare tells whether the claim was not prepared before.

@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 )
@@ -81,6 +83,37 @@ func TestDevicesComeBack(t *testing.T) {
 		}
 		n.expectPublished("core-1 800000 fifo")
 	}
+}
+
+// timers tells of each timer that is made.
+type timers struct {
+	clock.RealClock
+	made chan time.Duration
+}
+
+func (c timers) NewTimer(d time.Duration) clock.Timer {
+	c.made <- d
+	return c.RealClock.NewTimer(d)
+}
+
+// An agent that has just started is asked before the fast path has reported.
+func TestAClaimWaitsForTheFirstReport(t *testing.T) {
+	n := newNode(t)
+	made := make(chan time.Duration, 8)
+	n.clock = timers{made: made}
+	n.restart()
+	claim := n.claim("early", "core-1", 100_000)
+	refused := make(chan string, 1)
+	go func() {
+		_, refusal := n.plugin.prepare(claim)
+		refused <- refusal
+	}()
+	<-made // it waits
+	n.report(report("fifo", 900_000, 1))
+	if refusal := <-refused; refusal != "" {
+		t.Error(refusal)
+	}
+	n.expectPrepared(claim)
 }
 
 // What the scheduler knew may be old: the node has the last word.

@@ -187,8 +187,7 @@ var _ = Describe("Real-time containers of a real node", Serial, func() {
 		eventuallyRunning(p)
 		Expect(containerID(p, "app")).To(Equal(id))
 		expectKept(p, "app", group)
-		// The new kubelet has deleted the node's ResourceSlices. The library that publishes them looks
-		// after 30 to 90 s; an agent that starts does at once.
+		// The new kubelet has deleted the node's ResourceSlices. An agent that starts now publishes them.
 		env.NodeAgent.Agent.ExpectStopped()
 		env.NodeAgent.ExpectRunning()
 		next := loaded("next")
