@@ -24,6 +24,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/privileged"
 )
 
+// patience is how long a test waits for what should take a moment, on a machine that may do other things.
+const patience = time.Minute
+
 // build compiles a program of the repository, once.
 func build(t *testing.T, program string) string {
 	t.Helper()
@@ -89,13 +92,15 @@ func (p *process) kill() {
 
 func (p *process) eventually(what string, check func() error) {
 	p.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
+			_ = p.command.Process.Signal(unix.SIGQUIT) // it says where it hangs
+			_ = p.command.Wait()
 			p.t.Fatalf("waited for %s: %v\n%s", what, err, p.log.String())
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -325,8 +330,10 @@ func TestItSaysWhichCapabilityIsMissing(t *testing.T) {
 		"CAP_PERFMON":  "-all,+bpf,+sys_nice,+ipc_lock",
 		"CAP_SYS_NICE": "-all,+bpf,+perfmon,+ipc_lock",
 	} {
-		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), patience)
 		command := bounded(ctx, capabilities, p.program, p.flags()...)
+		command.Cancel = func() error { return command.Process.Signal(unix.SIGQUIT) } // it says where it hangs
+		command.WaitDelay = 5 * time.Second
 		text, err := command.CombinedOutput()
 		if ctx.Err() != nil || err == nil || !strings.Contains(string(text), lacking) {
 			t.Errorf("without %s: %v\n%s", lacking, err, text)
