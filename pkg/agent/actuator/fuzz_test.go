@@ -11,7 +11,7 @@ func FuzzParseJournal(f *testing.F) {
 	f.Add(`{"boot":"b"}` + "\n" + `{"controller":"cpu","group":"/a","inode":1,"thread":3,"started":9,"attr":{"policy":1}}` + "\n{\"contr")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {
-		_, records, err := parseJournal([]byte(text))
+		records, err := parseJournal([]byte(text), "b")
 		if err != nil {
 			return
 		}

@@ -76,43 +76,40 @@ func openJournal(dir, boot string) (*journal, error) {
 	case err != nil:
 		return nil, fmt.Errorf("reading the journal: %w", err)
 	default:
-		head, records, err := parseJournal(data)
-		if err != nil {
+		if j.records, err = parseJournal(data, boot); err != nil {
 			return nil, fmt.Errorf("reading the journal %s: %w; if the machine was set right by hand, remove the file", j.path, err)
-		}
-		if head.Boot == boot {
-			j.records = records
 		}
 	}
 	return j, j.rewrite()
 }
 
-// parseJournal reads a journal's text.
-func parseJournal(data []byte) (journalHead, []record, error) {
-	var head journalHead
+// parseJournal reads the records of a boot from a journal's text. That of another boot is void, and may be broken: a machine
+// that loses power keeps neither control groups nor what was written last.
+func parseJournal(data []byte, boot string) ([]record, error) {
 	if len(data) > maxJournal {
-		return head, nil, fmt.Errorf("%d bytes; want at most %d", len(data), maxJournal)
+		return nil, fmt.Errorf("%d bytes; want at most %d", len(data), maxJournal)
 	}
 	end := bytes.LastIndexByte(data, '\n')
 	if end < 0 {
-		return head, nil, nil
+		return nil, nil
 	}
 	lines := bytes.Split(data[:end], []byte{'\n'})
-	if err := json.Unmarshal(lines[0], &head); err != nil {
-		return head, nil, fmt.Errorf("line 1: %w", err)
+	var head journalHead
+	if json.Unmarshal(lines[0], &head) != nil || head.Boot != boot {
+		return nil, nil
 	}
 	records := make([]record, 0, len(lines))
 	for i, line := range lines[1:] {
 		var r record
 		if err := json.Unmarshal(line, &r); err != nil {
-			return head, nil, fmt.Errorf("line %d: %w", i+2, err)
+			return nil, fmt.Errorf("line %d: %w", i+2, err)
 		}
 		if err := r.validate(); err != nil {
-			return head, nil, fmt.Errorf("line %d: %w", i+2, err)
+			return nil, fmt.Errorf("line %d: %w", i+2, err)
 		}
 		records = append(records, r)
 	}
-	return head, records, nil
+	return records, nil
 }
 
 // validate refuses what would have Restore write anywhere but to a file of a control group.
@@ -132,7 +129,8 @@ func (r record) validate() error {
 	return nil
 }
 
-// keep writes records that are not held yet, and returns once they are on disk.
+// keep writes records that are not held yet. When it returns they outlive this process. They need not outlive the machine,
+// whose control groups do not either: nothing waits for the disk.
 func (j *journal) keep(records ...record) error {
 	var lines bytes.Buffer
 	var fresh []record
@@ -152,9 +150,6 @@ func (j *journal) keep(records ...record) error {
 	}
 	if _, err := j.file.Write(lines.Bytes()); err != nil {
 		return fmt.Errorf("writing the journal: %w", errors.Join(err, j.rewrite()))
-	}
-	if err := j.file.Sync(); err != nil {
-		return fmt.Errorf("writing the journal: %w", err)
 	}
 	for _, r := range fresh {
 		j.records = append(j.records, r)
@@ -246,7 +241,7 @@ func (j *journal) rewrite() error {
 	return nil
 }
 
-// replace a file by another with the same name, so that either is there whole after a crash.
+// replace a file by another with the same name, so that either is there whole when the process dies.
 func replace(path string, data []byte) error {
 	fresh := path + ".new"
 	file, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -254,15 +249,8 @@ func replace(path string, data []byte) error {
 		return err
 	}
 	_, err = file.Write(data)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(fresh, path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return os.Rename(fresh, path)
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -46,7 +48,8 @@ func Become(priority int, cores []int) error {
 		return fmt.Errorf("finding the program: %w", err)
 	}
 	// The Go scheduler would interrupt the keeper every 10 ms to have it make room for others.
-	err = unix.Exec(self, os.Args, append(os.Environ(), started+"=1", "GODEBUG=asyncpreemptoff=1"))
+	environment := slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "GODEBUG=") })
+	err = unix.Exec(self, os.Args, append(environment, started+"=1", "GODEBUG=asyncpreemptoff=1"))
 	return fmt.Errorf("starting again: %w", err)
 }
 
