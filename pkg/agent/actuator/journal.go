@@ -94,8 +94,7 @@ func parseJournal(data []byte, boot string) ([]record, error) {
 		return nil, nil
 	}
 	lines := bytes.Split(data[:end], []byte{'\n'})
-	var head journalHead
-	if json.Unmarshal(lines[0], &head) != nil || head.Boot != boot {
+	if !ofBoot(lines[0], boot) {
 		return nil, nil
 	}
 	records := make([]record, 0, len(lines))
@@ -110,6 +109,12 @@ func parseJournal(data []byte, boot string) ([]record, error) {
 		records = append(records, r)
 	}
 	return records, nil
+}
+
+// ofBoot says that a journal's head is whole, and of that boot.
+func ofBoot(line []byte, boot string) bool {
+	var head journalHead
+	return json.Unmarshal(line, &head) == nil && head.Boot == boot
 }
 
 // validate refuses what would have Restore write anywhere but to a file of a control group.
