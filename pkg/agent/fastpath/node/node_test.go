@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -138,6 +139,7 @@ func newContainer(t *testing.T, task, identity, name string, core int) *containe
 		var err error
 		for range 200 { // a group is busy until its last thread is reaped
 			if err = local.Remove(c.group); err == nil {
+				_ = local.Remove(path.Dir(c.group)) // another container may still be in it
 				return
 			}
 			time.Sleep(10 * time.Millisecond)
@@ -294,7 +296,7 @@ func kubepods(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := local.Remove(group); err != nil {
+		if err := errors.Join(local.Remove(group), local.Remove(path.Dir(group))); err != nil {
 			t.Errorf("removing %s: %v", group, err)
 		}
 	})
