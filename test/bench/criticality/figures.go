@@ -141,6 +141,11 @@ func (r result) table(sets []set) string {
 		fmt.Fprintf(w, "\t%d\t%d\t%d\t%.1f\t%d\n", raises, throttles, len(run.stalls()), float64(run.stood())/1e6, run.attempts)
 	}
 	_ = w.Flush() // to memory
+	for _, run := range r.runs {
+		for _, line := range run.discarded {
+			fmt.Fprintf(&b, "not counted, as the machine stood still: %s\n", line)
+		}
+	}
 	return b.String()
 }
 

@@ -35,6 +35,7 @@ type run struct {
 	logs          []joblog.Log // as set.servers
 	agent         table.Report // zero under cfs
 	attempts      int          // that it took; see one
+	discarded     []string     // the other attempts, a line each
 }
 
 // result is everything that ran with one backend.
@@ -83,15 +84,21 @@ const attempts = 3
 // It returns the least disturbed of the runs.
 func (b bench) one(ctx context.Context, backend, configuration string, s set) (run, error) {
 	var best run
+	var discarded []string
 	for attempt := range attempts {
 		r, err := b.once(ctx, backend, configuration, s)
 		if err != nil {
 			return r, err
 		}
-		if attempt == 0 || r.stood() < best.stood() {
+		switch {
+		case attempt == 0:
 			best = r
+		case r.stood() < best.stood():
+			best, discarded = r, append(discarded, best.String())
+		default:
+			discarded = append(discarded, r.String())
 		}
-		best.attempts = attempt + 1
+		best.attempts, best.discarded = attempt+1, discarded
 		if best.stood() < longStall {
 			break
 		}
