@@ -1,0 +1,144 @@
+package rules
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+)
+
+// Kind is what an action does.
+type Kind string
+
+// The kinds, from the cheapest.
+const (
+	// Rearrange squeezes containers of a node or moves them to other cores of it.
+	Rearrange Kind = "Rearrange"
+	// Migrate moves a pod to another node.
+	Migrate Kind = "Migrate"
+	// Preempt evicts less critical pods.
+	Preempt Kind = "Preempt"
+	// OpenNode has a node opened.
+	OpenNode Kind = "OpenNode"
+	// ReplaceNode has a node closed, and another opened before where its pods need that.
+	ReplaceNode Kind = "ReplaceNode"
+)
+
+// Kinds lists them all, from the cheapest.
+var Kinds = []Kind{Rearrange, Migrate, Preempt, OpenNode, ReplaceNode}
+
+// Rung is the place of the kind on the ladder of architecture: 2 (within the node) to 5 (a node). Rungs 0
+// and 1 are admission and the node's own escalation, which ask nobody. 0: the kind is unknown.
+func (k Kind) Rung() int {
+	switch k {
+	case Rearrange:
+		return 2
+	case Migrate:
+		return 3
+	case Preempt:
+		return 4
+	case OpenNode, ReplaceNode:
+		return 5
+	}
+	return 0
+}
+
+// Phase is how far an action has come.
+type Phase string
+
+// The phases. Running and RollingBack touch the world; the six last are for good.
+const (
+	// Waiting has not begun.
+	Waiting Phase = "Waiting"
+	// Running is being done.
+	Running Phase = "Running"
+	// RollingBack is being undone: it failed, was too late or is no longer wanted.
+	RollingBack Phase = "RollingBack"
+	// Succeeded has done what it was for.
+	Succeeded Phase = "Succeeded"
+	// Failed began, and could neither be finished nor be undone: the message says what is left.
+	Failed Phase = "Failed"
+	// RolledBack was undone.
+	RolledBack Phase = "RolledBack"
+	// Refused may never begin.
+	Refused Phase = "Refused"
+	// Withdrawn was no longer wanted before it began.
+	Withdrawn Phase = "Withdrawn"
+	// Expired did not begin in time.
+	Expired Phase = "Expired"
+)
+
+// Over tells whether nothing more becomes of the action.
+func (p Phase) Over() bool {
+	switch p {
+	case Succeeded, Failed, RolledBack, Refused, Withdrawn, Expired:
+		return true
+	}
+	return false
+}
+
+// Holds tells whether the action has what it uses.
+func (p Phase) Holds() bool { return p == Running || p == RollingBack }
+
+// Action is something to be done to pods and nodes, and how far that has come. Times are of the
+// controller's clock.
+type Action struct {
+	// ID is unique, and the same whenever the same is asked for the same cause.
+	ID   string
+	Kind Kind
+	// Uses is what nobody else may have meanwhile.
+	Uses []Use
+	// Pods are the UIDs of those that it moves or evicts.
+	Pods []string
+	// Cause names the pressure that it answers. No pod is moved twice for one.
+	Cause string
+	// Criticality of whom it benefits.
+	Criticality rt.Criticality
+	// Since is when it was asked for.
+	Since time.Time
+	// StartBy is until when it is of use to begin; zero: always.
+	StartBy time.Time
+	// Limit is how long it may run, and how long its undoing may take.
+	Limit time.Duration
+
+	Phase Phase
+	// Entered is when it came into its phase.
+	Entered time.Time
+	// Unwanted: who asked for it no longer does.
+	Unwanted bool
+	// Message says in words why it is in its phase, or what it waits for.
+	Message string
+}
+
+// Validate tells whether the action may be accepted at all.
+func (a Action) Validate() error {
+	switch {
+	case a.ID == "":
+		return fmt.Errorf("id: must not be empty")
+	case a.Kind.Rung() == 0:
+		return fmt.Errorf("kind: %q is not one of %v", a.Kind, Kinds)
+	case a.Limit <= 0:
+		return fmt.Errorf("limit: %s is not a positive duration: what runs must end", a.Limit)
+	case a.Since.IsZero():
+		return fmt.Errorf("since: must be set: age decides on the order")
+	case a.Criticality > rt.High:
+		return fmt.Errorf("criticality: %s is not one of High, Middle, Low", a.Criticality)
+	}
+	for i, u := range a.Uses {
+		if err := u.validate(); err != nil {
+			return fmt.Errorf("uses[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// Deadline is when the phase ends at the latest, and ok whether there is such a time.
+func (a Action) Deadline() (at time.Time, ok bool) {
+	switch {
+	case a.Phase == Waiting && !a.StartBy.IsZero():
+		return a.StartBy, true
+	case a.Phase.Holds():
+		return a.Entered.Add(a.Limit), true
+	}
+	return time.Time{}, false
+}

@@ -1,0 +1,162 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Reasons for which an action waits. The same words are in its record, Events and metrics.
+const (
+	// ReasonInUse: another action has something that this one uses.
+	ReasonInUse = "InUse"
+	// ReasonTurn: another action comes before this one and waits for something that both use.
+	ReasonTurn = "NotItsTurn"
+	// ReasonDisruptionBudget: a PodDisruptionBudget allows no more now.
+	ReasonDisruptionBudget = "PodDisruptionBudget"
+	// ReasonPoolBudget: the NodePool's disruption budget allows no more now.
+	ReasonPoolBudget = "NodePoolBudget"
+	// ReasonLimit: a limit is so low that the action never fits.
+	ReasonLimit = "Limit"
+	// ReasonMoved: a pod was moved for this cause already.
+	ReasonMoved = "MovedAlready"
+)
+
+// Options of the order.
+type Options struct {
+	// AgeStep is after what wait an action counts as one class more critical. 0: ten minutes.
+	AgeStep time.Duration
+}
+
+const defaultAgeStep = 10 * time.Minute
+
+// Verdict is what Decide says about a waiting action.
+type Verdict struct {
+	ID string
+	// Start it, or Refuse it for good. Otherwise it waits. Reason is why it does not start, a word, and
+	// Message the same in words.
+	Start, Refuse   bool
+	Reason, Message string
+	// Blockers are the actions that it waits for.
+	Blockers []string
+}
+
+// Decide judges the waiting actions, in their order. What it starts is taken into account for those that
+// follow. It changes nothing: the same arguments give the same answer.
+func Decide(actions []Action, w World, o Options, now time.Time) []Verdict {
+	b := books{used: account{}, reserved: account{}, moved: map[move]bool{}}
+	var waiting []Action
+	for _, a := range actions {
+		switch {
+		case a.Phase == Waiting:
+			waiting = append(waiting, a)
+		case a.Phase.Holds():
+			b.used.take(a)
+		case a.Phase == Succeeded || a.Phase == Failed:
+			b.note(a)
+		}
+	}
+	order(waiting, o, now)
+	out := make([]Verdict, 0, len(waiting))
+	for _, a := range waiting {
+		v := b.judge(a, w)
+		switch {
+		case v.Start:
+			b.used.take(a)
+		case len(v.Blockers) > 0:
+			b.reserved.take(a)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// books are what the actions have and want, as far as they were gone through.
+type books struct {
+	used, reserved account
+	moved          map[move]bool
+}
+
+// move is a pod and what it was moved for.
+type move struct{ cause, pod string }
+
+// note records the pods that an action has moved, or may have.
+func (b books) note(a Action) {
+	for _, pod := range a.Pods {
+		b.moved[move{a.Cause, pod}] = true
+	}
+}
+
+// order sorts by class, then by rung, then by age.
+func order(waiting []Action, o Options, now time.Time) {
+	slices.SortFunc(waiting, func(a, b Action) int {
+		return cmp.Or(
+			cmp.Compare(b.class(o, now), a.class(o, now)),
+			cmp.Compare(a.Kind.Rung(), b.Kind.Rung()),
+			a.Since.Compare(b.Since),
+			strings.Compare(a.ID, b.ID),
+		)
+	})
+}
+
+// class is the action's criticality, one more for every step of its age.
+func (a Action) class(o Options, now time.Time) int64 {
+	step := o.AgeStep
+	if step <= 0 {
+		step = defaultAgeStep
+	}
+	return int64(a.Criticality) + int64(max(0, now.Sub(a.Since))/step)
+}
+
+// judge tells whether one action may start, beside what is used and what those before it have reserved.
+func (b books) judge(a Action, w World) Verdict {
+	if pod, ok := b.repeats(a); ok {
+		return Verdict{ID: a.ID, Refuse: true, Reason: ReasonMoved, Message: fmt.Sprintf("pod %s was moved for %s already", pod, a.Cause)}
+	}
+	if reason, message := w.withholds(a); reason != "" {
+		return Verdict{ID: a.ID, Reason: reason, Message: message}
+	}
+	for _, u := range a.Uses {
+		if !b.used.has(u, w.Capacity(u.Key)) {
+			return blocked(a.ID, ReasonInUse, u, b.used[u.Key].by)
+		}
+	}
+	for _, u := range a.Uses {
+		if !b.leaves(u, w.Capacity(u.Key)) {
+			return blocked(a.ID, ReasonTurn, u, b.reserved[u.Key].by)
+		}
+	}
+	return Verdict{ID: a.ID, Start: true}
+}
+
+// repeats finds a pod of the action that was moved for the same cause.
+func (b books) repeats(a Action) (pod string, ok bool) {
+	for _, pod := range a.Pods {
+		if b.moved[move{a.Cause, pod}] {
+			return pod, true
+		}
+	}
+	return "", false
+}
+
+// leaves tells whether the use leaves what is reserved where it is.
+func (b books) leaves(u Use, capacity int) bool {
+	used, reserved := b.used[u.Key], b.reserved[u.Key]
+	if len(reserved.by) == 0 {
+		return true
+	}
+	return u.Amount != All && !used.all && !reserved.all && used.amount+reserved.amount+u.Amount <= capacity
+}
+
+func blocked(id, reason string, u Use, by []string) Verdict {
+	verb := "is used by"
+	if reason == ReasonTurn {
+		verb = "is kept for"
+	}
+	return Verdict{
+		ID: id, Reason: reason, Blockers: slices.Clone(by),
+		Message: fmt.Sprintf("%s %s %s", u.Key, verb, strings.Join(by, ", ")),
+	}
+}

@@ -1,0 +1,22 @@
+// Package rules decides which actions on pods and nodes may run, in which order, and what becomes of each.
+// Everything here is pure: values in, values out; no clock, client, context or logger.
+//
+// An action uses resources: pods and nodes that nobody else may touch meanwhile, and places under limits and
+// disruption budgets. Decide goes through the waiting actions in their order and starts each for which
+// everything it uses is free. Two kinds of want are told apart:
+//
+//   - What the world withholds (a PodDisruptionBudget without allowance, a NodePool's budget of zero, a veto)
+//     may last for ever. Whoever waits for it keeps nothing from others.
+//   - What other actions use is given back, for every action that runs has a deadline. Whoever waits for it
+//     reserves all that it uses against actions that come after it in the order, or a stream of small ones
+//     could starve it.
+//
+// Age raises an action in the order, by one class of criticality for every Options.AgeStep, without end. So
+// an action for which the world withholds nothing runs in bounded time: at the latest AgeStep times the
+// distance between the classes after its submission it is before everything that is submitted later, what was
+// before it is finite, and what runs ends.
+//
+// Every phase is written to an API object before what it permits is done, so the next controller may find
+// an action in any of them and goes on. What the transitions promise is checked over all interleavings of small
+// systems, and over random ones of larger systems, with the process killed at any point (model_test.go).
+package rules
