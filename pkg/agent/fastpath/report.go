@@ -3,6 +3,7 @@ package fastpath
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -58,13 +59,18 @@ func (e *Engine) server(en *entry) table.ServerReport {
 	if e.RunQueue && en.core != nil {
 		out.RunQueue = waits(e.Programs.RunQueue(en.slot))
 	}
-	if err := errors.Join(en.fault, en.checkFault); err != nil {
-		out.Error = err.Error()
-	}
 	if en.core == nil {
+		out.Error = textOf(en.fault, en.checkFault)
 		return out
 	}
-	count(&out, en.core.state(en.slot))
+	state := en.core.state(en.slot)
+	count(&out, state)
+	fault := en.lasting(state)
+	if out.Waiting = fault == nil && state.Waiting && state.BudgetUs < en.spec.LowUs; out.Waiting {
+		fault = fmt.Errorf("its budget is %d us, less than low, %d us: others were promised the room, and it waits until that is over",
+			state.BudgetUs, en.spec.LowUs)
+	}
+	out.Error = textOf(fault, en.checkFault)
 	budget, cores, err := en.group.Read()
 	if err != nil {
 		out.Error = cmp.Or(out.Error, err.Error())
@@ -72,6 +78,23 @@ func (e *Engine) server(en *entry) table.ServerReport {
 	}
 	out.BudgetUs, out.PeriodUs, out.Cores = budget.RuntimeUs, budget.PeriodUs, cores
 	return out
+}
+
+// textOf is what several faults say, empty when there is none.
+func textOf(faults ...error) string {
+	if err := errors.Join(faults...); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// lasting is the fault of a governed server, but for a refused write that has been made up for.
+func (en *entry) lasting(state governor.State) error {
+	var unset *governor.UnsetError
+	if errors.As(en.fault, &unset) && !state.Waiting {
+		return nil
+	}
+	return en.fault
 }
 
 func waits(h ebpf.Histogram) *table.Waits {

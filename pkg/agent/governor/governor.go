@@ -1,6 +1,8 @@
 package governor
 
 import (
+	"fmt"
+
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
@@ -85,6 +87,19 @@ type Fault struct {
 	Slot int
 	Err  error
 }
+
+// UnsetError is a Fault that Tick mends: the Setter refused a budget, which is tried again.
+type UnsetError struct {
+	BudgetUs int64
+	Err      error
+}
+
+func (e *UnsetError) Error() string {
+	return fmt.Sprintf("setting a budget of %d us: %v", e.BudgetUs, e.Err)
+}
+
+// Unwrap returns the Setter's error.
+func (e *UnsetError) Unwrap() error { return e.Err }
 
 // State of a server, for those who watch it and those who report it.
 type State struct {

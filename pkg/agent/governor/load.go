@@ -29,7 +29,7 @@ func (c *Core) Load(servers []Server, plan table.Plan, now int64, set Setter) []
 	for i := range c.servers {
 		s := &c.servers[i]
 		if err := c.grow(s, set); err != nil {
-			faults = append(faults, Fault{Slot: s.Slot, Err: fmt.Errorf("setting a budget of %d us: %w", s.want(), err)})
+			faults = append(faults, Fault{Slot: s.Slot, Err: &UnsetError{s.want(), err}})
 		}
 	}
 	return faults

@@ -83,6 +83,9 @@ type ServerReport struct {
 	Threads int   `json:"threads"`
 	// RunQueue is how long its threads waited for their core; absent unless it is measured.
 	RunQueue *Waits `json:"runQueue,omitempty"`
+	// Waiting: its budget is below low, because what others were promised before, by an earlier fast path or by another
+	// table, is not over yet. It comes by itself; until then Error says so.
+	Waiting bool `json:"waiting,omitempty"`
 	// Error is why the table could not be applied to it; empty when it was.
 	Error string `json:"error,omitempty"`
 }
