@@ -119,27 +119,65 @@ func inherit(hierarchy, dir string) error {
 	return nil
 }
 
-// Join moves a process into a group, and returns where it was, by hierarchy, for Back.
-func (l *Local) Join(group string, pid int) (map[string]string, error) {
+// Where says in which groups a process is, by hierarchy, for Back.
+func (l *Local) Where(pid int) (map[string]string, error) {
 	was, err := l.groupsOf(pid)
 	if err != nil {
 		return nil, err
 	}
-	before := map[string]string{}
+	out := map[string]string{}
 	for _, hierarchy := range l.hierarchies {
-		from, ok := was[hierarchy]
+		group, ok := was[hierarchy]
 		if !ok {
-			return before, fmt.Errorf("process %d is in no group of %s", pid, hierarchy)
+			return nil, fmt.Errorf("process %d is in no group of %s", pid, hierarchy)
 		}
+		out[hierarchy] = group
+	}
+	return out, nil
+}
+
+// Join moves a process into a group, and returns where it was, for Back.
+func (l *Local) Join(group string, pid int) (map[string]string, error) {
+	before, err := l.Where(pid)
+	if err != nil {
+		return nil, err
+	}
+	for _, hierarchy := range l.hierarchies {
 		if err := l.move(hierarchy, group, pid); err != nil {
 			return before, err
 		}
-		before[hierarchy] = from
 	}
 	return before, nil
 }
 
-// Back moves a process to where Join found it. One that has ended is no error.
+// Processes are those in a group, in any hierarchy. One that is not there has none.
+func (l *Local) Processes(group string) ([]int, error) {
+	var out []int
+	for _, hierarchy := range l.hierarchies {
+		dir, err := l.cgroups.Dir(hierarchy, group)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil {
+			return nil, fmt.Errorf("listing the processes of group %s of %s: %w", group, hierarchy, err)
+		}
+		for _, field := range strings.Fields(string(text)) {
+			pid, err := strconv.Atoi(field)
+			if err != nil {
+				return nil, fmt.Errorf("listing the processes of group %s of %s: %w", group, hierarchy, err)
+			}
+			out = append(out, pid)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// Back moves a process to where it was. One that has ended is no error.
 func (l *Local) Back(pid int, before map[string]string) error {
 	var faults []error
 	for hierarchy, group := range before {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +58,9 @@ func thereAndBack(t *testing.T, identity string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if pids, err := l.Processes(group); err != nil || !slices.Equal(pids, []int{child.Process.Pid}) {
+		t.Errorf("in the group are %v, %v; want %d", pids, err, child.Process.Pid)
+	}
 	now := groups(t, child.Process.Pid)
 	inCPU := strings.Contains(now, ":cpu:"+group+"\n")
 	if !strings.Contains(now, ":cpuset:"+group+"\n") || inCPU != (identity == actuator.IdentityCPU) {
@@ -67,6 +71,12 @@ func thereAndBack(t *testing.T, identity string) {
 	}
 	if now := groups(t, child.Process.Pid); now != was {
 		t.Errorf("after Back the process is in\n%s; want\n%s", now, was)
+	}
+	if pids, err := l.Processes(group); err != nil || len(pids) != 0 {
+		t.Errorf("after Back there are %v, %v; want none", pids, err)
+	}
+	if pids, err := l.Processes(top + "/nothing"); err != nil || len(pids) != 0 {
+		t.Errorf("in a group that is not there are %v, %v; want none", pids, err)
 	}
 }
 

@@ -6,8 +6,12 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/utils/clock"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
@@ -20,39 +24,55 @@ const Group = "/mainspring"
 // grace is how long a command may take to end after SIGTERM.
 const grace = 2 * time.Second
 
+// clearEvery is how often a group is looked at until it is empty, clearTries how often at most.
+const (
+	clearEvery = 20 * time.Millisecond
+	clearTries = 100
+)
+
 // processes are those of the file: commands that we start, and processes that we move for a while.
 type processes struct {
 	local    *actuator.Local
+	clock    clock.Clock
 	launcher []string
 	logs     string
 	// real: commands start as SCHED_FIFO.
 	real bool
+	// note is what is to be undone, kept on disk at path.
+	note note
+	path string
 
-	made    []string // groups, in the order in which they were made
 	running []*process.Process
-	moved   []moved
-}
-
-type moved struct {
-	pid    int
-	before map[string]string
 }
 
 // makeGroups makes the groups of a table that are not there already.
 func (p *processes) makeGroups(f File, t table.Table) error {
-	owned := map[string]bool{}
-	for _, s := range f.Servers {
-		owned[s.Name] = s.Cgroup == ""
-	}
+	groups := map[string]string{}
 	for _, s := range t.Servers {
-		if !owned[s.ID] {
+		groups[s.ID] = s.Cgroup
+	}
+	for _, s := range f.Servers {
+		if s.Cgroup != "" {
 			continue
 		}
-		if len(p.made) == 0 {
-			p.made = append(p.made, path.Dir(s.Cgroup))
+		m := made{Group: groups[s.Name]}
+		if s.PID != 0 {
+			before, err := p.local.Where(s.PID)
+			if err != nil {
+				return fmt.Errorf("server %q: %w", s.Name, err)
+			}
+			m.Before = before
 		}
-		p.made = append(p.made, s.Cgroup)
-		if err := p.local.Make(s.Cgroup); err != nil {
+		if len(p.note.Groups) == 0 {
+			p.note.Groups = append(p.note.Groups, made{Group: path.Dir(m.Group), Shared: true})
+		}
+		p.note.Groups = append(p.note.Groups, m)
+	}
+	if err := p.note.save(p.path); err != nil {
+		return err
+	}
+	for _, m := range p.note.Groups {
+		if err := p.local.Make(m.Group); err != nil {
 			return err
 		}
 	}
@@ -75,9 +95,7 @@ func (p *processes) start(f File, t table.Table) error {
 	for _, s := range f.Servers {
 		switch {
 		case s.PID != 0:
-			before, err := p.local.Join(groups[s.Name], s.PID)
-			p.moved = append(p.moved, moved{s.PID, before})
-			if err != nil {
+			if _, err := p.local.Join(groups[s.Name], s.PID); err != nil {
 				return fmt.Errorf("server %q: %w", s.Name, err)
 			}
 		case len(s.Command) > 0:
@@ -146,7 +164,7 @@ func (p *processes) failures() error {
 	return errors.Join(faults...)
 }
 
-// stop ends the commands, and moves the other processes back to where they were.
+// stop ends the commands, with all that they left behind, and moves the other processes back to where they were.
 func (p *processes) stop() error {
 	stopped := make(chan error, len(p.running))
 	for _, child := range p.running {
@@ -162,17 +180,61 @@ func (p *processes) stop() error {
 	for range p.running {
 		faults = append(faults, <-stopped)
 	}
-	for _, m := range p.moved {
-		faults = append(faults, p.local.Back(m.pid, m.before))
+	return errors.Join(append(faults, p.clearGroups())...)
+}
+
+// clearGroups has all processes leave the groups that were made.
+func (p *processes) clearGroups() error {
+	var faults []error
+	for _, m := range p.note.Groups {
+		if !m.Shared {
+			faults = append(faults, p.clear(m))
+		}
 	}
 	return errors.Join(faults...)
 }
 
-// removeGroups removes what makeGroups made.
+// clear has the processes of a group go back to where they were, or end.
+func (p *processes) clear(m made) error {
+	var last error
+	for range clearTries {
+		pids, err := p.local.Processes(m.Group)
+		if err != nil || len(pids) == 0 {
+			return err
+		}
+		last = fmt.Errorf("group %s: processes %v do not leave it", m.Group, pids)
+		for _, pid := range pids {
+			if err := p.release(pid, m.Before); err != nil {
+				last = fmt.Errorf("group %s: %w", m.Group, err)
+			}
+		}
+		<-p.clock.After(clearEvery)
+	}
+	return last
+}
+
+func (p *processes) release(pid int, before map[string]string) error {
+	if len(before) > 0 {
+		return p.local.Back(pid, before)
+	}
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("ending process %d: %w", pid, err)
+	}
+	return nil
+}
+
+// removeGroups removes what makeGroups made, and then the note.
 func (p *processes) removeGroups() error {
 	var faults []error
-	for i := len(p.made) - 1; i >= 0; i-- {
-		faults = append(faults, p.local.Remove(p.made[i]))
+	for _, m := range slices.Backward(p.note.Groups) {
+		err := p.local.Remove(m.Group)
+		if m.Shared && (errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY)) {
+			continue // another run has groups there
+		}
+		faults = append(faults, err)
 	}
-	return errors.Join(faults...)
+	if err := errors.Join(faults...); err != nil {
+		return err
+	}
+	return forget(p.path)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/host"
 	"github.com/mainspring-rt/mainspring/pkg/process"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
 // Options of a run; all but Duration and Samples are required.
@@ -43,11 +44,14 @@ func Socket(stateDir string) string { return filepath.Join(stateDir, "fastpath.s
 
 // Waits.
 const (
+	aloneTimeout = time.Second
 	startTimeout = 30 * time.Second
 	stopTimeout  = 30 * time.Second
 	pollEvery    = 50 * time.Millisecond
 	showEvery    = 500 * time.Millisecond
 	fastStop     = 5 * time.Second
+	// budgetTimeout is longer than any period: what an earlier run promised is over then.
+	budgetTimeout = time.Duration(rt.MaxPeriod)*time.Microsecond + 5*time.Second
 )
 
 // Run governs the servers of a file until its commands end, the duration is over, or the context ends, and puts
@@ -57,8 +61,8 @@ func Run(ctx context.Context, o Options) (last table.Report, err error) {
 		return last, fmt.Errorf("making the state directory: %w", err)
 	}
 	fast := client.New(Socket(o.StateDir))
-	if _, err := fast.Report(ctx); err == nil {
-		return last, fmt.Errorf("a fast path answers at %s already; stop it first, or use another state directory", Socket(o.StateDir))
+	if err := o.alone(ctx, fast); err != nil {
+		return last, err
 	}
 	child, err := process.Start(process.Command{
 		Name: "fastpath", Path: o.Fastpath, Args: arguments(o), Log: filepath.Join(o.StateDir, "fastpath.log"),
@@ -71,7 +75,23 @@ func Run(ctx context.Context, o Options) (last table.Report, err error) {
 	if err != nil {
 		return last, err
 	}
+	if err := o.undo(ctx, fast); err != nil {
+		return node, fmt.Errorf("putting back what an earlier run left: %w", err)
+	}
 	return o.govern(ctx, fast, child, node)
+}
+
+// alone waits until nobody answers at our socket. The fast path of a run that was killed ends a moment after it.
+func (o Options) alone(ctx context.Context, fast *client.Client) error {
+	for began := o.Clock.Now(); ; {
+		if _, err := fast.Report(ctx); err != nil {
+			return nil
+		}
+		if o.Clock.Since(began) > aloneTimeout {
+			return fmt.Errorf("a fast path answers at %s already; stop it first, or use another state directory", Socket(o.StateDir))
+		}
+		<-o.Clock.After(pollEvery)
+	}
 }
 
 func arguments(o Options) []string {
@@ -121,11 +141,11 @@ func (o Options) govern(ctx context.Context, fast *client.Client, child *process
 	if err != nil {
 		return node, err
 	}
-	local, err := actuator.NewLocal(o.Host, actuator.IdentityOf(o.Host, node.Backend))
+	p, err := o.processes(note{Identity: actuator.IdentityOf(o.Host, node.Backend)})
 	if err != nil {
 		return node, err
 	}
-	p := &processes{local: local, launcher: o.Launcher, logs: o.StateDir, real: node.Backend != actuator.CFS && node.Backend != actuator.Deadline}
+	p.real = node.Backend != actuator.CFS && node.Backend != actuator.Deadline
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
@@ -138,10 +158,7 @@ func (o Options) govern(ctx context.Context, fast *client.Client, child *process
 	if err := fast.Apply(ctx, admitted); err != nil {
 		return node, fmt.Errorf("putting the servers in force: %w", err)
 	}
-	if last, err = fast.Report(ctx); err != nil {
-		return node, err
-	}
-	if err := refused(last); err != nil {
+	if last, err = o.awaitBudgets(ctx, fast, admitted); err != nil {
 		return last, err
 	}
 	if err := p.start(o.File, admitted); err != nil {
@@ -151,15 +168,62 @@ func (o Options) govern(ctx context.Context, fast *client.Client, child *process
 	return last, errors.Join(err, p.failures())
 }
 
-// refused says which servers are not in force.
-func refused(r table.Report) error {
+func (o Options) processes(n note) (*processes, error) {
+	local, err := actuator.NewLocal(o.Host, n.Identity)
+	if err != nil {
+		return nil, err
+	}
+	return &processes{local: local, clock: o.Clock, launcher: o.Launcher, logs: o.StateDir, note: n, path: filepath.Join(o.StateDir, "undo.json")}, nil
+}
+
+// undo does what is left to do of a run that did not come to its end.
+func (o Options) undo(ctx context.Context, fast *client.Client) error {
+	n, found, err := load(filepath.Join(o.StateDir, "undo.json"))
+	if err != nil || !found {
+		return err
+	}
+	p, err := o.processes(n)
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.clearGroups(), fast.Restore(ctx), p.removeGroups())
+}
+
+// awaitBudgets waits until the budget of every server is in force: the room may be promised until a period of an
+// earlier run is over.
+func (o Options) awaitBudgets(ctx context.Context, fast *client.Client, t table.Table) (table.Report, error) {
+	for began := o.Clock.Now(); ; {
+		last, err := fast.Report(ctx)
+		if err != nil {
+			return last, err
+		}
+		missing, refused := unfunded(last, t)
+		if missing == nil || refused {
+			return last, missing
+		}
+		if o.Clock.Since(began) > budgetTimeout {
+			return last, fmt.Errorf("waiting %s for budgets: %w", budgetTimeout, missing)
+		}
+		<-o.Clock.After(pollEvery)
+	}
+}
+
+// unfunded says which servers have less than their low budgets. Refused: waiting is of no use.
+func unfunded(r table.Report, t table.Table) (missing error, refused bool) {
 	var faults []error
-	for _, s := range r.Servers {
-		if s.Error != "" {
-			faults = append(faults, fmt.Errorf("server %q: %s", s.ID, s.Error))
+	for _, want := range t.Servers {
+		s := find(r, want.ID)
+		switch {
+		case s.Error != "":
+			faults = append(faults, fmt.Errorf("server %q: %s", want.ID, s.Error))
+			refused = refused || !s.Waiting
+		case s.LevelUs < want.LowUs:
+			faults = append(faults, fmt.Errorf("server %q: a budget of %d us is granted; want at least %d us", want.ID, s.LevelUs, want.LowUs))
+		case s.BudgetUs == 0 && r.Backend != actuator.Deadline: // whose groups have none: it is their threads'
+			faults = append(faults, fmt.Errorf("server %q: no budget is in force; want at least %d us", want.ID, want.LowUs))
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(faults...), refused
 }
 
 // watch shows reports until there is nothing left to watch.

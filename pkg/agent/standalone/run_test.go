@@ -25,6 +25,9 @@ import (
 const launcher = "MAINSPRING_STANDALONE_TEST_LAUNCHER"
 
 func TestMain(m *testing.M) {
+	if text := os.Getenv(victim); text != "" {
+		runVictim(text)
+	}
 	if os.Getenv(launcher) == "" {
 		os.Exit(m.Run())
 	}
