@@ -11,13 +11,14 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 )
 
-// Build makes the fast path's table of an RTNode's spec. Servers that are at fault are left out, so that they
-// keep nobody else back; refused says what is wrong with each, by ID. Containers that do not run
-// yet are in the table without a group. It depends on nothing but its arguments.
-func Build(r *v1alpha1.RTNode, found map[discover.Key]discover.Found) (t table.Table, refused map[string]string) {
-	refused = map[string]string{}
+// Build makes the fast path's table of an RTNode's spec. Servers and plans that are at fault are left out, so
+// that they keep nobody else back; faults says what is wrong with each, by ID, and of a plan also at the
+// servers of its core. Containers that do not run yet are in the table without a group. It depends on nothing
+// but its arguments.
+func Build(r *v1alpha1.RTNode, found map[discover.Key]discover.Found) (t table.Table, faults map[string]string) {
+	faults = map[string]string{}
 	if r == nil {
-		return table.Table{}, refused
+		return table.Table{}, faults
 	}
 	t.Generation = r.Generation
 	groups := map[string]string{}
@@ -27,17 +28,36 @@ func Build(r *v1alpha1.RTNode, found map[discover.Key]discover.Found) (t table.T
 			err = fmt.Errorf("its group %s is also that of server %s", s.Cgroup, other)
 		}
 		if err != nil {
-			refused[s.ID] = err.Error()
+			faults[s.ID] = err.Error()
 			continue
 		}
 		groups[s.Cgroup] = s.ID
 		t.Servers = append(t.Servers, s)
 	}
-	for _, plan := range r.Spec.Plan {
-		t.Plans = append(t.Plans, planOf(plan))
-	}
-	return t.Sorted(), refused
+	addPlans(&t, r.Spec.Plan, faults)
+	return t.Sorted(), faults
 }
+
+// addPlans adds those that the fast path takes.
+func addPlans(t *table.Table, plans []v1alpha1.RTCorePlan, faults map[string]string) {
+	for _, spec := range plans {
+		plan := planOf(spec)
+		err := table.Table{Plans: []table.Plan{plan}}.Validate()
+		if err == nil {
+			t.Plans = append(t.Plans, plan)
+			continue
+		}
+		faults[planID(plan.Core)] = err.Error()
+		for _, s := range t.Servers {
+			if s.Core == plan.Core {
+				faults[s.ID] = "the plan of its core: " + err.Error()
+			}
+		}
+	}
+}
+
+// planID names a core's plan among faults.
+func planID(core int) string { return fmt.Sprintf("plan of core %d", core) }
 
 // serverOf is the server of an entry of a spec. Its ID is set with an error, too.
 func serverOf(spec v1alpha1.RTServer, found map[discover.Key]discover.Found) (table.Server, error) {
@@ -78,4 +98,8 @@ func planOf(p v1alpha1.RTCorePlan) table.Plan {
 }
 
 // idOf names a server in tables and reports.
-func idOf(s v1alpha1.RTServer) string { return rtdra.ServerID(s.PodUID, s.Container) }
+func idOf(s v1alpha1.RTServer) string {
+	return serverID(discover.Key{Pod: s.PodUID, Container: s.Container})
+}
+
+func serverID(key discover.Key) string { return rtdra.ServerID(key.Pod, key.Container) }

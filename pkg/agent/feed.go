@@ -16,6 +16,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/discover"
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 )
 
@@ -33,8 +34,11 @@ type Applied struct {
 	Table  table.Table
 	// Found are the containers of the table's servers.
 	Found map[discover.Key]discover.Found
-	// Refused servers are not in the table: what is wrong with each, by ID.
-	Refused map[string]string
+	// Faults of the spec: what is wrong with each server or plan, by ID. They are not in the table, or as they
+	// were before.
+	Faults map[string]string
+	// Vanished says that the RTNode has gone and is gone by all the same; empty while it is there.
+	Vanished string
 	// Instance of the fast path that took it. Empty when none has: Err says why.
 	Instance string
 	Err      error
@@ -45,6 +49,9 @@ const (
 	feedAgain   = 100 * time.Millisecond
 	feedSlowest = 5 * time.Second
 )
+
+// errVanished is in the log when an RTNode is gone that was there.
+var errVanished = errors.New("the RTNode has gone")
 
 // feeder gives the fast path a table whenever what it is made of has changed, and again when the
 // fast path is another instance. It tries for ever.
@@ -58,6 +65,7 @@ type feeder struct {
 	clock    clock.Clock
 	log      logr.Logger
 	failures int
+	memory   memory
 }
 
 // Name implements Service.
@@ -104,14 +112,14 @@ func (f *feeder) feed(ctx context.Context) time.Duration {
 	if world == nil {
 		return feedSlowest
 	}
-	found, complete := f.finder.Find(world.Containers)
-	next := &Applied{Found: found}
-	next.Table, next.Refused = Build(world.RTNode, found)
-	if world.RTNode != nil {
-		next.RTNode = world.RTNode.UID
+	spec, known := f.memory.spec(world.RTNode, f.clock.Now(), f.governed)
+	if !known {
+		return f.pause(false)
 	}
+	found, complete := f.finder.Find(world.Containers)
+	next, before := f.next(spec, found), f.applied.Load()
 	instance := f.instance()
-	if before := f.applied.Load(); before != nil && before.Err == nil && before.Instance == instance && before.same(next) {
+	if before != nil && before.Err == nil && before.Instance == instance && before.same(next) {
 		return f.pause(complete)
 	}
 	if next.Err = f.fast.Apply(ctx, next.Table); next.Err == nil {
@@ -122,9 +130,31 @@ func (f *feeder) feed(ctx context.Context) time.Duration {
 	return f.pause(complete && next.Err == nil)
 }
 
+// next is what the fast path should be told.
+func (f *feeder) next(spec *v1alpha1.RTNode, found map[discover.Key]discover.Found) *Applied {
+	next := &Applied{Found: found, Vanished: f.memory.vanished()}
+	next.Table, next.Faults = Build(spec, found)
+	if before := f.applied.Load(); before != nil && len(next.Faults) > 0 {
+		next.Table = retain(next.Table, next.Faults, before.Table, found)
+	}
+	if spec != nil {
+		next.RTNode = spec.UID
+	}
+	return next
+}
+
 // same says that the fast path needs not be told again.
 func (a *Applied) same(next *Applied) bool {
-	return a.RTNode == next.RTNode && reflect.DeepEqual(a.Table, next.Table) && reflect.DeepEqual(a.Refused, next.Refused)
+	return a.RTNode == next.RTNode && a.Vanished == next.Vanished && reflect.DeepEqual(a.Table, next.Table) && reflect.DeepEqual(a.Faults, next.Faults)
+}
+
+// governed is how many servers the fast path has, as its last report says; known is false without one.
+func (f *feeder) governed() (servers int, known bool) {
+	c := f.counted()
+	if c == nil || c.Report.Instance == "" {
+		return 0, false
+	}
+	return len(c.Report.Servers), true
 }
 
 // instance of the fast path, as its last report says; empty before the first.
@@ -149,9 +179,12 @@ func (f *feeder) pause(well bool) time.Duration {
 // note logs what has changed about success, once.
 func (f *feeder) note(next *Applied) {
 	before := f.applied.Load()
+	if next.Vanished != "" && (before == nil || before.Vanished == "") {
+		f.log.Error(errVanished, "the containers of this node keep what they have", "detail", next.Vanished)
+	}
 	switch {
 	case next.Err == nil:
-		f.log.V(1).Info("gave the fast path a table", "generation", next.Table.Generation, "servers", len(next.Table.Servers), "refused", len(next.Refused))
+		f.log.V(1).Info("gave the fast path a table", "generation", next.Table.Generation, "servers", len(next.Table.Servers), "faults", len(next.Faults))
 	case before == nil || before.Err == nil || before.Err.Error() != next.Err.Error():
 		f.log.Error(next.Err, "giving the fast path a table; trying on")
 	}

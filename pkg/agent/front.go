@@ -109,9 +109,9 @@ type State struct {
 	// RTNode says whether the node has one, and Generation which one was applied last.
 	RTNode     bool  `json:"rtNode"`
 	Generation int64 `json:"generation"`
-	// Fault is why the fast path is not told, or does not answer; empty when all is well.
+	// Fault is why the fast path is not told, or does not answer, or that the RTNode has gone; empty when all is well.
 	Fault string `json:"fault,omitempty"`
-	// Refused servers, by ID, with the reason.
+	// Refused servers and plans of the spec, by ID, with the reason. One that was in force before still is.
 	Refused  map[string]string `json:"refused,omitempty"`
 	Pressure pressure.State    `json:"pressure"`
 	// Totals by server ID go on where the fast path's own counts begin again.
@@ -127,7 +127,7 @@ func (f *front) state() State {
 		out.RTNode = w.RTNode != nil
 	}
 	if a := f.applied(); a != nil {
-		out.Generation, out.Refused, out.Table = a.Table.Generation, a.Refused, &a.Table
+		out.Generation, out.Refused, out.Table, out.Fault = a.Table.Generation, a.Faults, &a.Table, a.Vanished
 		if a.Err != nil {
 			out.Fault = a.Err.Error()
 		}

@@ -105,8 +105,8 @@ func (v view) servers(report table.Report) []v1alpha1.RTServerStatus {
 	for _, spec := range v.world.RTNode.Spec.Servers {
 		id := idOf(spec)
 		s := serverStatus(spec, reported[id], v.counted.Servers[id])
-		if v.applied != nil && v.applied.Refused[id] != "" {
-			s.Error = v.applied.Refused[id]
+		if v.applied != nil && v.applied.Faults[id] != "" {
+			s.Error = v.applied.Faults[id]
 		}
 		out = append(out, s)
 	}

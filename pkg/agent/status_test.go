@@ -88,7 +88,7 @@ func TestReadySaysWhatIsWrongFirst(t *testing.T) {
 			v.Applied = &agent.Applied{RTNode: "r", Err: &client.StatusError{Code: 400, Reason: "cgroup twice"}}
 		}, "False TableRefused: the fast path refuses the table: cgroup twice"},
 		{"a server", func(v *agent.View) { v.Counted.Report.Servers[1].Error = "no such group" }, "False SpecRefused: 1 of 4"},
-		{"another", func(v *agent.View) { v.Applied.Refused = map[string]string{"c/app": "cores has 2 entries"} }, "False SpecRefused: 1 of 4"},
+		{"another", func(v *agent.View) { v.Applied.Faults = map[string]string{"c/app": "cores has 2 entries"} }, "False SpecRefused: 1 of 4"},
 		{"long", func(v *agent.View) { v.Counted.Err = errors.New(strings.Repeat("é", 40_000)) }, "False FastPathUnreachable"},
 	} {
 		v := wellView(t)
