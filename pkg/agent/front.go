@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/pressure"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
@@ -51,19 +50,19 @@ func (f *front) Init(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	filter, err := filters.WithAuthenticationAndAuthorization(e.Config, f.client)
+	judge, err := frontdoor.NewJudge(e.Config, f.client)
 	if err != nil {
-		return fmt.Errorf("making the filter of requests: %w", err)
+		return err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(e.Host, strconv.Itoa(e.Port)))
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
 	f.address = listener.Addr()
-	f.server, err = frontdoor.New(frontdoor.Options{
-		Listener: listener, TLS: f.certificate.TLS(), Filter: filter, Clock: e.Clock, Log: log,
+	f.server = frontdoor.New(frontdoor.Options{
+		Listener: listener, TLS: f.certificate.TLS(), Judge: judge, Clock: e.Clock, Log: log,
 	}, f.routes()...)
-	return err
+	return nil
 }
 
 func (f *front) routes() []frontdoor.Route {

@@ -24,6 +24,7 @@ func (p *Problem) Error() string { return p.Message }
 const (
 	ReasonBadRequest   = "BadRequest"
 	ReasonUnauthorized = "Unauthorized"
+	ReasonForbidden    = "Forbidden"
 	ReasonNotFound     = "NotFound"
 	ReasonNotAllowed   = "NotAllowed"
 	ReasonTooLarge     = "TooLarge"

@@ -12,21 +12,19 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/net/netutil"
 	"k8s.io/utils/clock"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// Options of a Server. Listener, TLS, Filter and Clock are required.
+// Options of a Server. Listener, TLS, Judge and Clock are required.
 type Options struct {
 	// Listener to serve on; the server closes it.
 	Listener net.Listener
 	// TLS has the certificate.
 	TLS *tls.Config
-	// Filter authenticates and authorises: filters.WithAuthenticationAndAuthorization makes one.
-	Filter metricsserver.Filter
-	Clock  clock.PassiveClock
-	Log    logr.Logger
+	// Judge says who may come in.
+	Judge *Judge
+	Clock clock.PassiveClock
+	Log   logr.Logger
 	// Limits replaces DefaultLimits.
 	Limits *Limits
 }
@@ -35,8 +33,8 @@ type Options struct {
 type Limits struct {
 	// Body is the longest body in bytes.
 	Body int64
-	// Connections at once.
-	Connections int
+	// Connections at once, and those of one address.
+	Connections, OfAddress int
 	// PerSecond and Burst are requests of one client, which is an address: who it is costs a TokenReview.
 	PerSecond float64
 	Burst     int
@@ -47,7 +45,7 @@ type Limits struct {
 // DefaultLimits fit messages of a hundred bytes that come now and then.
 func DefaultLimits() Limits {
 	return Limits{
-		Body: 4 << 10, Connections: 128, PerSecond: 20, Burst: 40,
+		Body: 4 << 10, Connections: 128, OfAddress: 64, PerSecond: 20, Burst: 40,
 		Header: 5 * time.Second, Read: 10 * time.Second, Write: 30 * time.Second, Idle: time.Minute,
 	}
 }
@@ -68,7 +66,7 @@ type Server struct {
 }
 
 // New makes a server. Nothing is served before Start.
-func New(o Options, routes ...Route) (*Server, error) {
+func New(o Options, routes ...Route) *Server {
 	limits := DefaultLimits()
 	if o.Limits != nil {
 		limits = *o.Limits
@@ -78,24 +76,21 @@ func New(o Options, routes ...Route) (*Server, error) {
 	for _, r := range routes {
 		handler := r.Handler
 		if !r.Open {
-			protected, err := judged(func(h http.Handler) (http.Handler, error) { return o.Filter(o.Log, h) }, handler)
-			if err != nil {
-				return nil, fmt.Errorf("protecting %s: %w", r.Pattern, err)
-			}
-			handler = gate.around(protected)
+			handler = gate.around(o.Judge.around(o.Log, handler))
 		}
 		mux.Handle(r.Pattern, handler)
 	}
 	// One stream per connection: HTTP/2 would let any client open thousands.
 	config := o.TLS.Clone()
 	config.MinVersion, config.NextProtos = tls.VersionTLS12, []string{"http/1.1"}
+	guests := &guests{Listener: o.Listener, each: limits.OfAddress, all: limits.Connections}
 	return &Server{
-		listener: tls.NewListener(netutil.LimitListener(o.Listener, limits.Connections), config),
+		listener: tls.NewListener(guests, config),
 		http: &http.Server{
-			Handler: mux, ReadHeaderTimeout: limits.Header, ReadTimeout: limits.Read, WriteTimeout: limits.Write, IdleTimeout: limits.Idle,
+			Handler: mux, ConnState: guests.follow, ReadHeaderTimeout: limits.Header, ReadTimeout: limits.Read, WriteTimeout: limits.Write, IdleTimeout: limits.Idle,
 			MaxHeaderBytes: 16 << 10, ErrorLog: log.New(discard{o.Log}, "", 0),
 		},
-	}, nil
+	}
 }
 
 // discard has the faults of clients, such as handshakes that fail, in the log only when it is asked for.
@@ -143,7 +138,7 @@ type gate struct {
 
 func (g *gate) around(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.clients.allow(clientOf(r)) {
+		if !g.clients.allow(hostOf(r.RemoteAddr)) {
 			refuse(w, &Problem{Code: http.StatusTooManyRequests, Reason: ReasonTooMany, Message: "too many requests of this client; come again in a second"})
 			return
 		}
@@ -154,13 +149,6 @@ func (g *gate) around(next http.Handler) http.Handler {
 		r.Body = http.MaxBytesReader(w, r.Body, g.body)
 		next.ServeHTTP(w, r)
 	})
-}
-
-func clientOf(r *http.Request) string {
-	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
-		return host
-	}
-	return r.RemoteAddr
 }
 
 func tooLarge(limit int64) *Problem {

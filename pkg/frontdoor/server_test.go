@@ -1,6 +1,7 @@
 package frontdoor_test
 
 import (
+	"bufio"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -22,11 +23,13 @@ func TestOnlyWhomTheClusterLetsComesIn(t *testing.T) {
 	for _, c := range []struct {
 		name, token string
 		want        int
+		say         string
 	}{
-		{"nobody", "", http.StatusUnauthorized}, {"a token that nobody issued", "nonsense", http.StatusUnauthorized},
-		{"without a right", mayNot, http.StatusForbidden}, {"with another right", elsewhere, http.StatusForbidden},
+		{"nobody", "", http.StatusUnauthorized, "no token"}, {"a token that nobody issued", "nonsense", http.StatusUnauthorized, "none of this cluster"},
+		{"without a right", mayNot, http.StatusForbidden, "may not post /set-rt"}, {"with another right", elsewhere, http.StatusForbidden, "nonResourceURLs [/set-rt]"},
 	} {
-		if code, text := d.post("/set-rt", c.token, good); code != c.want {
+		code, text := d.post("/set-rt", c.token, good)
+		if p := problem(t, text); code != c.want || p.Code != c.want || !strings.Contains(p.Message, c.say) {
 			t.Errorf("%s: %d %s, want %d", c.name, code, text, c.want)
 		}
 	}
@@ -113,6 +116,50 @@ func TestAClientThatFloodsIsHeldBack(t *testing.T) {
 	}
 	if code, _ := d.send(http.MethodGet, "/healthz", "", nil); code != http.StatusOK {
 		t.Errorf("probes are held back, too: %d", code)
+	}
+}
+
+// An API server that is away is no fault of the caller's, who should come again; whom it let in a moment ago may go on.
+func TestAnAPIServerThatIsAwayIsNoRefusal(t *testing.T) {
+	d := newDoor(t, frontdoor.DefaultLimits())
+	known, fresh := d.token("known", "/set-rt"), d.token("fresh", "/set-rt")
+	if code, text := d.post("/set-rt", known, good); code != http.StatusOK {
+		t.Fatalf("%d %s", code, text)
+	}
+	d.away.Store(true)
+	if code, text := d.post("/set-rt", fresh, good); code != http.StatusServiceUnavailable || problem(t, text).Reason != frontdoor.ReasonUnavailable {
+		t.Errorf("the API server is away: %d %s", code, text)
+	}
+	if code, text := d.post("/set-rt", known, good); code != http.StatusOK {
+		t.Errorf("known a moment ago: %d %s", code, text)
+	}
+	d.away.Store(false)
+	if code, text := d.post("/set-rt", fresh, good); code != http.StatusOK {
+		t.Errorf("it is back: %d %s", code, text)
+	}
+}
+
+// Whoever hoards connections loses the oldest; others, and probes of the same address, get in.
+func TestHoardersKeepNobodyOut(t *testing.T) {
+	limits := frontdoor.DefaultLimits()
+	limits.Connections, limits.OfAddress = 8, 4
+	d := newDoor(t, limits)
+	address := strings.TrimPrefix(d.url, "https://")
+	for range 20 {
+		conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", address) //nolint:gosec // it is the number that is looked at
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil { //nolint:bodyclose // it is "ok"
+			t.Fatal(err)
+		}
+	}
+	if code, _ := d.send(http.MethodGet, "/healthz", "", nil); code != http.StatusOK {
+		t.Errorf("a probe: %d", code)
 	}
 }
 

@@ -6,12 +6,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,7 +25,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 
 	"github.com/mainspring-rt/mainspring/pkg/frontdoor"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
@@ -61,7 +62,22 @@ type door struct {
 	kube   kubernetes.Interface
 	calls  int
 	mu     sync.Mutex
+	away   atomic.Bool // the API server
 }
+
+// roundTripper is the way to the API server.
+func (d *door) roundTripper(to http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if d.away.Load() {
+			return nil, errors.New("connection refused")
+		}
+		return to.RoundTrip(r)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 type echo struct {
 	ID string `json:"id"`
@@ -80,7 +96,9 @@ func newDoor(t testing.TB, limits frontdoor.Limits) *door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	filter, err := filters.WithAuthenticationAndAuthorization(config, httpClient)
+	d := &door{TB: t, kube: kubernetes.NewForConfigOrDie(config)}
+	httpClient.Transport = d.roundTripper(httpClient.Transport)
+	judge, err := frontdoor.NewJudge(config, httpClient)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,22 +110,19 @@ func newDoor(t testing.TB, limits frontdoor.Limits) *door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &door{TB: t, url: "https://" + listener.Addr().String(), kube: kubernetes.NewForConfigOrDie(config)}
+	d.url = "https://" + listener.Addr().String()
 	set := func(_ context.Context, r frontdoor.SetRT) (echo, error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.calls++
 		return echo{ID: r.ContainerID.ID}, nil
 	}
-	server, err := frontdoor.New(
-		frontdoor.Options{Listener: listener, TLS: certificate.TLS(), Filter: filter, Clock: clock.RealClock{}, Log: logr.Discard(), Limits: &limits},
+	server := frontdoor.New(
+		frontdoor.Options{Listener: listener, TLS: certificate.TLS(), Judge: judge, Clock: clock.RealClock{}, Log: logr.Discard(), Limits: &limits},
 		frontdoor.Route{Pattern: "POST /set-rt", Handler: frontdoor.Post(logr.Discard(), frontdoor.ParseSetRT, set)},
 		frontdoor.Route{Pattern: "GET /status", Handler: frontdoor.Get(func() any { return echo{ID: "status"} })},
 		frontdoor.Route{Pattern: "GET /healthz", Handler: frontdoor.Probe(func() error { return nil }), Open: true},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Start(ctx) }()

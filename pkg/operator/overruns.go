@@ -12,7 +12,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
 
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
@@ -74,19 +73,16 @@ func addOverruns(ctx context.Context, mgr manager.Manager, own *Options, store *
 	if err != nil {
 		return err
 	}
-	filter, err := filters.WithAuthenticationAndAuthorization(mgr.GetConfig(), mgr.GetHTTPClient())
+	judge, err := frontdoor.NewJudge(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("making the filter of POST /overrun: %w", err)
+		return err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(o.Host, strconv.Itoa(o.Port)))
 	if err != nil {
 		return fmt.Errorf("listening for POST /overrun: %w", err)
 	}
 	overruns := &rtruntime.Overruns{Pods: mgr.GetCache(), Live: mgr.GetAPIReader(), Client: mgr.GetClient(), Store: store, Clock: clk}
-	server, err := frontdoor.New(frontdoor.Options{Listener: listener, TLS: certificate.TLS(), Filter: filter, Clock: clk, Log: logger},
+	server := frontdoor.New(frontdoor.Options{Listener: listener, TLS: certificate.TLS(), Judge: judge, Clock: clk, Log: logger},
 		frontdoor.Route{Pattern: "POST /overrun", Handler: frontdoor.Post(logger, frontdoor.ParseOverrun, overruns.Report)})
-	if err != nil {
-		return err
-	}
 	return errors.Join(mgr.Add(certificate), mgr.Add(server))
 }
