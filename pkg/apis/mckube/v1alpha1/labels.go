@@ -22,6 +22,8 @@ const (
 	// LabelReservationID names the capacity reservation that a machine runs in; absent outside
 	// reservations.
 	LabelReservationID = Group + "/reservation-id"
+	// LabelMachine is the name of the InventoryMachine that a NodeClaim or Node runs on.
+	LabelMachine = Group + "/machine"
 )
 
 // Annotations that the simulated cloud writes.
@@ -44,6 +46,10 @@ const (
 	// AnnotationFailedBy is the name of the SimulatedFault that broke a Node.
 	AnnotationFailedBy = Group + "/failed-by"
 )
+
+// AnnotationAdopt is, on a NodeClaim, the name of the InventoryMachine that it was made for, because its Node had
+// joined already.
+const AnnotationAdopt = Group + "/adopt"
 
 // AnnotationRTGuarantee is, on a Node, what its backend promises, in words.
 const AnnotationRTGuarantee = Group + "/rt-guarantee"
