@@ -1,0 +1,120 @@
+package power
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+)
+
+// redfish is the driver that asks a Redfish service. Each call begins at the service root and follows the links
+// there, so it holds nothing that a firmware update could change.
+type redfish struct {
+	client   *http.Client
+	endpoint *url.URL
+	system   string
+	auth     v1alpha1.RedfishAuth
+	user     string
+	password string
+}
+
+// serviceRoot is where every Redfish service begins (DSP0266, 6.2).
+const serviceRoot = "/redfish/v1/"
+
+func (d Dialer) redfish(ctx context.Context, spec v1alpha1.RedfishPower) (Driver, error) {
+	endpoint, err := url.Parse(strings.TrimSuffix(spec.Endpoint, "/"))
+	if err != nil || endpoint.Scheme != "https" || endpoint.Host == "" {
+		return nil, fmt.Errorf("%w: redfish.endpoint is %q; it must be such as https://10.0.0.7", ErrConfig, spec.Endpoint)
+	}
+	client, err := d.newHTTPClient(ctx, spec.CA)
+	if err != nil {
+		return nil, err
+	}
+	r := &redfish{client: client, endpoint: endpoint, system: spec.System, auth: spec.Auth}
+	if r.user, err = d.key(ctx, spec.Credentials, "username"); err != nil {
+		return nil, err
+	}
+	if r.password, err = d.key(ctx, spec.Credentials, "password"); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Reset types of a ComputerSystem, in the order in which they are preferred for what we want.
+var (
+	typesOn       = []string{"On", "ForceOn", "PushPowerButton"}
+	typesGraceful = []string{"GracefulShutdown", "PushPowerButton", "ForceOff"}
+	typesForce    = []string{"ForceOff", "PowerCycle"}
+	typesRestart  = []string{"ForceRestart", "PowerCycle", "GracefulRestart"}
+)
+
+func (r *redfish) State(ctx context.Context) (State, error) {
+	state := v1alpha1.PowerUnknown
+	err := r.withSession(ctx, func(s *session) error {
+		system, err := s.computerSystem(ctx)
+		if err == nil {
+			state = stateOf(system.PowerState)
+		}
+		return err
+	})
+	return state, err
+}
+
+func (r *redfish) On(ctx context.Context) error {
+	return r.reset(ctx, typesOn, v1alpha1.PowerOn)
+}
+
+func (r *redfish) Off(ctx context.Context, force bool) error {
+	if force {
+		return r.reset(ctx, typesForce[:1], v1alpha1.PowerOff)
+	}
+	return r.reset(ctx, typesGraceful, v1alpha1.PowerOff)
+}
+
+func (r *redfish) Restart(ctx context.Context) error {
+	return r.reset(ctx, typesRestart, "")
+}
+
+// reset asks for the first of the types that the system allows, unless it is in the wanted state already: a pushed
+// power button would take it out of that.
+func (r *redfish) reset(ctx context.Context, types []string, want State) error {
+	return r.withSession(ctx, func(s *session) error {
+		system, err := s.computerSystem(ctx)
+		if err != nil {
+			return err
+		}
+		if want != "" && stateOf(system.PowerState) == want {
+			return nil
+		}
+		allowed, err := s.allowedResets(ctx, system)
+		if err != nil {
+			return err
+		}
+		for _, t := range types {
+			if slices.Contains(allowed, t) {
+				return s.resetTo(ctx, system, t)
+			}
+		}
+		return fmt.Errorf("%w: ComputerSystem %s allows the resets %s, and none of %s",
+			ErrConfig, system.ID, strings.Join(allowed, ", "), strings.Join(types, ", "))
+	})
+}
+
+// stateOf reads a ComputerSystem's PowerState; PoweringOn, PoweringOff and Paused are on the way.
+func stateOf(state string) State {
+	switch state {
+	case "On":
+		return v1alpha1.PowerOn
+	case "Off":
+		return v1alpha1.PowerOff
+	}
+	return v1alpha1.PowerUnknown
+}
+
+// taskPoll is how often a task is asked after where its service does not say.
+const taskPoll = time.Second
