@@ -55,7 +55,7 @@ func Run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := preflight(ctx, config, options.FromContext(base)); err != nil {
+	if err := preflight(ctx, config, options.FromContext(base), own.CloudProvider); err != nil {
 		return err
 	}
 	op, err := newOperator(base, config, own)

@@ -18,8 +18,12 @@ import (
 	"sigs.k8s.io/karpenter/pkg/operator/options"
 )
 
-// ProviderSimulated is the cloud provider that simulates machines on any cluster that runs kwok.
-const ProviderSimulated = "simulated"
+const (
+	// ProviderSimulated is the cloud provider that simulates machines on any cluster that runs kwok.
+	ProviderSimulated = "simulated"
+	// ProviderInventory is the cloud provider that switches the machines of InventoryMachines.
+	ProviderInventory = "inventory"
+)
 
 // Options are the settings that Mainspring adds to Karpenter's. Each flag can also be given as an
 // environment variable: upper case, dashes as underscores.
@@ -32,6 +36,8 @@ type Options struct {
 	CatalogueFile string
 	// SimulatedRepairToleration is how long a simulated node may be unhealthy before node repair acts.
 	SimulatedRepairToleration time.Duration
+	// Inventory are the settings of the inventory provider.
+	Inventory InventoryOptions
 	// MetricsCertDir holds tls.crt and tls.key for the metrics endpoint; empty means self-signed.
 	MetricsCertDir string
 	// RT are the settings of real-time admission.
@@ -56,9 +62,10 @@ func IsUsageError(err error) bool {
 
 func (o *Options) addFlags(fs *options.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "Path of the kubeconfig. Empty: the in-cluster configuration")
-	fs.StringVar(&o.CloudProvider, "cloud-provider", ProviderSimulated, "Cloud provider that opens and closes machines. One of: simulated")
+	fs.StringVar(&o.CloudProvider, "cloud-provider", ProviderSimulated, "Cloud provider that opens and closes machines. One of: simulated, inventory")
 	fs.StringVar(&o.CatalogueFile, "catalogue-file", "", "YAML catalogue of instance types. Empty: the embedded catalogue")
 	fs.DurationVar(&o.SimulatedRepairToleration, "simulated-repair-toleration", 30*time.Second, "How long a simulated node may be unhealthy before node repair acts")
+	o.Inventory.addFlags(fs)
 	fs.StringVar(&o.MetricsCertDir, "metrics-cert-dir", "", "Directory with tls.crt and tls.key for the metrics endpoint. Empty: a self-signed certificate")
 	o.RT.addFlags(fs)
 	o.Webhooks.addFlags(fs)
@@ -67,8 +74,11 @@ func (o *Options) addFlags(fs *options.FlagSet) {
 
 // validate checks what the flag types cannot; karpenter are the options parsed beside these.
 func (o *Options) validate(karpenter *options.Options) error {
-	if o.CloudProvider != ProviderSimulated {
-		return fmt.Errorf("--cloud-provider is %q; it must be %q", o.CloudProvider, ProviderSimulated)
+	if o.CloudProvider != ProviderSimulated && o.CloudProvider != ProviderInventory {
+		return fmt.Errorf("--cloud-provider is %q; it must be %q or %q", o.CloudProvider, ProviderSimulated, ProviderInventory)
+	}
+	if err := o.Inventory.validate(); err != nil {
+		return err
 	}
 	if o.SimulatedRepairToleration <= 0 {
 		return fmt.Errorf("--simulated-repair-toleration is %s; it must be longer than 0", o.SimulatedRepairToleration)

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
+
+	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
 // preflightTimeout bounds each request of the preflight.
@@ -28,14 +30,18 @@ type requirement struct {
 
 func (r requirement) String() string { return r.resource + "." + r.group.Group }
 
-func requirements(gates options.FeatureGates) []requirement {
+func requirements(gates options.FeatureGates, provider string) []requirement {
 	karpenter := schema.GroupVersion{Group: "karpenter.sh", Version: "v1"}
 	list := []requirement{
 		{karpenter, "nodepools"},
 		{karpenter, "nodeclaims"},
-		{schema.GroupVersion{Group: "karpenter.kwok.sh", Version: "v1alpha1"}, "kwoknodeclasses"},
-		{schema.GroupVersion{Group: "mckube.io", Version: "v1alpha1"}, "simulatedfaults"},
 		{schema.GroupVersion{Group: "resource.k8s.io", Version: "v1"}, "resourceclaims"},
+	}
+	if provider == ProviderInventory {
+		list = append(list, requirement{mckubev1alpha1.SchemeGroupVersion, "inventorymachines"}, requirement{mckubev1alpha1.SchemeGroupVersion, "inventorynodeclasses"})
+	} else {
+		list = append(list, requirement{mckubev1alpha1.SchemeGroupVersion, "simulatedfaults"},
+			requirement{schema.GroupVersion{Group: "karpenter.kwok.sh", Version: "v1alpha1"}, "kwoknodeclasses"})
 	}
 	if gates.NodeOverlay {
 		list = append(list, requirement{schema.GroupVersion{Group: "karpenter.sh", Version: "v1alpha1"}, "nodeoverlays"})
@@ -49,13 +55,13 @@ func requirements(gates options.FeatureGates) []requirement {
 // preflight checks that our ports are free, and that the API server answers and serves what the
 // controllers need, so that what is not prepared is named in one line instead of in the errors of
 // thirty controllers.
-func preflight(ctx context.Context, config *rest.Config, o *options.Options) error {
+func preflight(ctx context.Context, config *rest.Config, o *options.Options, provider string) error {
 	for _, p := range ports(o) {
 		if err := portFree(ctx, p.number); err != nil {
 			return fmt.Errorf("--%s is %d: %w", p.flag, p.number, err)
 		}
 	}
-	return preflightAPI(ctx, config, o.FeatureGates)
+	return preflightAPI(ctx, config, requirements(o.FeatureGates, provider))
 }
 
 func portFree(ctx context.Context, port int) error {
@@ -66,7 +72,7 @@ func portFree(ctx context.Context, port int) error {
 	return listener.Close()
 }
 
-func preflightAPI(ctx context.Context, config *rest.Config, gates options.FeatureGates) error {
+func preflightAPI(ctx context.Context, config *rest.Config, needed []requirement) error {
 	quick := rest.CopyConfig(config)
 	quick.Timeout = preflightTimeout
 	client, err := discovery.NewDiscoveryClientForConfig(quick)
@@ -80,7 +86,7 @@ func preflightAPI(ctx context.Context, config *rest.Config, gates options.Featur
 	if err := recent(info.GitVersion); err != nil {
 		return fmt.Errorf("the API server at %s %w", config.Host, err)
 	}
-	missing, err := missingResources(ctx, client, requirements(gates))
+	missing, err := missingResources(ctx, client, needed)
 	if err != nil {
 		return fmt.Errorf("asking the API server at %s what it serves: %w", config.Host, err)
 	}

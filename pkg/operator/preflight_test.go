@@ -37,7 +37,7 @@ func TestMissingResourcesAreNamed(t *testing.T) {
 		resources("resource.k8s.io/v1", "resourceclaims"),
 	)
 	gates := options.FeatureGates{NodeOverlay: true, CapacityBuffer: true}
-	missing, err := missingResources(context.Background(), client, requirements(gates))
+	missing, err := missingResources(context.Background(), client, requirements(gates, ProviderSimulated))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestMissingResourcesAreNamed(t *testing.T) {
 func TestMissingResourcesStopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := missingResources(ctx, serving(), requirements(options.FeatureGates{})); !errors.Is(err, context.Canceled) {
+	if _, err := missingResources(ctx, serving(), requirements(options.FeatureGates{}, ProviderSimulated)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -60,7 +60,7 @@ func TestPreflightNamesTheServer(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 	}))
 	defer server.Close()
-	err := preflightAPI(context.Background(), &rest.Config{Host: server.URL}, options.FeatureGates{})
+	err := preflightAPI(context.Background(), &rest.Config{Host: server.URL}, requirements(options.FeatureGates{}, ProviderSimulated))
 	if err == nil || !strings.Contains(err.Error(), server.URL) {
 		t.Errorf("got %v", err)
 	}
@@ -73,7 +73,7 @@ func TestPreflightNamesAPortInUse(t *testing.T) {
 	}
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
-	err = preflight(t.Context(), &rest.Config{}, &options.Options{MetricsPort: port})
+	err = preflight(t.Context(), &rest.Config{}, &options.Options{MetricsPort: port}, ProviderSimulated)
 	want := fmt.Sprintf("--metrics-port is %d", port)
 	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("got %v, want %s", err, want)
@@ -99,7 +99,7 @@ func TestPreflightNamesAnOldServer(t *testing.T) {
 		fmt.Fprint(w, `{"major": "1", "minor": "33", "gitVersion": "v1.33.4"}`)
 	}))
 	defer server.Close()
-	err := preflightAPI(t.Context(), &rest.Config{Host: server.URL}, options.FeatureGates{})
+	err := preflightAPI(t.Context(), &rest.Config{Host: server.URL}, requirements(options.FeatureGates{}, ProviderSimulated))
 	want := "the API server at " + server.URL + " is Kubernetes v1.33.4; it must be 1.34 or later"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)

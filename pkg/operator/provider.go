@@ -25,6 +25,13 @@ type provider struct {
 
 // newProvider builds the provider that the options name.
 func newProvider(ctx context.Context, op *operator.Operator, own *Options) (*provider, error) {
+	if own.CloudProvider == ProviderInventory {
+		return newInventory(op, own.Inventory), nil
+	}
+	return newSimulated(ctx, op, own)
+}
+
+func newSimulated(ctx context.Context, op *operator.Operator, own *Options) (*provider, error) {
 	machines, err := loadCatalogue(ctx, own)
 	if err != nil {
 		return nil, &UsageError{err}

@@ -19,6 +19,7 @@ import (
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpenterv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/nodeclass"
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 )
@@ -42,6 +43,8 @@ func (env *Environment) cleaned() []client.ObjectList {
 		&karpenterv1.NodePoolList{},
 		&karpenterv1.NodeClaimList{},
 		&kwokv1alpha1.KWOKNodeClassList{},
+		&mckubev1alpha1.InventoryMachineList{},
+		&nodeclass.InventoryNodeClassList{},
 	}
 	if env.Node == nil { // a real one stays
 		all = append(all, &corev1.NodeList{}, &resourcev1.ResourceSliceList{})

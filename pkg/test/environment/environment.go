@@ -32,6 +32,7 @@ import (
 	_ "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis"
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/nodeclass"
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/localnode"
@@ -136,7 +137,7 @@ func (env *Environment) startPlane(ready prepared, apiServerArgs ...string) {
 func (env *Environment) connect() {
 	GinkgoHelper()
 	scheme := clientgoscheme.Scheme
-	for _, add := range []func(*runtime.Scheme) error{mckubev1alpha1.AddToScheme, mcoperatorv1.AddToScheme, apiextensionsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{mckubev1alpha1.AddToScheme, nodeclass.AddToScheme, mcoperatorv1.AddToScheme, apiextensionsv1.AddToScheme} {
 		Expect(add(scheme)).To(Succeed())
 	}
 	env.Config = rest.CopyConfig(env.Plane.RESTConfig())
