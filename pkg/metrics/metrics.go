@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
@@ -58,6 +59,21 @@ var (
 		Namespace: namespace, Name: "queue_wait_seconds", Help: "Time from the decision on an action to its end.",
 		Buckets: []float64{0.5, 1, 2, 5, 10, 20, 30, 60},
 	}, []string{"kind"})
+	// Actions counts actions of the orchestration queue that are over.
+	Actions = counter("actions_total", "Actions of the orchestration queue that are over, by what became of them.", "kind", "outcome")
+	// ActionsUnderWay is how many actions wait, run or are being undone.
+	ActionsUnderWay = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "actions", Help: "Actions of the orchestration queue that are not over.",
+	}, []string{"kind", "phase"})
+	// ActionsWaiting is how many actions wait for what.
+	ActionsWaiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "actions_waiting", Help: "Actions of the orchestration queue that wait, by what they wait for.",
+	}, []string{"reason"})
+	// ActionWait is how long actions waited before they began.
+	ActionWait = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: namespace, Name: "action_wait_seconds", Help: "Time from the submission of an action to its beginning.",
+		Buckets: []float64{0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800},
+	}, []string{"kind"})
 	// Charged is what admission adds to every budget.
 	Charged = prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "budget_granularity_charged_seconds",
@@ -69,7 +85,7 @@ var (
 
 // Register adds every metric of the package to a registry, once, before the controllers start.
 func Register(registry prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{Admissions, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Charged, Nodes} {
+	for _, c := range []prometheus.Collector{Admissions, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Actions, ActionsUnderWay, ActionsWaiting, ActionWait, Charged, Nodes} {
 		if err := registry.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
@@ -94,6 +110,21 @@ func zero() {
 	Recoveries.WithLabelValues()
 	QueueDepth.WithLabelValues(KindPreemption)
 	QueueWait.WithLabelValues(KindPreemption)
+	zeroActions()
+}
+
+// zeroActions makes the series of the orchestration queue exist.
+func zeroActions() {
+	for _, kind := range rules.Kinds {
+		for _, phase := range rules.Phases {
+			if phase.Over() {
+				Actions.WithLabelValues(string(kind), string(phase))
+			} else {
+				ActionsUnderWay.WithLabelValues(string(kind), string(phase))
+			}
+		}
+		ActionWait.WithLabelValues(string(kind))
+	}
 }
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {

@@ -68,6 +68,9 @@ const (
 	Expired Phase = "Expired"
 )
 
+// Phases lists them all, in the order of a life.
+var Phases = []Phase{Waiting, Running, RollingBack, Succeeded, Failed, RolledBack, Refused, Withdrawn, Expired}
+
 // Over tells whether nothing more becomes of the action.
 func (p Phase) Over() bool {
 	switch p {

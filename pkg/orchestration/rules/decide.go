@@ -58,7 +58,7 @@ func Decide(actions []Action, w World, o Options, now time.Time) []Verdict {
 			b.note(a)
 		}
 	}
-	order(waiting, o, now)
+	Order(waiting, o, now)
 	out := make([]Verdict, 0, len(waiting))
 	for _, a := range waiting {
 		v := b.judge(a, w)
@@ -89,8 +89,8 @@ func (b books) note(a Action) {
 	}
 }
 
-// order sorts by class, then by rung, then by age.
-func order(waiting []Action, o Options, now time.Time) {
+// Order sorts actions by class, then by rung, then by age: the order in which they are judged.
+func Order(waiting []Action, o Options, now time.Time) {
 	slices.SortFunc(waiting, func(a, b Action) int {
 		return cmp.Or(
 			cmp.Compare(b.class(o, now), a.class(o, now)),

@@ -1,0 +1,112 @@
+package orchestration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
+)
+
+// clean lets those go that are over: a user may delete them at once, and the oldest go by themselves.
+func (q *Queue) clean(ctx context.Context) error {
+	for _, o := range q.ledger.all() {
+		if over(o) && slices.Contains(o.Finalizers, v1alpha1.FinalizerAction) {
+			if err := q.release(ctx, o); err != nil {
+				return err
+			}
+		}
+	}
+	for _, o := range q.disposable(q.Clock.Now()) {
+		err := q.Client.Delete(ctx, o.DeepCopy(), client.Preconditions{UID: &o.UID, ResourceVersion: ptr.To(o.ResourceVersion)})
+		if err != nil && client.IgnoreNotFound(err) != nil && !isConflict(err) {
+			return fmt.Errorf("removing action %s: %w", o.Name, err)
+		}
+		if err := q.ledger.refresh(ctx, o.Name); err != nil {
+			return err
+		}
+	}
+	q.forget()
+	return nil
+}
+
+// release takes the finalizer off an action that is over.
+func (q *Queue) release(ctx context.Context, o *v1alpha1.RTAction) error {
+	free := o.DeepCopy()
+	controllerutil.RemoveFinalizer(free, v1alpha1.FinalizerAction)
+	err := q.Client.Patch(ctx, free, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{}))
+	if err != nil && client.IgnoreNotFound(err) != nil && !isConflict(err) {
+		return fmt.Errorf("releasing action %s: %w", o.Name, err)
+	}
+	return q.ledger.refresh(ctx, o.Name)
+}
+
+// disposable are the actions that are over and not needed any longer: nobody has asked about their cause for a while, and
+// no further attempt at the same counts on them. Beyond so many they go earlier, the oldest first, but never while an
+// action for the same cause is under way.
+func (q *Queue) disposable(now time.Time) []*v1alpha1.RTAction {
+	var candidates []*v1alpha1.RTAction
+	all := q.ledger.all()
+	open := map[string]bool{}
+	finished := 0
+	for _, o := range all {
+		if over(o) {
+			finished++
+		} else {
+			open[o.Spec.Cause] = true
+		}
+	}
+	for _, o := range all {
+		if over(o) && !open[o.Spec.Cause] {
+			candidates = append(candidates, o)
+		}
+	}
+	slices.SortStableFunc(candidates, func(a, b *v1alpha1.RTAction) int { return q.needed(a).Compare(q.needed(b)) })
+	surplus := finished - kept
+	return slices.DeleteFunc(candidates, func(o *v1alpha1.RTAction) bool {
+		surplus--
+		return surplus < 0 && now.Before(q.needed(o))
+	})
+}
+
+// needed is until when an action that is over must be known.
+func (q *Queue) needed(o *v1alpha1.RTAction) time.Time {
+	a, _ := record.Read(o) // it is over: times are all that counts
+	last := a.Entered
+	if again := q.again(o, a); again.After(last) {
+		last = again
+	}
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	if asked := q.asked[o.Spec.Cause]; asked.After(last) {
+		last = asked
+	}
+	return last.Add(retention)
+}
+
+// forget what was remembered of actions that are gone.
+func (q *Queue) forget() {
+	causes, names := map[string]bool{}, map[string]bool{}
+	for _, o := range q.ledger.all() {
+		causes[o.Spec.Cause] = true
+		names[o.Name] = !over(o)
+	}
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	for cause := range q.asked {
+		if !causes[cause] {
+			delete(q.asked, cause)
+		}
+	}
+	for name := range q.noted {
+		if !names[name] {
+			delete(q.noted, name)
+		}
+	}
+}

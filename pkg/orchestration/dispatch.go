@@ -1,0 +1,199 @@
+package orchestration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
+	controllerruntime "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+// dispatcher decides what starts. There is one, with one worker.
+type dispatcher struct{ *Queue }
+
+// Register implements controller.Controller.
+func (d *dispatcher) Register(_ context.Context, m manager.Manager) error {
+	anew := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{request("")}
+	})
+	return controllerruntime.NewControllerManagedBy(m).
+		Named("orchestration.dispatch").
+		WatchesRawSource(d.dispatching.source("")).
+		Watches(&policyv1.PodDisruptionBudget{}, anew).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		Complete(d)
+}
+
+// Reconcile goes through the queue once.
+func (d *dispatcher) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if d.deposed.Load() {
+		return reconcile.Result{}, reconcile.TerminalError(ErrDeposed)
+	}
+	if !d.ready.Load() {
+		if err := d.takeOver(ctx); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	wait, err := d.round(ctx)
+	if errors.Is(err, errMoved) { // decide again, on what it is now
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
+	}
+	return reconcile.Result{RequeueAfter: wait}, err
+}
+
+// round ends what is late or no longer wanted, starts what may, notes what the others wait for, and drops what is
+// long over. The order is a contract: what starts is decided after everything that was in doubt is known, on versions
+// that were read before the gate was seen to be held.
+func (q *Queue) round(ctx context.Context) (time.Duration, error) {
+	if err := q.ledger.clarify(ctx); err != nil {
+		return 0, err
+	}
+	if err := q.expire(ctx); err != nil {
+		return 0, err
+	}
+	actions := q.ledger.all()
+	if err := q.mayAct(ctx); err != nil {
+		return 0, err
+	}
+	p, err := q.picture(ctx, actions)
+	if err != nil {
+		return 0, err
+	}
+	if err := q.dispatch(ctx, p); err != nil {
+		return 0, err
+	}
+	if err := q.clean(ctx); err != nil {
+		return 0, err
+	}
+	q.measure()
+	return q.next(), nil
+}
+
+// expire ends phases whose time is over, and withdraws what users have deleted or nobody needs.
+func (q *Queue) expire(ctx context.Context) error {
+	for _, o := range q.ledger.all() {
+		if over(o) {
+			continue
+		}
+		why, err := q.unneeded(ctx, o)
+		if err != nil {
+			return err
+		}
+		after, err := q.transition(ctx, o.Name, o.ResourceVersion, func(a rules.Action, now time.Time) rules.Action {
+			if why != "" {
+				a = a.Withdraw(why, now)
+			}
+			return a.Tick(now)
+		})
+		if err != nil {
+			return err
+		}
+		if phaseOf(after).Holds() && phaseOf(after) != phaseOf(o) {
+			q.running.ring(o.Name)
+		}
+	}
+	return nil
+}
+
+// dispatch does what the rules say about the actions that wait.
+func (q *Queue) dispatch(ctx context.Context, p picture) error {
+	now := q.Clock.Now()
+	for _, v := range rules.Decide(p.actions, p.world(q.Options), q.Options.rules(), now) {
+		o := p.objects[v.ID]
+		var err error
+		switch {
+		case v.Refuse:
+			err = q.refuse(ctx, o, v.Message)
+		case v.Start:
+			err = q.start(ctx, o)
+		default:
+			err = q.note(ctx, o, v, now)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for id, why := range p.impossible {
+		if err := q.refuse(ctx, p.objects[id], why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start has an action run: from when that is stored.
+func (q *Queue) start(ctx context.Context, o *v1alpha1.RTAction) error {
+	_, err := q.transition(ctx, o.Name, o.ResourceVersion, rules.Action.Start)
+	if err != nil {
+		return fmt.Errorf("starting: %w", err)
+	}
+	log.FromContext(ctx).Info("started action", "action", o.Name, "kind", o.Spec.Kind, "cause", o.Spec.Cause)
+	q.running.ring(o.Name)
+	return nil
+}
+
+func (q *Queue) refuse(ctx context.Context, o *v1alpha1.RTAction, why string) error {
+	_, err := q.transition(ctx, o.Name, o.ResourceVersion, func(a rules.Action, now time.Time) rules.Action { return a.Refuse(why, now) })
+	return err
+}
+
+// note is what was last told about an action that waits.
+type note struct {
+	reason, message string
+	// written is when it was last stored.
+	written time.Time
+}
+
+// seldom is how often a message that names others for the same reason is stored: with a long queue it changes each
+// time an action ends. Tickets always have the last one.
+const seldom = 10 * time.Second
+
+// note tells what an action waits for.
+func (q *Queue) note(ctx context.Context, o *v1alpha1.RTAction, v rules.Verdict, now time.Time) error {
+	q.lock.Lock()
+	n := q.noted[o.Name]
+	n.reason, n.message = v.Reason, record.Short(v.Message, 1024)
+	store := o.Status.WaitingFor != n.reason || o.Status.Message != n.message && now.Sub(n.written) >= seldom
+	if store {
+		n.written = now
+	}
+	q.noted[o.Name] = n
+	q.lock.Unlock()
+	if !store {
+		return nil
+	}
+	_, err := q.change(ctx, o.Name, o.ResourceVersion, func(o *v1alpha1.RTAction) {
+		o.Status.WaitingFor, o.Status.Message = n.reason, n.message
+	})
+	return err
+}
+
+// next is when to go through the queue again, should nothing wake the dispatcher before: at the next deadline, or soon
+// when something waits for the world, which tells nobody.
+func (q *Queue) next() time.Duration {
+	now, wait := q.Clock.Now(), retention
+	for _, o := range q.ledger.all() {
+		a, _ := record.Read(o) // what cannot be read is refused by now
+		if a.Phase == rules.Waiting {
+			wait = min(wait, again)
+		}
+		if deadline, ok := a.Deadline(); ok {
+			wait = min(wait, max(deadline.Sub(now), time.Millisecond))
+		}
+	}
+	return wait
+}

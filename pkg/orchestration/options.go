@@ -1,0 +1,116 @@
+package orchestration
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+const (
+	// stepTimeout bounds one step of an executor.
+	stepTimeout = 30 * time.Second
+	// writeTimeout bounds what one loop asks of the API server in one go.
+	writeTimeout = 30 * time.Second
+	// poll is when to look again at an action that runs, should nothing wake it before.
+	poll = time.Second
+	// again is when to ask the world again, should nothing wake the dispatcher before.
+	again = 2 * time.Second
+	// retention is for how long an action is kept after it is over and its cause was last asked about.
+	retention = 10 * time.Minute
+	// kept is how many actions that are over are kept, but for those that are still needed.
+	kept = 500
+	// rest is how long nothing is tried again after the first attempt that came to nothing; it doubles with each.
+	rest = 30 * time.Second
+	// restMost is the longest such rest.
+	restMost = 10 * time.Minute
+)
+
+// Options are the limits of the queue. Zero values mean the default.
+type Options struct {
+	// NodeLimit is how many actions may share a node, NamespaceLimit how many pods of a namespace may be on the move at
+	// once, ClusterLimit how many actions may run at once. Defaults: 5, 20, 50.
+	NodeLimit, NamespaceLimit, ClusterLimit int
+	// AgeStep is after what wait an action counts as one class more critical. Default: ten minutes.
+	AgeStep time.Duration
+}
+
+// Defaults of the limits.
+const (
+	DefaultNodeLimit      = 5
+	DefaultNamespaceLimit = 20
+	DefaultClusterLimit   = 50
+	DefaultAgeStep        = 10 * time.Minute
+)
+
+func (o Options) withDefaults() Options {
+	for _, limit := range []struct {
+		value     *int
+		otherwise int
+	}{{&o.NodeLimit, DefaultNodeLimit}, {&o.NamespaceLimit, DefaultNamespaceLimit}, {&o.ClusterLimit, DefaultClusterLimit}} {
+		if *limit.value <= 0 {
+			*limit.value = limit.otherwise
+		}
+	}
+	if o.AgeStep <= 0 {
+		o.AgeStep = DefaultAgeStep
+	}
+	return o
+}
+
+func (o Options) rules() rules.Options { return rules.Options{AgeStep: o.AgeStep} }
+
+// limit of a resource; ok is false for those that have none here.
+func (o Options) limit(r rules.Resource) (limit int, ok bool) {
+	switch r {
+	case rules.Pod:
+		return 1, true
+	case rules.Node:
+		return o.NodeLimit, true
+	case rules.Namespace:
+		return o.NamespaceLimit, true
+	case rules.Cluster:
+		return o.ClusterLimit, true
+	}
+	return 0, false
+}
+
+// Recorder takes Events.
+type Recorder interface {
+	Publish(list ...events.Event)
+}
+
+// Nodes tells what others do to nodes.
+type Nodes interface {
+	// Disrupted tells why a node is being closed already; empty: it is not.
+	Disrupted(node string) string
+	// Allowed is how many more nodes each NodePool's disruption budgets let go now.
+	Allowed() (map[string]int, error)
+}
+
+// Dependencies are the collaborators of the queue. All are required.
+type Dependencies struct {
+	Clock clock.Clock
+	// Client writes, and may read from a cache; Reader asks the API server itself.
+	Client client.Client
+	Reader client.Reader
+	// Recorder is told what users may wonder about.
+	Recorder Recorder
+	Nodes    Nodes
+	// Namespace is where the Lease of the queue is kept.
+	Namespace string
+	// Identity tells this queue from every other, of other processes too.
+	Identity string
+	Options  Options
+}
+
+func (d Dependencies) validate() error {
+	if d.Namespace == "" || d.Identity == "" {
+		return fmt.Errorf("making the orchestration queue: namespace %q and identity %q must not be empty", d.Namespace, d.Identity)
+	}
+	return nil
+}

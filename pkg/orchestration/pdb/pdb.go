@@ -1,0 +1,51 @@
+// Package pdb says what evicting a pod takes from PodDisruptionBudgets, as the API server's eviction does. Pure.
+package pdb
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Covering are the budgets, all of the pod's namespace, that have a say in its eviction. With more than one the API
+// server refuses it. None has where the pod does not run: it cannot be disrupted.
+func Covering(budgets []policyv1.PodDisruptionBudget, pod *corev1.Pod) []*policyv1.PodDisruptionBudget {
+	if pod.DeletionTimestamp != nil || slices.Contains([]corev1.PodPhase{corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed}, pod.Status.Phase) {
+		return nil
+	}
+	var out []*policyv1.PodDisruptionBudget
+	for i := range budgets {
+		selector, err := metav1.LabelSelectorAsSelector(budgets[i].Spec.Selector)
+		if err == nil && budgets[i].Namespace == pod.Namespace && selector.Matches(labels.Set(pod.Labels)) {
+			out = append(out, &budgets[i])
+		}
+	}
+	return out
+}
+
+// Allowed is how many pods the budget lets go now. A budget that its controller has not looked at since it was changed
+// allows none.
+func Allowed(b *policyv1.PodDisruptionBudget) int {
+	if b.Status.ObservedGeneration < b.Generation {
+		return 0
+	}
+	return int(b.Status.DisruptionsAllowed)
+}
+
+// Charges tells whether evicting the pod, which the budget covers, takes from it: what is not ready only as far as the
+// budget's policy says so.
+func Charges(b *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+	if ready {
+		return true
+	}
+	if policy := b.Spec.UnhealthyPodEvictionPolicy; policy != nil && *policy == policyv1.AlwaysAllow {
+		return false
+	}
+	return b.Status.CurrentHealthy < b.Status.DesiredHealthy || b.Status.DesiredHealthy == 0
+}

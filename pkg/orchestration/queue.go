@@ -1,0 +1,275 @@
+package orchestration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+// ErrNotReady is the error of a queue that has not read its actions yet, or whose process does not lead.
+var ErrNotReady = errors.New("the orchestration queue is not ready")
+
+// Queue is where controllers submit actions. It works once its loops run.
+type Queue struct {
+	Dependencies
+	ledger    *ledger
+	gate      *gate
+	executors map[rules.Kind]Executor
+	listeners []func(*v1alpha1.RTAction)
+
+	// ready: the actions are read, and this queue holds the gate. deposed: it has lost it for good.
+	ready, deposed atomic.Bool
+	// dispatching and running wake the loops.
+	dispatching, running bell
+
+	// submitting keeps two requests for the same from being made two attempts.
+	submitting sync.Mutex
+	lock       sync.Mutex
+	// asked is when a cause was last asked about.
+	asked map[string]time.Time
+	// noted is what was last told about a waiting action, and when.
+	noted map[string]note
+}
+
+// New makes a queue that has read nothing yet.
+func New(d Dependencies) (*Queue, error) {
+	if err := d.validate(); err != nil {
+		return nil, err
+	}
+	d.Options = d.Options.withDefaults()
+	return &Queue{
+		Dependencies: d,
+		ledger:       newLedger(d.Client, d.Reader),
+		gate: &gate{
+			client: d.Client, reader: d.Reader, holder: d.Identity,
+			key: types.NamespacedName{Namespace: d.Namespace, Name: LeaseName},
+			now: func() metav1.MicroTime { return metav1.MicroTime{Time: d.Clock.Now()} },
+		},
+		executors: map[rules.Kind]Executor{},
+		asked:     map[string]time.Time{},
+		noted:     map[string]note{},
+	}, nil
+}
+
+// Handle has an executor do the actions of a kind. It is called before the loops start.
+func (q *Queue) Handle(kind rules.Kind, e Executor) { q.executors[kind] = e }
+
+// Listen has f called after an action has come into another phase, or waits for something else. It is called before
+// the loops start; f must not block.
+func (q *Queue) Listen(f func(*v1alpha1.RTAction)) { q.listeners = append(q.listeners, f) }
+
+// state is why the queue does not work now; nil when it does.
+func (q *Queue) state() error {
+	switch {
+	case q.deposed.Load():
+		return ErrDeposed
+	case !q.ready.Load():
+		return ErrNotReady
+	}
+	return nil
+}
+
+// takeOver makes this queue the one that acts: it takes the gate, and then every action.
+func (q *Queue) takeOver(ctx context.Context) error {
+	if err := q.gate.take(ctx); err != nil {
+		return err
+	}
+	if err := q.ledger.load(ctx); err != nil {
+		return err
+	}
+	q.ready.Store(true)
+	for _, o := range q.ledger.all() {
+		if phaseOf(o).Holds() {
+			q.running.ring(o.Name)
+		}
+	}
+	return nil
+}
+
+// mayAct makes sure that no other queue has taken over. What is done on the strength of it must have been read before.
+func (q *Queue) mayAct(ctx context.Context) error {
+	if err := q.state(); err != nil {
+		return err
+	}
+	err := q.gate.held(ctx)
+	switch {
+	case errors.Is(err, ErrDeposed):
+		q.deposed.Store(true)
+	case apierrors.IsNotFound(err):
+		q.ready.Store(false) // somebody has deleted the Lease: take it again
+	}
+	return err
+}
+
+// Submit asks for an action. Asking again for the same is not asking twice: the ticket is that of the first. An
+// attempt that came to nothing is followed by another once its rest is over; until then the ticket is its.
+func (q *Queue) Submit(ctx context.Context, r Request) (Ticket, error) {
+	if err := q.state(); err != nil {
+		return Ticket{}, err
+	}
+	if err := r.validate(); err != nil {
+		return Ticket{}, fmt.Errorf("submitting an action: %w", err)
+	}
+	q.submitting.Lock()
+	defer q.submitting.Unlock()
+	now, key, attempt := q.Clock.Now(), r.key(), int32(1)
+	q.remember(r.Cause, now)
+	if last := q.latest(key); last != nil {
+		t := q.ticket(last)
+		if !t.Phase.Over() || t.Again.IsZero() || now.Before(t.Again) {
+			return t, nil
+		}
+		attempt = last.Spec.Attempt + 1
+	}
+	o, err := q.create(ctx, r.object(key, attempt, now))
+	if err != nil {
+		return Ticket{}, err
+	}
+	q.dispatching.ring("")
+	return q.ticket(o), nil
+}
+
+// create stores a new action, or finds the one that is stored under its name.
+func (q *Queue) create(ctx context.Context, o *v1alpha1.RTAction) (*v1alpha1.RTAction, error) {
+	err := q.Client.Create(ctx, o)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		if err := q.ledger.refresh(ctx, o.Name); err != nil {
+			return nil, err
+		}
+		found, ok := q.ledger.get(o.Name)
+		if !ok {
+			return nil, fmt.Errorf("submitting action %s: %w: it is going away", o.Name, errMoved)
+		}
+		return found, nil
+	case err != nil:
+		return nil, fmt.Errorf("submitting action %s: %w", o.Name, err)
+	}
+	q.ledger.put(o)
+	q.tell(nil, o)
+	return o, nil
+}
+
+// latest attempt at what a key stands for; nil for none.
+func (q *Queue) latest(key string) *v1alpha1.RTAction {
+	var last *v1alpha1.RTAction
+	for _, o := range q.ledger.all() {
+		if o.Labels[v1alpha1.LabelActionKey] == key && (last == nil || o.Spec.Attempt > last.Spec.Attempt) {
+			last = o
+		}
+	}
+	return last
+}
+
+// remember that a cause still matters.
+func (q *Queue) remember(cause string, now time.Time) {
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	q.asked[cause] = now
+}
+
+// Withdraw says that nobody wants the action any longer: it never begins, or what has begun is undone. Withdrawing
+// what is over, or gone, is no error.
+func (q *Queue) Withdraw(ctx context.Context, name, why string) error {
+	if err := q.state(); err != nil {
+		return err
+	}
+	if _, ok := q.ledger.get(name); !ok {
+		return nil
+	}
+	_, err := q.transition(ctx, name, "", func(a rules.Action, now time.Time) rules.Action { return a.Withdraw(why, now) })
+	return err
+}
+
+// Get is the ticket of an action.
+func (q *Queue) Get(name string) (Ticket, bool) {
+	o, ok := q.ledger.get(name)
+	if !ok {
+		return Ticket{}, false
+	}
+	return q.ticket(o), true
+}
+
+// Wake has the executor of a running action look at it now.
+func (q *Queue) Wake(name string) { q.running.ring(name) }
+
+// HoldsPod is the action that has a pod, by its UID; empty: none. Whoever else would touch the pod should wait.
+func (q *Queue) HoldsPod(uid types.UID) string {
+	return q.holds(rules.Key{Resource: rules.Pod, Name: string(uid)})
+}
+
+// HoldsNode is an action that uses a node; empty: none.
+func (q *Queue) HoldsNode(name string) string {
+	return q.holds(rules.Key{Resource: rules.Node, Name: name})
+}
+
+func (q *Queue) holds(k rules.Key) string {
+	for _, o := range q.ledger.all() {
+		if !phaseOf(o).Holds() {
+			continue
+		}
+		for _, u := range record.Uses(o.Spec) {
+			if u.Key == k {
+				return o.Name
+			}
+		}
+	}
+	return ""
+}
+
+// ticket of an action, with what the dispatcher said last.
+func (q *Queue) ticket(o *v1alpha1.RTAction) Ticket {
+	a, _ := record.Read(o) // what is wrong with it is in its message
+	t := Ticket{Name: o.Name, Phase: a.Phase, Attempt: o.Spec.Attempt, WaitingFor: o.Status.WaitingFor, Message: o.Status.Message}
+	if a.Phase.Over() {
+		t.Again = q.again(o, a)
+	}
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	if n, ok := q.noted[o.Name]; ok && a.Phase == rules.Waiting {
+		t.WaitingFor, t.Message = n.reason, n.message
+	}
+	return t
+}
+
+// transition stores what f makes of an action, and tells whoever wants to know.
+func (q *Queue) transition(ctx context.Context, name, version string, f func(rules.Action, time.Time) rules.Action) (*v1alpha1.RTAction, error) {
+	return q.change(ctx, name, version, func(o *v1alpha1.RTAction) {
+		before, _ := record.Read(o)
+		if after := f(before, q.Clock.Now()); after.Phase != before.Phase || after.Unwanted != before.Unwanted || after.Message != before.Message {
+			record.Write(after, o)
+		}
+	})
+}
+
+// change stores what f makes of the record of an action.
+func (q *Queue) change(ctx context.Context, name, version string, f func(*v1alpha1.RTAction)) (*v1alpha1.RTAction, error) {
+	before, after, err := q.ledger.change(ctx, name, version, f)
+	if err != nil {
+		return nil, err
+	}
+	if before != after {
+		q.tell(before, after)
+	}
+	return after, nil
+}
+
+func phaseOf(o *v1alpha1.RTAction) rules.Phase {
+	if o.Status.Phase == "" {
+		return rules.Waiting
+	}
+	return rules.Phase(o.Status.Phase)
+}
+
+func over(o *v1alpha1.RTAction) bool { return phaseOf(o).Over() }

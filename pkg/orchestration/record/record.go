@@ -1,0 +1,146 @@
+// Package record translates between an action as the rules see it and the RTAction that stores it.
+package record
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+)
+
+// Read is the action that an object stores, with what follows from its kind among its uses. What the object's spec
+// lacks for that is an error, beside which the action is complete as far as it goes.
+func Read(o *v1alpha1.RTAction) (rules.Action, error) {
+	criticality, err := rt.ParseCriticality(o.Spec.Beneficiary.Criticality)
+	a := rules.Action{
+		ID:          o.Name,
+		Kind:        rules.Kind(o.Spec.Kind),
+		Uses:        unspent(Uses(o.Spec), o.Status.Spent),
+		Cause:       o.Spec.Cause,
+		Criticality: criticality,
+		Since:       at(o.Spec.Since, o.CreationTimestamp.Time),
+		StartBy:     at(o.Spec.StartBy, time.Time{}),
+		Limit:       o.Spec.Timeout.Duration,
+		Phase:       phase(o.Status.Phase),
+		Entered:     at(o.Status.PhaseTime, at(o.Spec.Since, o.CreationTimestamp.Time)),
+		Unwanted:    o.Status.Unwanted,
+		Message:     o.Status.Message,
+	}
+	for i, p := range o.Spec.Pods {
+		a.Pods = append(a.Pods, string(p.UID))
+		if p.UID == "" && err == nil {
+			err = fmt.Errorf("pods[%d].uid: must not be empty: a later pod of the same name is another", i)
+		}
+	}
+	if err != nil {
+		return a, err
+	}
+	return a, a.Validate()
+}
+
+// Write stores what has become of an action.
+func Write(a rules.Action, o *v1alpha1.RTAction) {
+	s := &o.Status
+	s.Phase = v1alpha1.ActionPhase(a.Phase)
+	s.PhaseTime = &metav1.MicroTime{Time: a.Entered.Truncate(time.Microsecond)}
+	s.Unwanted, s.Message = a.Unwanted, Short(a.Message, longest)
+	if a.Phase != rules.Waiting {
+		s.WaitingFor = ""
+	}
+}
+
+// longest message that an object takes.
+const longest = 4096
+
+// Short cuts a text to so many bytes, between characters.
+func Short(text string, bytes int) string {
+	if len(text) <= bytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:bytes], "")
+}
+
+// Uses is what follows from the fields of a spec, and then what it names itself. What PodDisruptionBudgets cover
+// changes, and is not among it.
+func Uses(s v1alpha1.RTActionSpec) []rules.Use {
+	out := []rules.Use{use(rules.Cluster, "", 1)}
+	namespaces := map[string]int{}
+	for _, p := range s.Pods {
+		out = append(out, use(rules.Pod, string(p.UID), rules.All))
+		namespaces[p.Namespace]++
+	}
+	for _, p := range s.Pods {
+		if n := namespaces[p.Namespace]; n > 0 {
+			out = append(out, use(rules.Namespace, p.Namespace, n))
+			delete(namespaces, p.Namespace)
+		}
+	}
+	share := 1
+	if k := rules.Kind(s.Kind); k == rules.Rearrange || k == rules.ReplaceNode {
+		share = rules.All
+	}
+	if s.Node != "" {
+		out = append(out, use(rules.Node, s.Node, share))
+	}
+	if s.TargetNode != "" && s.TargetNode != s.Node {
+		out = append(out, use(rules.Node, s.TargetNode, 1))
+	}
+	if s.NodePool != "" && rules.Kind(s.Kind) == rules.ReplaceNode {
+		out = append(out, use(rules.PoolBudget, s.NodePool, 1))
+	}
+	for _, u := range s.Uses {
+		out = append(out, use(rules.Resource(u.Resource), u.Name, int(u.Amount)))
+	}
+	return out
+}
+
+// Spend adds what the world accounts for.
+func Spend(o *v1alpha1.RTAction, keys []rules.Key) {
+	for _, k := range keys {
+		if key := (v1alpha1.ActionKey{Resource: string(k.Resource), Name: k.Name}); !slices.Contains(o.Status.Spent, key) {
+			o.Status.Spent = append(o.Status.Spent, key)
+		}
+	}
+}
+
+// Spent tells whether the world accounts for something already.
+func Spent(o *v1alpha1.RTAction, k rules.Key) bool {
+	return slices.Contains(o.Status.Spent, v1alpha1.ActionKey{Resource: string(k.Resource), Name: k.Name})
+}
+
+func unspent(uses []rules.Use, spent []v1alpha1.ActionKey) []rules.Use {
+	return slices.DeleteFunc(uses, func(u rules.Use) bool {
+		return slices.Contains(spent, v1alpha1.ActionKey{Resource: string(u.Resource), Name: u.Name})
+	})
+}
+
+func use(r rules.Resource, name string, amount int) rules.Use {
+	return rules.Use{Key: rules.Key{Resource: r, Name: name}, Amount: amount}
+}
+
+// phase of an object whose status nobody has written yet is Waiting.
+func phase(p v1alpha1.ActionPhase) rules.Phase {
+	if p == "" {
+		return rules.Waiting
+	}
+	return rules.Phase(p)
+}
+
+func at(t *metav1.MicroTime, otherwise time.Time) time.Time {
+	if t == nil || t.IsZero() {
+		return otherwise
+	}
+	return t.Time
+}
+
+// Name of an attempt at what a key stands for.
+func Name(kind rules.Kind, key string, attempt int32) string {
+	return strings.ToLower(string(kind)) + "-" + key + "-" + strconv.Itoa(int(attempt))
+}

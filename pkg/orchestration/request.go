@@ -1,0 +1,128 @@
+package orchestration
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+// Request asks for an action. The fields are those of RTActionSpec.
+type Request struct {
+	Kind            rules.Kind
+	Reason, Message string
+	// Cause names the pressure that the action answers, the same each time it is asked for, and another one when
+	// it has come again.
+	Cause       string
+	Beneficiary v1alpha1.ActionBeneficiary
+	Pods        []v1alpha1.ActionPod
+	// Node that it is done to, TargetNode that pods go to, NodePool of a node that is opened or replaced.
+	Node, TargetNode, NodePool string
+	// Uses beside those that follow from the above.
+	Uses []v1alpha1.ActionUse
+	// StartBy is until when it is of use to begin; zero: always.
+	StartBy time.Time
+	// Timeout is how long it may run, and how long undoing it may take.
+	Timeout time.Duration
+}
+
+// Ticket is how far a submitted action has come.
+type Ticket struct {
+	// Name of the RTAction.
+	Name    string
+	Phase   rules.Phase
+	Attempt int32
+	// WaitingFor is what it waits for, in a word, and Message the same, or why it is in its phase, in words.
+	WaitingFor, Message string
+	// Again is when the next attempt may be asked for, of an action that came to nothing; zero: not for this cause.
+	Again time.Time
+}
+
+var word = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,62}$`)
+
+// validate tells what the API server, or the rules, would say to it.
+func (r Request) validate() error {
+	switch {
+	case !word.MatchString(r.Reason):
+		return fmt.Errorf("reason: %q is not one PascalCase word", r.Reason)
+	case r.Cause == "" || len(r.Cause) > 256:
+		return fmt.Errorf("cause: %q must have 1 to 256 bytes", r.Cause)
+	case r.Beneficiary.Name == "":
+		return fmt.Errorf("beneficiary.name: must not be empty")
+	case r.Timeout > 24*time.Hour || r.Timeout%time.Millisecond != 0:
+		return fmt.Errorf("timeout: %s is not at most 24h, in whole milliseconds", r.Timeout)
+	case len(r.Pods) > 200:
+		return fmt.Errorf("pods: %d are more than 200", len(r.Pods))
+	}
+	_, err := record.Read(r.object("new", 1, time.Unix(1, 0)))
+	return err
+}
+
+// key stands for the same thing done for the same cause.
+func (r Request) key() string {
+	pods := make([]string, 0, len(r.Pods))
+	for _, p := range r.Pods {
+		pods = append(pods, string(p.UID))
+	}
+	slices.Sort(pods)
+	parts := append([]string{string(r.Kind), r.Cause, r.Node, r.TargetNode, r.NodePool}, pods...)
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:6])
+}
+
+// object stores the request.
+func (r Request) object(key string, attempt int32, now time.Time) *v1alpha1.RTAction {
+	o := &v1alpha1.RTAction{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:       record.Name(r.Kind, key, attempt),
+			Labels:     map[string]string{v1alpha1.LabelActionKey: key},
+			Finalizers: []string{v1alpha1.FinalizerAction},
+		},
+		Spec: v1alpha1.RTActionSpec{
+			Kind: v1alpha1.ActionKind(r.Kind), Reason: r.Reason, Message: record.Short(r.Message, 1024), Cause: r.Cause, Attempt: attempt,
+			Beneficiary: r.Beneficiary, Pods: r.Pods, Node: r.Node, TargetNode: r.TargetNode, NodePool: r.NodePool, Uses: r.Uses,
+			Since: micro(now), StartBy: micro(r.StartBy), Timeout: metav1.Duration{Duration: r.Timeout},
+		},
+	}
+	o.Spec.Beneficiary.Criticality = cmp.Or(r.Beneficiary.Criticality, "Low")
+	return o
+}
+
+func micro(t time.Time) *metav1.MicroTime {
+	if t.IsZero() {
+		return nil
+	}
+	return &metav1.MicroTime{Time: t.Truncate(time.Microsecond)}
+}
+
+// restAfter is how long nothing is tried again after so many attempts that came to nothing.
+func restAfter(attempts int32) time.Duration {
+	out := rest
+	for i := int32(1); i < attempts && out < restMost; i++ {
+		out *= 2
+	}
+	return min(out, restMost)
+}
+
+// again is when another attempt may be made after one that is over; zero: never for its cause.
+func (q *Queue) again(o *v1alpha1.RTAction, a rules.Action) time.Time {
+	switch a.Phase {
+	case rules.RolledBack, rules.Withdrawn, rules.Expired:
+		return a.Entered.Add(restAfter(o.Spec.Attempt))
+	case rules.Failed:
+		if len(a.Pods) == 0 { // else some may have been moved
+			return a.Entered.Add(restAfter(o.Spec.Attempt))
+		}
+	}
+	return time.Time{}
+}

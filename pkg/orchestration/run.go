@@ -1,0 +1,148 @@
+package orchestration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	controllerruntime "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+const (
+	// workers of the runner: executors ask and return, they do not sit and wait.
+	workers = 10
+	// unready is when to ask again whether the queue is ready.
+	unready = 250 * time.Millisecond
+)
+
+// runner has executors do the actions that run, or undo them.
+type runner struct{ *Queue }
+
+// Register implements controller.Controller.
+func (r *runner) Register(_ context.Context, m manager.Manager) error {
+	return controllerruntime.NewControllerManagedBy(m).
+		Named("orchestration.run").
+		For(&v1alpha1.RTAction{}).
+		WatchesRawSource(r.running.source()).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 10*time.Second),
+		}).
+		Complete(r)
+}
+
+// Reconcile takes a step of one action.
+func (r *runner) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if r.deposed.Load() {
+		return reconcile.Result{}, nil
+	}
+	if r.state() != nil {
+		return reconcile.Result{RequeueAfter: unready}, nil
+	}
+	if err := r.look(ctx, request.Name); err != nil {
+		return reconcile.Result{}, err
+	}
+	wait, err := r.run(ctx, request.Name)
+	if errors.Is(err, errMoved) {
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
+	}
+	return reconcile.Result{RequeueAfter: wait}, err
+}
+
+// look compares the ledger with what a watch shows, which may be old: only where they differ in what others may do to
+// an action, the API server is asked.
+func (q *Queue) look(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	shown := &v1alpha1.RTAction{}
+	err := q.Client.Get(ctx, client.ObjectKey{Name: name}, shown)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading action %s: %w", name, err)
+	}
+	known, ok := q.ledger.get(name)
+	switch {
+	case !ok && err != nil:
+		return nil
+	case ok && err == nil && known.DeletionTimestamp.IsZero() == shown.DeletionTimestamp.IsZero():
+		return nil
+	}
+	if err := q.ledger.refresh(ctx, name); err != nil {
+		return err
+	}
+	q.dispatching.ring("")
+	return nil
+}
+
+// run takes a step of an action that runs or is undone, and stores what came of it.
+func (q *Queue) run(ctx context.Context, name string) (time.Duration, error) {
+	o, ok := q.ledger.get(name)
+	if !ok || !phaseOf(o).Holds() {
+		return 0, nil
+	}
+	a, err := record.Read(o)
+	if err != nil {
+		return 0, fmt.Errorf("reading action %s: %w", name, err)
+	}
+	if deadline, ok := a.Deadline(); ok && !q.Clock.Now().Before(deadline) {
+		q.dispatching.ring("") // it ends there
+		return poll, nil
+	}
+	if err := q.mayAct(ctx); err != nil {
+		return 0, err
+	}
+	task := Task{Action: a, Object: o.DeepCopy(), Progress: maps.Clone(o.Status.Progress)}
+	if task.Progress == nil {
+		task.Progress = map[string]string{}
+	}
+	result, failed := q.step(ctx, task)
+	after, err := q.report(ctx, task, result, failed)
+	if err != nil {
+		return 0, err
+	}
+	if !phaseOf(after).Holds() {
+		q.dispatching.ring("")
+		return 0, nil
+	}
+	if phaseOf(after) != a.Phase {
+		return time.Millisecond, nil
+	}
+	return poll, failed
+}
+
+// step has the executor take one.
+func (q *Queue) step(ctx context.Context, task Task) (rules.Result, error) {
+	executor, ok := q.executors[task.Action.Kind]
+	if !ok {
+		return rules.Result{}, fmt.Errorf("nothing here does actions of kind %s", task.Action.Kind)
+	}
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	return executor.Step(ctx, task)
+}
+
+// report stores the result of a step, if the action is still as the step found it. If not, the step is taken again on
+// what it is now: whoever was late is asked to undo what was done by then.
+func (q *Queue) report(ctx context.Context, task Task, r rules.Result, failed error) (*v1alpha1.RTAction, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	return q.change(ctx, task.Action.ID, task.Object.ResourceVersion, func(o *v1alpha1.RTAction) {
+		o.Status.Progress, o.Status.LastError = task.Progress, ""
+		if failed != nil {
+			o.Status.LastError = record.Short(failed.Error(), 1024)
+			return
+		}
+		record.Spend(o, r.Spent)
+		record.Write(task.Action.Report(r, q.Clock.Now()), o)
+	})
+}

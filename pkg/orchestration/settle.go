@@ -1,0 +1,93 @@
+package orchestration
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+)
+
+// settles is how often an action is read and written when others write it at the same time.
+const settles = 5
+
+// settle reads an action and writes it with a higher term, after which no update of an earlier version can be stored,
+// whoever sent it and however late it comes. The caller holds the entry.
+func (l *ledger) settle(ctx context.Context, e *entry, name string) error {
+	var err error
+	for range settles {
+		o := &v1alpha1.RTAction{}
+		if err = l.reader.Get(ctx, types.NamespacedName{Name: name}, o); err == nil {
+			err = l.raise(ctx, o)
+		}
+		switch {
+		case err == nil:
+			e.doubt.Store(false)
+			return nil
+		case apierrors.IsNotFound(err):
+			e.doubt.Store(false)
+			l.remove(name)
+			return nil
+		case !apierrors.IsConflict(err):
+			e.doubt.Store(true)
+			return fmt.Errorf("taking over action %s: %w", name, err)
+		}
+	}
+	return fmt.Errorf("taking over action %s: %w", name, err)
+}
+
+// raise writes an action with a higher term.
+func (l *ledger) raise(ctx context.Context, o *v1alpha1.RTAction) error {
+	o.Status.Term++
+	if err := l.client.Status().Update(ctx, o); err != nil {
+		return err
+	}
+	l.put(o)
+	return nil
+}
+
+// clarify settles every action that is in doubt.
+func (l *ledger) clarify(ctx context.Context) error {
+	for _, name := range l.doubts() {
+		e, ok := l.find(name)
+		if !ok {
+			continue
+		}
+		e.writing.Lock()
+		err := l.settle(ctx, e, name)
+		e.writing.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load reads every action, and writes those that are not over: what an earlier leader still writes about them is
+// refused from then on.
+func (l *ledger) load(ctx context.Context) error {
+	list := &v1alpha1.RTActionList{}
+	if err := l.reader.List(ctx, list); err != nil {
+		return fmt.Errorf("listing actions: %w", err)
+	}
+	l.lock.Lock()
+	l.entries = map[string]*entry{}
+	l.lock.Unlock()
+	for i := range list.Items {
+		o := &list.Items[i]
+		l.put(o)
+		if over(o) {
+			continue
+		}
+		e, _ := l.find(o.Name)
+		e.writing.Lock()
+		err := l.settle(ctx, e, o.Name)
+		e.writing.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
