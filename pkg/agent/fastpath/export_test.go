@@ -4,3 +4,6 @@ import "github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
 
 // Handle does what a core's thread does with an event.
 func Handle(e *Engine, core int, event *ebpf.Event) { e.cores[core].handle(event) }
+
+// Again is again.
+func Again(environment []string) []string { return again(environment) }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"unsafe"
 
@@ -47,10 +46,29 @@ func Become(priority int, cores []int) error {
 	if err != nil {
 		return fmt.Errorf("finding the program: %w", err)
 	}
-	// The Go scheduler would interrupt the keeper every 10 ms to have it make room for others.
-	environment := slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "GODEBUG=") })
-	err = unix.Exec(self, os.Args, append(environment, started+"=1", "GODEBUG=asyncpreemptoff=1"))
-	return fmt.Errorf("starting again: %w", err)
+	return fmt.Errorf("starting again: %w", unix.Exec(self, os.Args, again(os.Environ())))
+}
+
+// again is the environment of the program that was started again. The Go scheduler would interrupt the keeper every
+// 10 ms to have it make room for others. Of several settings of the same name in GODEBUG the last counts, of
+// several GODEBUG the first.
+func again(environment []string) []string {
+	const name, ours = "GODEBUG=", "asyncpreemptoff=1"
+	out, given := make([]string, 0, len(environment)+2), false
+	for _, s := range environment {
+		settings, is := strings.CutPrefix(s, name)
+		switch {
+		case !is:
+			out = append(out, s)
+		case !given:
+			given = true
+			out = append(out, name+strings.TrimPrefix(settings+","+ours, ","))
+		}
+	}
+	if !given {
+		out = append(out, name+ours)
+	}
+	return append(out, started+"=1")
 }
 
 // Realtime says whether every thread of the process has policy SCHED_FIFO.
