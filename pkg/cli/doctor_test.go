@@ -11,7 +11,7 @@ import (
 
 func TestDoctor(t *testing.T) {
 	t.Parallel()
-	fine, blocked := hosttest.Edge(t).Dir(), hosttest.Blocked(t).Dir()
+	fine, blocked, tick := hosttest.Edge(t).Dir(), hosttest.Blocked(t).Dir(), hosttest.Lab(t).Dir()
 	for _, c := range []struct {
 		args []string
 		code int
@@ -21,8 +21,13 @@ func TestDoctor(t *testing.T) {
 		{[]string{"--root", fine}, 0, "0 problems", ""},
 		{[]string{"--root", blocked}, 1, "backend deadline", ""},
 		{[]string{"--root", fine, "--cores", "4-7"}, 0, "real-time cores 4-7", ""},
-		{[]string{"--root", fine, "--cores", "99"}, 1, "", "--cores names core 99"},
-		{[]string{"--root", t.TempDir()}, 1, "", "no such file or directory"},
+		{[]string{"--root", fine, "--cores", "99"}, 2, "", "--cores names core 99"},
+		{[]string{"--root", t.TempDir()}, 2, "", "no such file or directory"},
+		{[]string{"--root", fine, "--cores", "four"}, 2, "", "is no CPU"},
+		{[]string{"--root", tick}, 0, "places no real-time pod on it", ""},
+		{[]string{"--root", tick, "--rt-budget-granularity", "100us"}, 1, "settings.realtime.budgetGranularity=5ms", ""},
+		{[]string{"--root", tick, "--rt-budget-granularity", "5ms"}, 0, "the controller charges 5ms", ""},
+		{[]string{"--rt-budget-granularity", "-1ms"}, 2, "", "at least 0"},
 		{[]string{"-o", "yaml"}, 2, "", `--output is "yaml"; want text or json`},
 		{[]string{"me"}, 2, "", `mainspring doctor takes no argument, but got "me"`},
 	} {

@@ -139,7 +139,7 @@ func (s *Snapshot) classesOf(n *NodeView, server rt.Server) []Number {
 			next.OK, next.Reason = false, reason
 		}
 		if reason := next.Reason; reason == ReasonGranularityTooCoarse {
-			next.Detail = fmt.Sprintf("it enforces budgets %d us late, claims allow %d us", core.Granularity, s.granularity)
+			next.Detail = fmt.Sprintf("it ends budgets up to %d us late, and claims allow %d us, as the controller's --rt-budget-granularity says", core.Granularity, s.granularity)
 		} else if reason == rt.ReasonReserveTooSmall {
 			next.Detail = fmt.Sprintf("escalation reserve %s of %s", percent(core.EscalationReserve), percent(server.Step()))
 		}

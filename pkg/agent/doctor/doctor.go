@@ -3,7 +3,9 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/cores"
 	"github.com/mainspring-rt/mainspring/pkg/host"
@@ -59,6 +61,8 @@ type Options struct {
 	Host host.Host
 	// Cores and Reserved are the agent's flags --cores and --reserved-cores.
 	Cores, Reserved string
+	// Granularity is the controller's flag --rt-budget-granularity; 0 when it is not known.
+	Granularity time.Duration
 	// Programs loads and attaches the agent's programs for a moment; nil leaves that out. It is asked once.
 	Programs func(cores []int) (Programs, error)
 	// Denied says that an error of Programs is about missing rights, and not about the kernel.
@@ -92,6 +96,7 @@ func checks() []check {
 		{"group-access", (*exam).groupAccess},
 		{"tick", (*exam).tick},
 		{"hrtick", (*exam).hrtick},
+		{"granularity", (*exam).granularity},
 		{"rt-limit", (*exam).rtLimit},
 		{"fair-server", (*exam).fairServer},
 		{"ext-server", (*exam).extServer},
@@ -119,16 +124,19 @@ func checks() []check {
 	}
 }
 
-// Examine runs every check. The error is for cores that cannot be chosen so, or for what is no machine; what
-// cannot be read otherwise is a finding.
+// ErrOptions is wrapped by errors that say that there is nothing to examine as it was asked for.
+var ErrOptions = errors.New("cannot examine that")
+
+// Examine runs every check. The error is ErrOptions, for cores that cannot be chosen so, or for what is no machine;
+// what cannot be read otherwise is a finding.
 func Examine(o Options) (Report, error) {
 	topology, err := o.Host.Topology()
 	if err != nil {
-		return Report{}, fmt.Errorf("examining %s: %w", o.Host.Root(), err)
+		return Report{}, fmt.Errorf("%w: %s: %w", ErrOptions, o.Host.Root(), err)
 	}
 	choice, err := cores.Choose(topology, o.Cores, o.Reserved)
 	if err != nil {
-		return Report{}, fmt.Errorf("choosing cores: %w", err)
+		return Report{}, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	e := newExam(o, topology, choice.Cores)
 	report := Report{

@@ -123,6 +123,13 @@ func TestChecks(t *testing.T) {
 		{hosttest.Edge, func(tr *hosttest.Tree) { tr.Remove("proc/1/mountinfo"); tr.Remove("proc/self/mountinfo") }, "group-access", doctor.Problem, "no groups"},
 		{hosttest.Edge, remove("proc/config.gz"), "rt-group-sched", doctor.Warning, "cannot be read"},
 		{hosttest.Edge, remove("proc/config.gz"), "tick", doctor.Note, "budgetGranularityUs"},
+		{hosttest.Lab, nil, "granularity", doctor.Warning, "budgetGranularity=5ms"},
+		{hosttest.Lab, func(tr *hosttest.Tree) { tr.Config("CONFIG_HZ=1000", "CONFIG_RT_GROUP_SCHED=y") }, "granularity", doctor.Warning, "budgetGranularity=2ms"},
+		{hosttest.Lab, remove("proc/config.gz"), "granularity", doctor.Note, "measured when the agent starts"},
+		{hosttest.Edge, nil, "granularity", doctor.OK, "timer of its own"},
+		{hosttest.Blocked, remove("proc/config.gz"), "granularity", doctor.OK, "fifo"},
+		{hosttest.Blocked, func(tr *hosttest.Tree) { tr.Config("CONFIG_RT_GROUP_SCHED=y") }, "granularity", doctor.Note, "measured when the agent starts"},
+		{hosttest.Blocked, func(tr *hosttest.Tree) { tr.Config("CONFIG_HZ=250", "CONFIG_RT_GROUP_SCHED=y") }, "granularity", doctor.Warning, "4ms late"},
 		{hosttest.Blocked, func(tr *hosttest.Tree) {
 			tr.Config("CONFIG_RT_GROUP_SCHED=y", "# CONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED is not set")
 			tr.Write("proc/cmdline", "rt_group_sched=0")

@@ -53,7 +53,7 @@ func (e *exam) tick() Finding {
 	if hz >= 1000 {
 		return ok(fmt.Sprintf("a task may run up to %d us past a budget that the kernel enforces", us)).saw(saw)
 	}
-	means := fmt.Sprintf("a task may run up to %d us past a budget that the kernel enforces; that much is charged to every budget", us)
+	means := fmt.Sprintf("a task may run up to %d us past a budget that the kernel enforces (check granularity)", us)
 	mend := "boot a kernel with CONFIG_HZ=1000, or have budgets of SCHED_DEADLINE end by a timer (check hrtick)"
 	switch e.backend() {
 	case backendRTGroup:

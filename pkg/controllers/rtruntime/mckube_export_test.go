@@ -3,6 +3,8 @@ package rtruntime
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -28,6 +30,17 @@ func EventsOf(s *state.Snapshot, m *mcv1.McKube, now mcv1.McKubeStatus) []string
 	var out []string
 	for _, e := range transitions(govern(s, m), now) {
 		out = append(out, e.Reason)
+	}
+	return out
+}
+
+// ToldOf are the messages of the Events about a pod, by reason.
+func ToldOf(s *state.Snapshot, m *mcv1.McKube, now mcv1.McKubeStatus, pod types.UID) map[string]string {
+	out := map[string]string{}
+	for _, e := range transitions(govern(s, m), now) {
+		if p, ok := e.Object.(*corev1.Pod); ok && p.UID == pod {
+			out[e.Reason] = e.Message
+		}
 	}
 	return out
 }

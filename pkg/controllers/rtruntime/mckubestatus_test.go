@@ -215,3 +215,26 @@ func TestEventsAreOfTransitions(t *testing.T) {
 		t.Errorf("told with other numbers %v", got)
 	}
 }
+
+// The pod itself says that it waits in vain, and for what setting.
+func TestAPodIsToldThatAllNodesAreTooCoarse(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*machine)
+		told   bool
+	}{
+		"budgets end at ticks":             {func(m *machine) { m.rtNode.Status.BudgetGranularityUs = 4000 }, true},
+		"budgets end in time":              {func(*machine) {}, false},
+		"there is no room, which may pass": {func(m *machine) { m.mckubes["a"].Spec.RTSettings.RuntimeHi = 94_000 }, false},
+		"it runs":                          {func(m *machine) { m.pods["a"].Spec.NodeName = "n"; m.rtNode.Status.BudgetGranularityUs = 4000 }, false},
+	} {
+		m := inOrder(t)
+		m.pods["a"].Spec.NodeName, m.rtNode.Spec.Servers, m.rtNode.Status.Servers = "", nil, nil
+		m.claims["a"] = statetest.Claim(m.pods["a"], "a-app-rt", "app", "", 0, 0)
+		tc.change(m)
+		s, a := statetest.Build(m.objects()...), m.mckubes["a"]
+		message := rtruntime.ToldOf(s, a, rtruntime.StatusOf(s, a, start, nil), m.pods["a"].UID)["NotAdmitted"]
+		if tc.told != (message != "") || tc.told && !(strings.Contains(message, "4000 us late") && strings.Contains(message, "--rt-budget-granularity")) {
+			t.Errorf("%s: told %q", name, message)
+		}
+	}
+}

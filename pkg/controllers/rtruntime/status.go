@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/events"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
 // report writes the status where it differs, and records what became of the McKube. What others changed
@@ -51,6 +53,25 @@ func transitions(g *governance, now mcv1.McKubeStatus) []events.Event {
 	}
 	if ready, yes := became(mcv1.ConditionReady, metav1.ConditionFalse); yes && ready.Reason == reasonConflict && len(g.rivals) > 0 {
 		out = append(out, events.Conflict(g.mckube, uid, g.rivals[0].Name))
+	}
+	return append(out, tooCoarse(g)...)
+}
+
+// maxTooCoarse bounds how many pods are told at once that waiting will not help them.
+const maxTooCoarse = 20
+
+// tooCoarse tells pods that no node will ever take, because all end budgets later than claims allow: the
+// scheduler only says that it cannot allocate, and no new node changes that.
+func tooCoarse(g *governance) []events.Event {
+	var out []events.Event
+	for i, v := range g.verdicts() {
+		other := func(n state.Number) bool { return n.Reason != state.ReasonGranularityTooCoarse }
+		pod := g.parts[i].pod
+		if len(v.blocking.Numbers) == 0 || slices.ContainsFunc(v.blocking.Numbers, other) || pod.NodeName != "" || len(out) == maxTooCoarse {
+			continue
+		}
+		on := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}
+		out = append(out, events.Refused(on, string(pod.UID), state.ReasonGranularityTooCoarse, v.blocking.Message))
 	}
 	return out
 }
