@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath"
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/node"
 )
@@ -38,7 +39,7 @@ func main() {
 }
 
 func parse(args []string) (node.Settings, error) {
-	s := node.Settings{Version: Version, Now: fastpath.Monotonic, Wall: func() int64 { return time.Now().UnixNano() }, After: after}
+	s := node.Settings{Version: Version, Now: ebpf.Monotonic, Wall: func() int64 { return time.Now().UnixNano() }}
 	flags := flag.NewFlagSet("fastpath", flag.ContinueOnError)
 	flags.StringVar(&s.Socket, "socket", "/run/mainspring/fastpath.sock", "Unix socket on which the agent is answered")
 	flags.StringVar(&s.StateDir, "state-dir", "/var/lib/mainspring", "Directory for what must outlive the process: the last table, and what was there before each change")
@@ -59,9 +60,6 @@ func parse(args []string) (node.Settings, error) {
 	}
 	return s, s.Validate()
 }
-
-// after is the deadline of a wait, nanoseconds from now.
-func after(ns int64) time.Time { return time.Now().Add(time.Duration(ns)) }
 
 func run(ctx context.Context, args []string) error {
 	settings, err := parse(args)

@@ -126,7 +126,7 @@ func events(t *testing.T, m *ebpf.Monitor, core int, silence time.Duration) []eb
 	var all []ebpf.Event
 	for {
 		var e ebpf.Event
-		ring.SetDeadline(time.Now().Add(silence))
+		ring.SetDeadline(ebpf.Monotonic() + silence.Nanoseconds())
 		err := ring.Next(&e)
 		if err != nil {
 			return all

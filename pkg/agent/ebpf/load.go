@@ -99,7 +99,7 @@ func (m *Monitor) addRing(core, size int) error {
 	if err := m.budget.Rings.Put(uint32(core), ring); err != nil {
 		return fmt.Errorf("adding the ring of core %d: %w", core, err)
 	}
-	reader, err := newRing(ring.FD(), size, monotonic)
+	reader, err := newRing(ring.FD(), size, Monotonic)
 	if err != nil {
 		return fmt.Errorf("core %d: %w", core, err)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 )
 
 // Identity is which cgroup of a thread names its server.
@@ -225,11 +224,4 @@ func (m *Monitor) Close() error {
 		return fmt.Errorf("closing the monitor: %w", err)
 	}
 	return nil
-}
-
-// monotonic is CLOCK_MONOTONIC in nanoseconds: the clock of the programs.
-func monotonic() int64 {
-	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail: the clock exists and t is ours
-	return t.Nano()
 }

@@ -22,29 +22,36 @@ const (
 	recordHeader = 8
 )
 
-// Ring is the stream of events of one core. Next and SetDeadline belong to one thread; Wake and Close may be
+// holdFor bounds a wait that the Go runtime does not know of, and so how long a collection is held up that nobody
+// announced.
+const holdFor = int64(100 * time.Millisecond)
+
+// Ring is the stream of events of one core. Next and SetDeadline belong to one thread; Wake, Hold and Close may be
 // called by others.
 //
 // The library's reader waits in whole milliseconds and takes two locks for an event. This one does neither.
 type Ring struct {
 	epoll    int
 	wake     int
+	timer    int
 	consumer []byte
 	producer []byte
+	records  []byte // of the producer's memory, after its page
 	mask     uint64
 	now      func() int64
 	closed   atomic.Bool
+	held     atomic.Bool
 
 	mu    sync.Mutex // held by Next: the memory goes after it
 	until int64      // CLOCK_MONOTONIC ns; 0: for ever
-	rest  unix.Timespec
-	ready [2]unix.EpollEvent
+	armed int64      // when the timer fires; 0: it does not
+	ready [3]unix.EpollEvent
 	count [8]byte
 }
 
 // newRing maps the memory of a BPF ring buffer of size bytes.
 func newRing(fd, size int, now func() int64) (*Ring, error) {
-	r := &Ring{epoll: -1, wake: -1, mask: uint64(size - 1), now: now}
+	r := &Ring{epoll: -1, wake: -1, timer: -1, mask: uint64(size - 1), now: now}
 	if err := r.open(fd, size); err != nil {
 		return nil, fmt.Errorf("opening a ring: %w", r.abandon(err))
 	}
@@ -59,44 +66,60 @@ func (r *Ring) open(fd, size int) (err error) {
 	if r.producer, err = unix.Mmap(fd, int64(page), page+2*size, unix.PROT_READ, unix.MAP_SHARED); err != nil {
 		return fmt.Errorf("mapping the records: %w", err)
 	}
+	r.records = r.producer[page:]
 	if r.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return fmt.Errorf("creating an epoll descriptor: %w", err)
 	}
 	if r.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return fmt.Errorf("creating an eventfd: %w", err)
 	}
-	for _, watched := range []int{fd, r.wake} {
-		event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(watched)}
-		if err = unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, watched, &event); err != nil {
+	if r.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK); err != nil {
+		return fmt.Errorf("creating a timer: %w", err)
+	}
+	return r.watch(fd)
+}
+
+// watch has epoll tell of the ring and of what else ends a wait. The ring is always read until it is empty, and each of
+// its records wakes: so only what comes new needs to be told (EPOLLET), which spares a look at the ring in every wait.
+func (r *Ring) watch(fd int) error {
+	for watched, how := range map[int]uint32{fd: unix.EPOLLIN | unix.EPOLLET, r.wake: unix.EPOLLIN, r.timer: unix.EPOLLIN} {
+		event := unix.EpollEvent{Events: how, Fd: int32(watched)}
+		if err := unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, watched, &event); err != nil {
 			return fmt.Errorf("watching a descriptor: %w", err)
 		}
 	}
 	return nil
 }
 
-// SetDeadline is until when Next waits at most; the zero time is for ever. Deadlines are exact to the
-// kernel's timers, not to milliseconds.
-func (r *Ring) SetDeadline(t time.Time) {
-	if t.IsZero() {
-		r.until = 0
-		return
-	}
-	r.until = r.now() + max(int64(time.Until(t)), 0)
+// SetDeadline is until when Next waits at most, in nanoseconds of CLOCK_MONOTONIC; 0 is for ever. It is exact to
+// the kernel's timers, not to milliseconds, and costs a system call only when it is earlier than those before.
+func (r *Ring) SetDeadline(at int64) { r.until = at }
+
+// Hold has Next wait without the Go runtime knowing. Its scheduler then neither takes the reader's place from it
+// nor has to give one back, which costs more than the event itself. The world cannot be stopped meanwhile, for up to
+// a tenth of a second: whoever collects garbage lets go before.
+func (r *Ring) Hold(on bool) {
+	r.held.Store(on)
+	r.Wake()
 }
 
-// Next waits for an event. It returns ErrDeadline when none came in time or Wake was called, and
+// Next waits for an event. It returns ErrDeadline when none came in time or Wake or Hold was called, and
 // os.ErrClosed after Close. It allocates nothing.
 func (r *Ring) Next(e *Event) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !r.closed.Load() && r.read(e) {
+		return nil
+	}
 	for {
 		if r.closed.Load() {
 			return os.ErrClosed
 		}
-		if r.read(e) {
-			return nil
+		if err := r.arm(); err != nil {
+			return err
 		}
-		if err := r.poll(); err != nil {
+		took, err := r.wait(e)
+		if took || err != nil {
 			return err
 		}
 	}
@@ -105,13 +128,12 @@ func (r *Ring) Next(e *Event) error {
 // read takes the oldest record, when there is one that is complete.
 func (r *Ring) read(e *Event) bool {
 	consumed := (*uint64)(unsafe.Pointer(&r.consumer[0]))
-	records := r.producer[os.Getpagesize():]
 	for {
 		at := atomic.LoadUint64(consumed)
 		if at >= atomic.LoadUint64((*uint64)(unsafe.Pointer(&r.producer[0]))) {
 			return false
 		}
-		record := records[at&r.mask:]
+		record := r.records[at&r.mask:]
 		length := atomic.LoadUint32((*uint32)(unsafe.Pointer(&record[0])))
 		if length&recordBusy != 0 {
 			return false // its writer wakes us when it is done
@@ -128,15 +150,47 @@ func (r *Ring) read(e *Event) bool {
 	}
 }
 
-// poll sleeps until there is something to read, the deadline passes or the reader is woken.
-func (r *Ring) poll() error {
-	var limit *unix.Timespec
-	if r.until != 0 {
-		r.rest = unix.NsecToTimespec(max(r.until-r.now(), 0))
-		limit = &r.rest
+// arm has the timer fire by the deadline. One that fires earlier is left as it is: setting it costs more than
+// waking once too early.
+func (r *Ring) arm() error {
+	until := r.until
+	if r.held.Load() && until == 0 {
+		until = r.now() + holdFor
 	}
-	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(r.epoll), uintptr(unsafe.Pointer(&r.ready[0])),
-		uintptr(len(r.ready)), uintptr(unsafe.Pointer(limit)), 0, 0)
+	if until == 0 || r.armed != 0 && r.armed <= until {
+		return nil
+	}
+	at := unix.ItimerSpec{Value: unix.NsecToTimespec(max(until, 1))}
+	if err := unix.TimerfdSettime(r.timer, unix.TFD_TIMER_ABSTIME, &at, nil); err != nil {
+		return fmt.Errorf("setting a deadline: %w", err)
+	}
+	r.armed = until
+	return nil
+}
+
+// wait sleeps until there is something to read, which it then reads, the deadline passes or the reader is woken.
+func (r *Ring) wait(e *Event) (took bool, err error) {
+	if !r.held.Load() {
+		n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(r.epoll), uintptr(unsafe.Pointer(&r.ready[0])),
+			uintptr(len(r.ready)), forEver, 0, 0)
+		return false, r.judge(int(n), errno)
+	}
+	procPin()
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(r.epoll), uintptr(unsafe.Pointer(&r.ready[0])),
+		uintptr(len(r.ready)), forEver, 0, 0)
+	refuse(nothing)
+	procUnpin()
+	if r.read(e) {
+		return true, nil // whatever else is ready will be told again
+	}
+	return false, r.judge(int(n), errno)
+}
+
+// forEver is -1, no limit, as an argument of a system call.
+const forEver = ^uintptr(0)
+
+// judge says why a wait ended; nil: look again.
+func (r *Ring) judge(n int, errno unix.Errno) error {
 	switch {
 	case errno == unix.EINTR:
 		return nil
@@ -145,21 +199,30 @@ func (r *Ring) poll() error {
 			return os.ErrClosed
 		}
 		return fmt.Errorf("waiting for events: %w", errno)
-	case n == 0:
-		return ErrDeadline
 	}
+	var ended error
 	for _, ready := range r.ready[:n] {
-		if int(ready.Fd) == r.wake && r.woken() {
-			return ErrDeadline
+		switch int(ready.Fd) {
+		case r.wake:
+			if r.taken(r.wake) {
+				ended = ErrDeadline
+			}
+		case r.timer:
+			if r.taken(r.timer) {
+				r.armed = 0
+			}
+			if r.until != 0 && r.now() >= r.until {
+				ended = ErrDeadline
+			}
 		}
 	}
-	return nil
+	return ended
 }
 
-// woken takes a call of Wake back.
-func (r *Ring) woken() bool {
-	n, err := unix.Read(r.wake, r.count[:])
-	return err == nil && n == len(r.count)
+// taken takes back what a descriptor has counted. It does not block.
+func (r *Ring) taken(fd int) bool {
+	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&r.count[0])), uintptr(len(r.count)))
+	return errno == 0 && int(n) == len(r.count)
 }
 
 // one is what Wake adds to the count of an eventfd.
@@ -184,7 +247,7 @@ func (r *Ring) Close() error {
 
 // abandon lets go of everything and returns err.
 func (r *Ring) abandon(err error) error {
-	for _, fd := range []int{r.epoll, r.wake} {
+	for _, fd := range []int{r.epoll, r.wake, r.timer} {
 		if fd >= 0 {
 			_ = unix.Close(fd)
 		}

@@ -24,7 +24,7 @@ func BenchmarkHundredServers(b *testing.B) {
 	p := newPrograms()
 	engine, err := fastpath.New(fastpath.Options{
 		Backend: k, Programs: p, Cores: []int{0, 1}, Lead: 100 * time.Microsecond, StateDir: b.TempDir(), Now: func() int64 { return now },
-		Wall: func() int64 { return now }, After: func(int64) time.Time { return time.Time{} },
+		Wall: func() int64 { return now },
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -22,8 +22,10 @@ import (
 type Ring interface {
 	// Next waits for an event. It returns ebpf.ErrDeadline when none came in time, os.ErrClosed after Close.
 	Next(*ebpf.Event) error
-	// SetDeadline is until when the next Next waits at most.
-	SetDeadline(time.Time)
+	// SetDeadline is until when Next waits at most, by the clock of Options.Now.
+	SetDeadline(at int64)
+	// Hold has Next wait without the Go runtime knowing, so that the world cannot be stopped meanwhile.
+	Hold(on bool)
 	// Wake has Next return ebpf.ErrDeadline.
 	Wake()
 	Close() error
@@ -41,11 +43,10 @@ type place struct {
 
 // core is one core with its servers. Its thread and the slow half share it under mu.
 type core struct {
-	id    int
-	lead  int64 // ns
-	now   func() int64
-	after func(ns int64) time.Time // the deadline of a wait
-	ring  Ring
+	id   int
+	lead int64 // ns
+	now  func() int64
+	ring Ring
 
 	mu      sync.Mutex
 	gov     *governor.Core
@@ -74,7 +75,7 @@ func (c *core) run() error {
 	}
 	var event ebpf.Event
 	for {
-		c.ring.SetDeadline(c.after(c.wait()))
+		c.ring.SetDeadline(c.due())
 		err := c.ring.Next(&event)
 		switch {
 		case err == nil:
@@ -89,14 +90,15 @@ func (c *core) run() error {
 	}
 }
 
-// wait is how long to wait for an event at most, in nanoseconds.
-func (c *core) wait() int64 {
+// due is until when to wait for an event at most.
+func (c *core) due() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	idle := c.now() + idleWait
 	if c.next == 0 {
-		return idleWait
+		return idle
 	}
-	return min(max(c.next-c.now(), 0), idleWait)
+	return min(c.next, idle)
 }
 
 // handle is the fast path.

@@ -44,11 +44,9 @@ type Options struct {
 	Lead time.Duration
 	// StateDir holds the last table, so that the fast path goes on alone after a restart.
 	StateDir string
-	// Now is CLOCK_MONOTONIC in nanoseconds, Wall the time since 1970. After is the wait deadline that many
-	// nanoseconds from now.
-	Now   func() int64
-	Wall  func() int64
-	After func(ns int64) time.Time
+	// Now is CLOCK_MONOTONIC in nanoseconds, Wall the time since 1970.
+	Now  func() int64
+	Wall func() int64
 	// Instance and Version of this process.
 	Instance string
 	Version  string
@@ -113,7 +111,7 @@ func New(o Options) (*Engine, error) {
 			return nil, fmt.Errorf("opening the ring of core %d: %w", id, err)
 		}
 		e.cores[id] = &core{
-			id: id, lead: o.Lead.Nanoseconds(), now: o.Now, after: o.After, ring: ring, touched: make([]int, 0, maxTouched),
+			id: id, lead: o.Lead.Nanoseconds(), now: o.Now, ring: ring, touched: make([]int, 0, maxTouched),
 			samples: newSamples(o.Samples), gov: governor.New(governor.Options{
 				GranularityUs: o.ChargeUs, EDF: o.Backend.Policy() == actuator.PolicyEDF, Seen: seen(o.Programs, o.Now), Started: o.Now(),
 			}),
@@ -130,16 +128,7 @@ func (e *Engine) Run(ctx context.Context, tick <-chan time.Time) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	e.ending.Store(ctx.Err() != nil)
-	collect := collector(func(collect func()) { collect() })
-	if e.Realtime {
-		keeper, err := newKeeper()
-		if err != nil {
-			return err
-		}
-		go keeper.run()
-		defer keeper.end()
-		collect = keeper.without
-	}
+	e.holdRings(e.Realtime)
 	var threads sync.WaitGroup
 	for _, c := range e.cores {
 		threads.Go(func() {
@@ -161,7 +150,7 @@ func (e *Engine) Run(ctx context.Context, tick <-chan time.Time) error {
 			return nil
 		case <-tick:
 			e.Sweep()
-			collectGarbage(collect)
+			e.collectGarbage()
 		}
 	}
 }
@@ -185,17 +174,29 @@ func (e *Engine) Resume() {
 // collectFrom is from how much memory in objects on garbage is collected.
 const collectFrom = 12 << 20
 
-// collector calls a collection at a moment when it is not held up.
-type collector func(collect func())
-
-// collectGarbage collects garbage when there is much.
-func collectGarbage(at collector) {
+// collectGarbage collects garbage when there is much. The readers let it stop the world meanwhile.
+func (e *Engine) collectGarbage() {
 	objects := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(objects)
 	if objects[0].Value.Uint64() < collectFrom {
 		return
 	}
-	at(runtime.GC)
+	e.lettingGo(runtime.GC)
+}
+
+// lettingGo does something for which the world is stopped.
+func (e *Engine) lettingGo(do func()) {
+	e.holdRings(false)
+	do()
+	e.holdRings(e.Realtime)
+}
+
+// holdRings has the readers wait without the Go runtime knowing. They would hold up collections, which a process that
+// is real-time makes only at moments of its choice.
+func (e *Engine) holdRings(on bool) {
+	for _, c := range e.cores {
+		c.ring.Hold(on)
+	}
 }
 
 func (e *Engine) closeRings() {

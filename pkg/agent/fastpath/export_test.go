@@ -7,3 +7,6 @@ func Handle(e *Engine, core int, event *ebpf.Event) { e.cores[core].handle(event
 
 // Again is again.
 func Again(environment []string) []string { return again(environment) }
+
+// LettingGo does something for which the world is stopped.
+func LettingGo(e *Engine, do func()) { e.lettingGo(do) }

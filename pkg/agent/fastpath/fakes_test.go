@@ -196,11 +196,13 @@ type ring struct {
 	closed   chan struct{}
 	once     sync.Once
 	woken    atomic.Int32
+	held     atomic.Bool
 }
 
-func (r *ring) SetDeadline(time.Time) {}
-func (r *ring) Wake()                 { r.woken.Add(1) }
-func (r *ring) Close() error          { r.once.Do(func() { close(r.closed) }); return nil }
+func (r *ring) SetDeadline(int64) {}
+func (r *ring) Hold(on bool)      { r.held.Store(on) }
+func (r *ring) Wake()             { r.woken.Add(1) }
+func (r *ring) Close() error      { r.once.Do(func() { close(r.closed) }); return nil }
 func (r *ring) Next(e *ebpf.Event) error {
 	select {
 	case r.waits <- struct{}{}:
@@ -248,7 +250,7 @@ func newNode(t *testing.T, k *kernel, dir string) *node {
 	engine, err := fastpath.New(fastpath.Options{
 		Backend: k, Programs: n.programs, Cores: []int{0, 1}, GranularityUs: 100, ChargeUs: 100, Lead: 200 * time.Microsecond, StateDir: dir,
 		Now: n.now.Load, Wall: func() int64 { return 5_000_000_000_000 + n.now.Load() },
-		After: func(int64) time.Time { return time.Time{} }, Instance: "one", Version: "test", Samples: 4, RunQueue: true,
+		Instance: "one", Version: "test", Samples: 4, RunQueue: true,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,8 +48,8 @@ func Become(priority int, cores []int) error {
 	return fmt.Errorf("starting again: %w", unix.Exec(self, os.Args, again(os.Environ())))
 }
 
-// again is the environment of the program that was started again. The Go scheduler would interrupt the keeper every
-// 10 ms to have it make room for others. Of several settings of the same name in GODEBUG the last counts, of
+// again is the environment of the program that was started again. The Go scheduler would interrupt readers that
+// wait every 10 ms to have them make room for others. Of several settings of the same name in GODEBUG the last counts, of
 // several GODEBUG the first.
 func again(environment []string) []string {
 	const name, ours = "GODEBUG=", "asyncpreemptoff=1"
@@ -98,22 +97,13 @@ func Realtime() (bool, error) {
 
 // Settle keeps memory where it is and garbage off the path: pages are locked once they are touched
 // (mlockall(2), MCL_ONFAULT), and garbage is collected only at a limit. It says whether memory is locked.
-// Every one of the given number of readers gets a place of its own in the Go scheduler, beside the keeper and the slow
-// half.
+// Every one of the given number of readers gets a place of its own in the Go scheduler, beside the slow half.
 func Settle(readers int) (locked bool, err error) {
-	runtime.GOMAXPROCS(readers + 3)
+	runtime.GOMAXPROCS(readers + 2)
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(heapLimit)
 	if err := unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT); err != nil {
 		return false, fmt.Errorf("locking memory: %w", err)
 	}
 	return true, nil
-}
-
-// Monotonic is CLOCK_MONOTONIC in nanoseconds: the programs' clock. It does not allocate.
-func Monotonic() int64 {
-	var t unix.Timespec
-	// It cannot fail: the clock exists and the pointer is good.
-	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&t)), 0)
-	return t.Nano()
 }

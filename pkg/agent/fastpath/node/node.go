@@ -30,10 +30,9 @@ type Settings struct {
 	// RunQueue measures run-queue latencies.
 	RunQueue bool
 	Version  string
-	// Now, Wall and After are as in fastpath.Options; Sweep ticks every fastpath.SweepEvery.
+	// Now and Wall are as in fastpath.Options; Sweep ticks every fastpath.SweepEvery.
 	Now   func() int64
 	Wall  func() int64
-	After func(ns int64) time.Time
 	Sweep <-chan time.Time
 }
 
@@ -105,7 +104,7 @@ func govern(ctx context.Context, s Settings, machine host.Host, rtCores []int, l
 	engine, err := fastpath.New(fastpath.Options{
 		Backend: backend, Programs: monitor{programs}, Cores: rtCores, GranularityUs: granularity,
 		ChargeUs: cmp.Or(s.Granularity.Microseconds(), granularity), Lead: s.Lead, StateDir: s.StateDir,
-		Now: s.Now, Wall: s.Wall, After: s.After, Instance: fmt.Sprintf("%d-%d", os.Getpid(), s.Wall()), Version: s.Version,
+		Now: s.Now, Wall: s.Wall, Instance: fmt.Sprintf("%d-%d", os.Getpid(), s.Wall()), Version: s.Version,
 		Realtime: realtime, Locked: locked, Missing: missing, RunQueue: s.RunQueue, Samples: s.Samples,
 	})
 	if err != nil {
