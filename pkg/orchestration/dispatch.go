@@ -40,10 +40,10 @@ func (d *dispatcher) Register(_ context.Context, m manager.Manager) error {
 func (d *dispatcher) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	if d.deposed.Load() {
-		return reconcile.Result{}, reconcile.TerminalError(ErrDeposed)
-	}
 	if !d.ready.Load() {
+		if wait := d.idle(); wait > 0 {
+			return reconcile.Result{RequeueAfter: wait}, nil
+		}
 		if err := d.takeOver(ctx); err != nil {
 			return reconcile.Result{}, err
 		}

@@ -13,7 +13,9 @@ type Executor interface {
 	// is called again and again, with pauses, never twice at a time for one action, until it says what came of it.
 	//
 	// It must not mind being repeated: when the process ends between a step and its record, the next one takes the
-	// step again. An error is told to users and tried again. When the action's time is over it is undone, and when
+	// step again. Nor may it do harm when it is late, for a process that is cut off may go on with the step it is at after
+	// another has taken over: what it changes is changed under the condition (UID, resource version) of what the
+	// step has read. An error is told to users and tried again. When the action's time is over it is undone, and when
 	// that takes too long it has failed; nothing else ends the calls.
 	Step(ctx context.Context, task Task) (rules.Result, error)
 }

@@ -16,7 +16,8 @@ import (
 // LeaseName is that of the Lease which says who may start actions.
 const LeaseName = "mainspring-queue"
 
-// ErrDeposed is the error of a queue after another has taken over.
+// ErrDeposed is the error of a queue from which another has taken over. It may take over again after a while, should its
+// process still be there: whoever has lost the election is gone by then.
 var ErrDeposed = errors.New("another controller has taken the queue over")
 
 // gate is the Lease of the queue. Leader election already lets one controller act at a time; the gate is for what an

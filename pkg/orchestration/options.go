@@ -20,6 +20,8 @@ const (
 	poll = time.Second
 	// again is when to ask the world again, should nothing wake the dispatcher before.
 	again = 2 * time.Second
+	// regain is when to take the queue back from another, longer than a process goes on that has lost the election.
+	regain = 30 * time.Second
 	// retention is for how long an action is kept after it is over and its cause was last asked about.
 	retention = 10 * time.Minute
 	// kept is how many actions that are over are kept, but for those that are still needed.

@@ -28,8 +28,8 @@ type Queue struct {
 	executors map[rules.Kind]Executor
 	listeners []func(*v1alpha1.RTAction)
 
-	// ready: the actions are read, and this queue holds the gate. deposed: it has lost it for good.
-	ready, deposed atomic.Bool
+	// ready: the actions are read, and this queue holds the gate.
+	ready atomic.Bool
 	// dispatching and running wake the loops.
 	dispatching, running bell
 
@@ -40,6 +40,8 @@ type Queue struct {
 	asked map[string]time.Time
 	// noted is what was last told about a waiting action, and when.
 	noted map[string]note
+	// resume is when the queue may take the gate again after it has lost it.
+	resume time.Time
 }
 
 // New makes a queue that has read nothing yet.
@@ -71,13 +73,17 @@ func (q *Queue) Listen(f func(*v1alpha1.RTAction)) { q.listeners = append(q.list
 
 // state is why the queue does not work now; nil when it does.
 func (q *Queue) state() error {
-	switch {
-	case q.deposed.Load():
-		return ErrDeposed
-	case !q.ready.Load():
+	if !q.ready.Load() {
 		return ErrNotReady
 	}
 	return nil
+}
+
+// idle is how long the queue must still leave the gate to the one that has taken it.
+func (q *Queue) idle() time.Duration {
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	return q.resume.Sub(q.Clock.Now())
 }
 
 // takeOver makes this queue the one that acts: it takes the gate, and then every action.
@@ -105,7 +111,10 @@ func (q *Queue) mayAct(ctx context.Context) error {
 	err := q.gate.held(ctx)
 	switch {
 	case errors.Is(err, ErrDeposed):
-		q.deposed.Store(true)
+		q.ready.Store(false)
+		q.lock.Lock()
+		q.resume = q.Clock.Now().Add(regain)
+		q.lock.Unlock()
 	case apierrors.IsNotFound(err):
 		q.ready.Store(false) // somebody has deleted the Lease: take it again
 	}

@@ -44,9 +44,6 @@ func (r *runner) Register(_ context.Context, m manager.Manager) error {
 
 // Reconcile takes a step of one action.
 func (r *runner) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	if r.deposed.Load() {
-		return reconcile.Result{}, nil
-	}
 	if r.state() != nil {
 		return reconcile.Result{RequeueAfter: unready}, nil
 	}

@@ -1,0 +1,170 @@
+package orchestration_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+// play is a stage with actions that contend for everything: two for one PodDisruptionBudget, of which one succeeds
+// before the other, one that wants their whole node, one that gives up midway, one for a pod that another has.
+type play struct {
+	*stage
+	requests []orchestration.Request
+	// outcomes are what it may come to.
+	outcomes [][]string
+}
+
+func longPlay(t *testing.T) play {
+	s := newStage(t)
+	s.node("n1")
+	s.budget("web", "a", 1)
+	s.conduct["GivesUp"] = conduct{givesUp: true}
+	first, second, third := s.pod("a1"), s.pod("a2"), s.pod("b1")
+	return play{s, []orchestration.Request{
+		s.request(rules.Preempt, "First", "n1", first),
+		s.request(rules.Preempt, "Second", "n1", second),
+		s.request(rules.Rearrange, "Whole", "n1"),
+		s.request(rules.Migrate, "GivesUp", "n1", third),
+		s.request(rules.Preempt, "Third", "n1", third),
+	}, [][]string{{"First Succeeded", "GivesUp RolledBack", "Second Succeeded", "Third Succeeded", "Whole Succeeded"}}}
+}
+
+// shortPlay has one that gives up and one that wants the same pod, and leaves nothing of it if it comes first.
+func shortPlay(t *testing.T) play {
+	s := newStage(t)
+	s.node("n1")
+	s.conduct["GivesUp"] = conduct{givesUp: true}
+	pod := s.pod("b1")
+	return play{s, []orchestration.Request{
+		s.request(rules.Migrate, "GivesUp", "n1", pod),
+		s.request(rules.Preempt, "Then", "n1", pod),
+	}, [][]string{{"GivesUp RolledBack", "Then Succeeded"}, {"GivesUp Refused", "Then Succeeded"}}}
+}
+
+// ask has the controllers ask for what they want, as they do whenever they look.
+func (s play) ask(p *process) {
+	for _, r := range s.requests {
+		if _, err := p.queue.Submit(s.Context(), r); err != nil && !p.dead && p.fate == none && !errors.Is(err, orchestration.ErrNotReady) {
+			s.Errorf("submitting %s: %v", r.Reason, err)
+		}
+	}
+}
+
+// perform goes on until everything is over. A process that dies is followed by another.
+func (s play) perform(p *process) {
+	s.Helper()
+	for turn := range 60 {
+		err := p.turn()
+		if err == nil {
+			s.ask(p)
+		}
+		if p.dead {
+			p = s.spawn()
+		}
+		s.clock.Step(time.Second)
+		if turn > 0 && len(s.has["Pod a1"])+len(s.has["Pod a2"]) == 0 {
+			s.replenish()
+		}
+		if now := s.summary(); slices.ContainsFunc(s.outcomes, func(o []string) bool { return slices.Equal(o, now) }) {
+			s.ends()
+			return
+		}
+	}
+	s.Errorf("it does not end: %q", s.summary())
+}
+
+// replenish plays the controller of PodDisruptionBudgets, one of whose pods may be away at a time.
+func (s play) replenish() {
+	if text := fmt.Sprint(s.summary()); strings.Contains(text, rules.ReasonDisruptionBudget) && !strings.Contains(text, "Running") {
+		s.allow("web", 1)
+	}
+}
+
+// performed is how many points an undisturbed performance has.
+func performed(t *testing.T, play func(*testing.T) play) (points int) {
+	t.Helper()
+	t.Run("undisturbed", func(t *testing.T) {
+		s := play(t)
+		p := s.spawn()
+		s.perform(p)
+		points = p.points
+		t.Logf("%d points", points)
+	})
+	return points
+}
+
+// Whatever write or effect a process dies before, the next one, which knows nothing but the API, ends what it began:
+// everything is done once, nothing beside what is stored, nothing beyond a budget, and nothing is lost. To die after one
+// is to die before the next.
+func TestAnotherProcessGoesOnWhereverOneDies(t *testing.T) {
+	points := performed(t, longPlay)
+	if points < 40 {
+		t.Errorf("only %d points: this tests next to nothing", points)
+	}
+	for at := 1; at <= points+1; at++ {
+		t.Run(fmt.Sprintf("before %d", at), func(t *testing.T) {
+			s := longPlay(t)
+			p := s.spawn()
+			p.at, p.fate = at, dies
+			s.perform(p)
+			if at <= points && !p.dead {
+				t.Error("it did not die")
+			}
+		})
+	}
+}
+
+// Whatever request or reply is lost, or comes late, the process itself goes on the same way.
+func TestRequestsThatAreLostOrLate(t *testing.T) {
+	points := performed(t, shortPlay)
+	for at := 1; at <= points; at++ {
+		for _, f := range []fate{losesRequest, losesReply, isLate} {
+			t.Run(fmt.Sprintf("%s %d", f, at), func(t *testing.T) {
+				s := shortPlay(t)
+				s.faulty = true
+				p := s.spawn()
+				p.at, p.fate = at, f
+				s.perform(p)
+			})
+		}
+	}
+}
+
+// A process sleeps before a write or an effect, another takes over and acts, and then the first goes on for a while, not
+// knowing better: whatever it still does is the same as the other does, or is refused.
+func TestTwoProcessesAtOnce(t *testing.T) {
+	points := performed(t, shortPlay)
+	for at := 1; at <= points; at++ {
+		for _, head := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%d turns before %d", head, at), func(t *testing.T) {
+				s := shortPlay(t)
+				s.faulty = true
+				old := s.spawn()
+				old.at, old.fate = at, sleepsBefore
+				young := s.spawn()
+				old.asleep = func() {
+					for range head {
+						s.must(young.turn())
+						s.ask(young)
+					}
+				}
+				for range 6 {
+					_ = old.turn() // what it is refused is its own business
+					s.ask(old)
+					s.clock.Step(time.Second)
+					if young.points > 0 {
+						s.must(young.turn())
+					}
+				}
+				s.perform(young)
+			})
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package orchestration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+var errDied = errors.New("the process died")
+
+// fate is what befalls a process at one of its points: its writes to the API server, and the effects of its executor.
+type fate string
+
+const (
+	none fate = ""
+	// dies before the point.
+	dies fate = "dies"
+	// losesRequest: the point does not take place, which the process is told as an error that could mean anything;
+	// losesReply: it does; isLate: it does, but only after the next point.
+	losesRequest fate = "loses the request"
+	losesReply   fate = "loses the reply"
+	isLate       fate = "is late"
+	// sleepsBefore it, while another process takes over and does what it can.
+	sleepsBefore fate = "sleeps before"
+)
+
+// process is a controller with the queue, on its own connection to the API server.
+type process struct {
+	*stage
+	queue *orchestration.Queue
+
+	lock   sync.Mutex
+	points int
+	at     int
+	fate   fate
+	dead   bool
+	late   func()
+	// asleep is what happens meanwhile.
+	asleep func()
+}
+
+// spawn starts a process that knows nothing, with an executor for every kind.
+func (s *stage) spawn() *process {
+	s.Helper()
+	s.processes++
+	p := &process{stage: s}
+	guarded := interceptor.NewClient(s.api, interceptor.Funcs{
+		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			return p.alive(func() error { return api.Get(ctx, key, o, opts...) })
+		},
+		List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			return p.alive(func() error { return api.List(ctx, list, opts...) })
+		},
+		Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return p.point(func() error { return api.Create(ctx, o, opts...) })
+		},
+		Update: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			return p.point(func() error { return api.Update(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			return p.point(func() error { return api.Patch(ctx, o, patch, opts...) })
+		},
+		Delete: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return p.point(func() error { return api.Delete(ctx, o, opts...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, api client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			// What is sent late is what was to be sent, whatever becomes of the object meanwhile.
+			sent := o.DeepCopyObject().(client.Object)
+			return p.lateOr(func() error { return api.SubResource(sub).Update(context.WithoutCancel(ctx), sent, opts...) },
+				func() error { return api.SubResource(sub).Update(ctx, o, opts...) })
+		},
+	})
+	var err error
+	p.queue, err = orchestration.New(orchestration.Dependencies{
+		Clock: s.clock, Client: guarded, Reader: guarded, Recorder: s.told, Nodes: s.nodes, Namespace: "default",
+		Identity: fmt.Sprintf("process-%d", s.processes), Options: s.options,
+	})
+	s.must(err)
+	for _, kind := range rules.Kinds {
+		if !s.unable[kind] {
+			p.queue.Handle(kind, &mover{p})
+		}
+	}
+	return p
+}
+
+// alive does something unless the process is dead.
+func (p *process) alive(do func() error) error {
+	if p.dead {
+		return errDied
+	}
+	return do()
+}
+
+func (p *process) point(do func() error) error { return p.lateOr(do, do) }
+
+// lateOr passes a point of the process.
+func (p *process) lateOr(late, do func() error) error {
+	if p.dead {
+		return errDied
+	}
+	p.points++
+	arrive := p.late
+	p.late = nil
+	if arrive != nil {
+		defer arrive()
+	}
+	if p.points != p.at {
+		return do()
+	}
+	doubt := apierrors.NewTimeoutError("who knows", 1)
+	switch p.fate {
+	case dies:
+		p.dead = true
+		return errDied
+	case losesRequest:
+		return doubt
+	case losesReply:
+		_ = late() // it is not heard
+		return doubt
+	case isLate:
+		p.late = func() { _ = late() }
+		return doubt
+	case sleepsBefore:
+		p.asleep()
+	}
+	return do()
+}
+
+// turn has both loops look at everything once. A process that dies says so.
+func (p *process) turn() error {
+	if _, err := p.dispatch(); p.dead || err != nil && (p.fate != none || errors.Is(err, orchestration.ErrDeposed)) {
+		return p.verdict(err)
+	} else if err != nil {
+		p.Fatalf("dispatching: %v", err)
+	}
+	names := orchestration.Names(p.queue)
+	for _, o := range p.actions() { // what the watch shows
+		names = append(names, o.Name)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		_, err := orchestration.Runner(p.queue).Reconcile(p.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+		if p.dead {
+			return errDied
+		}
+		if err != nil && p.fate == none && !p.faulty {
+			p.Fatalf("running %s: %v", name, err)
+		}
+	}
+	return nil
+}
+
+func (p *process) verdict(err error) error {
+	if p.dead {
+		return errDied
+	}
+	p.Logf("bears %v", err)
+	return nil
+}
+
+func (p *process) dispatch() (reconcile.Result, error) {
+	return orchestration.Dispatcher(p.queue).Reconcile(p.Context(), reconcile.Request{})
+}

@@ -1,0 +1,384 @@
+package orchestration_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+func TestAnActionFromEndToEnd(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	p := s.spawn()
+	if _, err := p.queue.Submit(t.Context(), s.request(rules.Preempt, "NoCore", "n1")); !errors.Is(err, orchestration.ErrNotReady) {
+		t.Errorf("before anything was read: %v", err)
+	}
+	s.turns(p, 1)
+	pod := s.pod("a1")
+	r := s.request(rules.Preempt, "NoCore", "n1", pod)
+	first := s.submit(p, r)
+	if again := s.submit(p, r); again != first || first.Phase != rules.Waiting || first.Attempt != 1 {
+		t.Errorf("asked twice: %+v, %+v", first, again)
+	}
+	s.is("NoCore Waiting")
+	s.turns(p, 1)
+	if got := s.action(first.Name); got.Status.Phase != "Running" || got.Status.Progress["taken"] != "yes" || got.Status.Message != "taken in hand" {
+		t.Errorf("status: %+v", got.Status)
+	}
+	if p.queue.HoldsPod(pod.UID) != first.Name || p.queue.HoldsNode("n1") != first.Name || p.queue.HoldsNode("n2") != "" {
+		t.Error("it does not say who has the pod and the node")
+	}
+	s.turns(p, 3)
+	s.is("NoCore Succeeded")
+	s.ends()
+	if ticket, ok := p.queue.Get(first.Name); !ok || ticket.Phase != rules.Succeeded || ticket.Message != "done" || !ticket.Again.IsZero() || p.queue.HoldsPod(pod.UID) != "" {
+		t.Errorf("%t %+v", ok, ticket)
+	}
+	if done := s.submit(p, r); done.Phase != rules.Succeeded {
+		t.Errorf("asked again for what is done: %+v", done)
+	}
+	for _, object := range []string{"a1", "n1", "m-nocore"} {
+		if got := s.told.on(object); !slices.Equal(got, []string{"ActionStarted", "ActionFinished"}) {
+			t.Errorf("told on %s: %v", object, got)
+		}
+	}
+}
+
+func TestRequestsThatAreRefused(t *testing.T) {
+	s := newStage(t)
+	p := s.spawn()
+	s.turns(p, 1)
+	pod := v1alpha1.ActionPod{Namespace: s.namespace, Name: "a", UID: "u"}
+	for want, change := range map[string]func(*orchestration.Request){
+		`reason: "no core" is not one PascalCase word`: func(r *orchestration.Request) { r.Reason = "no core" },
+		`cause: "" must have 1 to 256 bytes`:           func(r *orchestration.Request) { r.Cause = "" },
+		"beneficiary.name: must not be empty":          func(r *orchestration.Request) { r.Beneficiary.Name = "" },
+		`kind: "Dance" is not one of`:                  func(r *orchestration.Request) { r.Kind = "Dance" },
+		"limit: 0s is not a positive duration":         func(r *orchestration.Request) { r.Timeout = 0 },
+		"timeout: 25h0m0s is not at most 24h":          func(r *orchestration.Request) { r.Timeout = 25 * time.Hour },
+		`criticality: "Huge" is not one of`:            func(r *orchestration.Request) { r.Beneficiary.Criticality = "Huge" },
+		"pods[0].uid: must not be empty":               func(r *orchestration.Request) { r.Pods = []v1alpha1.ActionPod{{Namespace: "x", Name: "y"}} },
+		"need the pods that they move":                 func(r *orchestration.Request) { r.Pods = nil },
+		"targetNode is only for kind Migrate":          func(r *orchestration.Request) { r.TargetNode = "n2" },
+	} {
+		r := s.request(rules.Preempt, "NoCore", "n1", pod)
+		change(&r)
+		if _, err := p.queue.Submit(t.Context(), r); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	s.is()
+}
+
+func TestWhatAnActionWaitsForIsSaid(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.node("n2")
+	s.node("n3")
+	s.budget("web", "a", 0)
+	s.budget("one", "b", 1)
+	s.budget("two", "b", 1)
+	s.nodes.disrupted["n2"] = "is being replaced"
+	s.nodes.allowed["pool"] = 0
+	s.unable[rules.Migrate] = true
+	s.options.NamespaceLimit = 1
+	p := s.spawn()
+	s.turns(p, 1)
+	s.submit(p, s.request(rules.Preempt, "Budget", "n1", s.pod("a1")))
+	s.submit(p, s.request(rules.Preempt, "Disrupted", "n2", s.pod("c1")))
+	s.submit(p, s.request(rules.Migrate, "Executor", "n1", s.pod("d1")))
+	s.submit(p, s.request(rules.Preempt, "Limit", "n1", s.pod("e1"), s.pod("f1")))
+	pool := s.request(rules.ReplaceNode, "Pool", "n3")
+	pool.NodePool = "pool"
+	s.submit(p, pool)
+	s.submit(p, s.request(rules.Preempt, "Several", "n1", s.pod("b1")))
+	s.turns(p, 1)
+	s.is("Budget Waiting for PodDisruptionBudget", "Disrupted Waiting for NodeBeingDisrupted", "Executor Waiting for NoExecutor",
+		"Limit Waiting for Limit", "Pool Waiting for NodePoolBudget", "Several Waiting for SeveralPodDisruptionBudgets")
+	if got := s.told.on("m-disrupted"); !slices.Equal(got, []string{"ActionWaits"}) {
+		t.Errorf("told: %v", got)
+	}
+	if len(s.effects) > 0 {
+		t.Errorf("done: %v", s.effects)
+	}
+	delete(s.nodes.disrupted, "n2")
+	s.nodes.allowed["pool"] = 1
+	s.allow("web", 1)
+	s.turns(p, 12)
+	s.is("Budget Succeeded", "Disrupted Succeeded", "Executor Waiting for NoExecutor",
+		"Limit Waiting for Limit", "Pool Succeeded", "Several Waiting for SeveralPodDisruptionBudgets")
+}
+
+func TestOneAtATimeForOnePodAndOneBudget(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.budget("web", "a", 1)
+	p := s.spawn()
+	s.turns(p, 1)
+	first, second, other := s.pod("a1"), s.pod("a2"), s.pod("b1")
+	low, high := s.request(rules.Preempt, "Low", "n1", first), s.request(rules.Preempt, "Second", "n1", second)
+	high.Beneficiary.Criticality = "High"
+	s.submit(p, low)
+	s.submit(p, high)
+	s.submit(p, s.request(rules.Migrate, "Third", "n1", other))
+	s.submit(p, s.request(rules.Preempt, "Whole", "n1", other))
+	s.turns(p, 1)
+	s.is("Low Waiting for InUse", "Second Running", "Third Running", "Whole Waiting for InUse")
+	s.turns(p, 3)
+	s.is("Low Waiting for PodDisruptionBudget", "Second Succeeded", "Third Succeeded", "Whole Refused")
+	s.allow("web", 1)
+	s.turns(p, 3)
+	s.is("Low Succeeded", "Second Succeeded", "Third Succeeded", "Whole Refused")
+	s.ends()
+}
+
+func TestABudgetThatNeverAllowsKeepsNobodyElse(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.budget("web", "a", 0)
+	p := s.spawn()
+	s.turns(p, 1)
+	stuck := s.request(rules.Preempt, "Stuck", "n1", s.pod("a1"))
+	stuck.Beneficiary.Criticality, stuck.StartBy = "High", s.clock.Now().Add(time.Hour)
+	s.submit(p, stuck)
+	s.submit(p, s.request(rules.Rearrange, "Whole", "n1"))
+	s.turns(p, 4)
+	s.is("Stuck Waiting for PodDisruptionBudget", "Whole Succeeded")
+	s.clock.Step(time.Hour)
+	s.turns(p, 1)
+	s.is("Stuck Expired") // the other is long over
+	if got := s.actions()[0].Status.Message; !strings.Contains(got, "PodBudget "+s.namespace+"/web allows 0, 1 needed") {
+		t.Errorf("message: %s", got)
+	}
+	s.ends()
+}
+
+func TestABudgetThatWasJustChangedAllowsNothing(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	b := s.budget("web", "a", 1)
+	s.must(s.api.Get(t.Context(), client.ObjectKeyFromObject(b), b))
+	b.Spec.MinAvailable.IntVal = 2
+	s.must(s.api.Update(t.Context(), b))
+	p := s.spawn()
+	s.turns(p, 1)
+	s.submit(p, s.request(rules.Preempt, "NoCore", "n1", s.pod("a1")))
+	s.turns(p, 2)
+	s.is("NoCore Waiting for PodDisruptionBudget")
+}
+
+func TestTimeRunsOutAndWhatWasDoneIsUndone(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.conduct["Hangs"], s.conduct["Clings"], s.conduct["GivesUp"] = conduct{hangs: true}, conduct{hangs: true, clings: true}, conduct{givesUp: true}
+	p := s.spawn()
+	s.turns(p, 1)
+	s.submit(p, s.request(rules.Preempt, "Hangs", "n1", s.pod("a1")))
+	s.submit(p, s.request(rules.Preempt, "Clings", "n1", s.pod("b1")))
+	s.submit(p, s.request(rules.Preempt, "GivesUp", "n1", s.pod("c1")))
+	s.turns(p, 4)
+	s.is("Clings Running", "GivesUp RolledBack", "Hangs Running")
+	s.clock.Step(time.Minute)
+	s.turns(p, 2)
+	s.is("Clings RollingBack", "GivesUp RolledBack", "Hangs RolledBack")
+	s.clock.Step(time.Minute)
+	s.turns(p, 2)
+	s.is("Clings Failed", "GivesUp RolledBack", "Hangs RolledBack")
+	all := s.actions()
+	for i, want := range []string{"It could not be undone within 1m0s: It took longer than 1m0s: nothing happens", "there is no room", "It took longer than 1m0s: nothing happens"} {
+		if got := all[i].Status.Message; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got := s.told.on("a1"); !slices.Equal(got, []string{"ActionStarted", "ActionRollsBack", "ActionFinished"}) {
+		t.Errorf("told: %v", got)
+	}
+}
+
+func TestErrorsOfStepsAreToldAndTriedAgain(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.faulty = true
+	s.conduct["NoCore"] = conduct{failing: errors.New("the node does not answer")}
+	p := s.spawn()
+	s.turns(p, 1)
+	ticket := s.submit(p, s.request(rules.Preempt, "NoCore", "n1", s.pod("a1")))
+	s.turns(p, 2)
+	if got := s.action(ticket.Name).Status; got.Phase != "Running" || got.LastError != "the node does not answer" {
+		t.Errorf("status: %+v", got)
+	}
+	delete(s.conduct, "NoCore")
+	s.turns(p, 3)
+	if got := s.action(ticket.Name).Status; got.Phase != "Succeeded" || got.LastError != "" {
+		t.Errorf("status: %+v", got)
+	}
+}
+
+func TestAnotherAttemptComesAfterARestThatDoubles(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.conduct["NoCore"] = conduct{givesUp: true}
+	p := s.spawn()
+	s.turns(p, 1)
+	r := s.request(rules.Preempt, "NoCore", "n1", s.pod("a1"))
+	for attempt, rest := int32(1), orchestration.Rest; attempt <= 7; attempt, rest = attempt+1, min(2*rest, orchestration.RestMost) {
+		if ticket := s.submit(p, r); ticket.Attempt != attempt || ticket.Phase != rules.Waiting {
+			t.Fatalf("attempt %d: %+v", attempt, ticket)
+		}
+		s.turns(p, 5)
+		ticket := s.submit(p, r)
+		if ticket.Attempt != attempt || ticket.Phase != rules.RolledBack {
+			t.Fatalf("attempt %d: %+v", attempt, ticket)
+		}
+		over := s.action(ticket.Name).Status.PhaseTime.Time
+		if !ticket.Again.Equal(over.Add(rest)) {
+			t.Errorf("attempt %d: again after %s, want %s", attempt, ticket.Again.Sub(over), rest)
+		}
+		s.clock.SetTime(ticket.Again.Add(-time.Millisecond))
+		if early := s.submit(p, r); early.Attempt != attempt {
+			t.Errorf("attempt %d: another within the rest: %+v", attempt, early)
+		}
+		s.clock.SetTime(ticket.Again)
+		s.turns(p, 1)
+	}
+}
+
+func TestWithdrawing(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.conduct["Runs"] = conduct{hangs: true}
+	p := s.spawn()
+	s.turns(p, 1)
+	waits, runs := s.submit(p, s.request(rules.Rearrange, "Waits", "n1")), s.submit(p, s.request(rules.Preempt, "Runs", "n1", s.pod("a1")))
+	s.must(p.queue.Withdraw(t.Context(), waits.Name, "calm"))
+	s.turns(p, 2)
+	s.must(p.queue.Withdraw(t.Context(), runs.Name, "calm"))
+	s.is("Runs RollingBack", "Waits Withdrawn")
+	s.turns(p, 2)
+	s.is("Runs RolledBack", "Waits Withdrawn")
+	s.must(p.queue.Withdraw(t.Context(), runs.Name, "calm"))
+	s.must(p.queue.Withdraw(t.Context(), "gone", "calm"))
+	s.ends()
+}
+
+// A user deletes an action: it goes once nothing of it is under way.
+func TestDeletingAnActionWithdrawsIt(t *testing.T) {
+	for phase, turns := range map[string]int{"new": 0, "Waiting": 1, "Running": 1, "RollingBack": 1, "Succeeded": 5} {
+		t.Run(phase, func(t *testing.T) {
+			s := newStage(t)
+			s.node("n1")
+			s.budget("web", "a", 1)
+			if phase != "Succeeded" {
+				s.conduct["NoCore"] = conduct{hangs: true}
+			}
+			if phase == "Waiting" {
+				s.allow("web", 0)
+			}
+			if phase == "RollingBack" {
+				s.conduct["NoCore"] = conduct{givesUp: true, clings: true}
+				turns = 3
+			}
+			p := s.spawn()
+			s.turns(p, 1)
+			ticket := s.submit(p, s.request(rules.Preempt, "NoCore", "n1", s.pod("a1")))
+			s.turns(p, turns)
+			if got := s.action(ticket.Name); string(got.Status.Phase) != phase && phase != "new" {
+				t.Fatalf("it is %s", got.Status.Phase)
+			}
+			s.must(s.api.Delete(t.Context(), s.action(ticket.Name)))
+			if phase == "RollingBack" {
+				s.turns(p, 3)
+				s.is("NoCore RollingBack")
+				s.conduct["NoCore"] = conduct{givesUp: true}
+			}
+			s.turns(p, 4)
+			s.is()
+			s.ends()
+			if len(orchestration.Names(p.queue)) > 0 {
+				t.Errorf("the queue knows of %v", orchestration.Names(p.queue))
+			}
+			for what, by := range s.has {
+				if len(by) > 0 {
+					t.Errorf("%s is in the hands of %v", what, by)
+				}
+			}
+		})
+	}
+}
+
+func TestActionsOfUsers(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	p := s.spawn()
+	s.turns(p, 1)
+	pod := s.pod("a1")
+	mine := func(name string, uid string) {
+		s.must(s.api.Create(t.Context(), &v1alpha1.RTAction{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: v1alpha1.RTActionSpec{
+				Kind: "Preempt", Reason: "Mine", Cause: "me", Timeout: metav1.Duration{Duration: time.Minute}, Node: "n1",
+				Beneficiary: v1alpha1.ActionBeneficiary{Kind: "Node", Name: "n1"},
+				Pods:        []v1alpha1.ActionPod{{Namespace: s.namespace, Name: "a1", UID: pod.UID + "" + pod.UID[:len(uid)]}},
+			},
+		}))
+	}
+	mine("mine", "")
+	s.turns(p, 5)
+	s.is("Mine Succeeded")
+	mine("stale", "x")
+	s.turns(p, 2)
+	s.is("Mine Succeeded", "Mine Refused")
+	if got := s.action("stale").Status.Message; got != "Its pods are gone" {
+		t.Errorf("message: %s", got)
+	}
+}
+
+func TestNothingIsDoneToOrForWhatIsGone(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.budget("web", "a", 0)
+	p := s.spawn()
+	s.turns(p, 1)
+	pod, whom := s.pod("a1"), s.pod("b1")
+	s.submit(p, s.request(rules.Preempt, "Pod", "n1", pod))
+	s.submit(p, s.request(rules.Rearrange, "Node", "n7"))
+	r := s.request(rules.Preempt, "Whom", "n1", s.pod("a2"))
+	r.Beneficiary = v1alpha1.ActionBeneficiary{Kind: "Pod", Namespace: whom.Namespace, Name: whom.Name, UID: whom.UID}
+	s.submit(p, r)
+	s.turns(p, 1)
+	s.is("Node Refused", "Pod Waiting for PodDisruptionBudget", "Whom Waiting for PodDisruptionBudget")
+	for _, name := range []string{"a1", "b1"} {
+		s.must(s.api.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}, client.GracePeriodSeconds(0)))
+	}
+	s.turns(p, 1)
+	s.is("Node Refused", "Pod Refused", "Whom Withdrawn")
+}
+
+func TestHowLongActionsAreKept(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	p := s.spawn()
+	s.turns(p, 1)
+	r := s.request(rules.Rearrange, "Once", "n1")
+	s.submit(p, r)
+	s.turns(p, 4)
+	s.is("Once Succeeded")
+	s.clock.Step(orchestration.Retention - time.Minute)
+	s.submit(p, r) // its cause still matters
+	s.clock.Step(orchestration.Retention - time.Minute)
+	s.turns(p, 1)
+	s.is("Once Succeeded")
+	s.clock.Step(time.Minute)
+	s.turns(p, 1)
+	s.is()
+}
