@@ -54,6 +54,8 @@ type Budget struct{ RuntimeUs, PeriodUs int64 }
 
 // Server is a container's group and what it is to be given, in microseconds.
 type Server struct {
+	// ID names the server across its containers, of which each has a group of its own; empty where there is only one.
+	ID string
 	// Cgroup is the path of the group below the root of each hierarchy, beginning with a slash.
 	Cgroup string
 	// Core that it runs on.

@@ -19,11 +19,9 @@ func newBlocked(m *machine, findings []Finding) *blocked {
 		why = append(why, f.String())
 	}
 	reason := errors.New("no budget can be enforced on this machine: " + strings.Join(why, "; "))
-	b := &blocked{newPlain(m, traits{
+	return &blocked{newPlain(m, traits{
 		name: Blocked, guarantee: "none", source: SourceOwn, identity: IdentityCPU, policy: PolicyFixed,
 	}), reason}
-	b.putBackThreads = func(string) error { return nil }
-	return b
 }
 
 // Capacity is none.

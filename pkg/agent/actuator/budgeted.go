@@ -209,15 +209,6 @@ func (b *budgeted) Restore() error {
 	return errors.Join(append(faults, err)...)
 }
 
-// demote takes real-time policies from the threads of a group that is about to lose the budget without
-// which they could not have them: the kernel refuses a budget of 0 while any is there.
-func (l *levels) demote(r record) error {
-	if !l.bw.forbids(r) {
-		return nil
-	}
-	return l.in(r.Controller, r.Group, func(f files) error { return l.demoteAll(f) })
-}
-
 // claim books an open server on a core.
 func (b *budgeted) claim(group string, core int) {
 	s := b.servers[group]

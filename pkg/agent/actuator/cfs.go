@@ -32,27 +32,28 @@ type cfs struct{ *budgeted }
 // Capacity of each core: promises are bounded as elsewhere, though nobody keeps them.
 func (c *cfs) Capacity(cores []int) map[int]int64 { return capacity(c.host, cores) }
 
-// probeCFS looks for the files that quotas are written to.
-func probeCFS(m *machine) (Backend, error) {
+// buildCFS writes a quota for its trial.
+func buildCFS(m *machine) (Backend, func() error, error) {
 	if !m.cg.Has("cpu") {
-		return nil, refusal{"the cpu controller is not there", "mount it, or have it in cgroup.subtree_control of every group above"}
+		return nil, nil, refusal{"the cpu controller is not there", "mount it, or have it in cgroup.subtree_control of every group above"}
 	}
 	if !m.cg.Has("cpuset") {
-		return nil, errNoCpuset
+		return nil, nil, errNoCpuset
 	}
 	bw := cfsFiles{unified: m.cg.InUnified("cpu")}
 	b := &cfs{newBudgeted(m, traits{
 		name: CFS, source: SourceOwn, identity: IdentityCPU, policy: PolicyFixed,
 		guarantee: "soft: quotas and weights of ordinary tasks; a budget is what a container may use, not what it gets",
 	}, bw)}
-	if err := m.tryOut([]string{"cpu"}, func(group string) error {
-		return m.in("cpu", group, func(f files) error {
-			return errors.Join(m.refused(bw.write(m, target{"cpu", group, f}, 0, Budget{testRuntimeUs, testPeriodUs})), m.release(group, nil))
-		})
-	}); err != nil {
-		return nil, err
-	}
-	return b, nil
+	return b, func() error { return m.tryOut([]string{"cpu"}, b.tryQuota) }, nil
+}
+
+// tryQuota gives a scratch group a quota.
+func (c *cfs) tryQuota(group string) error {
+	return c.in("cpu", group, func(f files) error {
+		err := c.bw.write(c.machine, target{"cpu", group, f}, 0, Budget{testRuntimeUs, testPeriodUs})
+		return errors.Join(c.refused(err), c.release(group))
+	})
 }
 
 // cfsFiles are cpu.cfs_quota_us and cpu.cfs_period_us, or cpu.max. Levels above containers are never
@@ -66,7 +67,6 @@ func (cfsFiles) managed(Budget) bool       { return false }
 func (cfsFiles) window() int64             { return 0 }
 func (cfsFiles) share(demand, int64) int64 { return 0 }
 func (cfsFiles) most(_, _, _ int64) int64  { return 0 }
-func (cfsFiles) forbids(record) bool       { return false }
 func (cfsFiles) first(Server) table.First  { return table.First{} }
 
 // shape brings period and quota within the kernel's bounds. A quota below the least is more than was asked for, which

@@ -19,24 +19,26 @@ const (
 type deadline struct{ plain }
 
 func newDeadline(m *machine) *deadline {
-	b := &deadline{newPlain(m, traits{
+	return &deadline{newPlain(m, traits{
 		name: Deadline, source: SourceDeadline, identity: IdentityCPU, policy: PolicyEDF,
 		guarantee: "hard: the kernel ends budgets of deadline threads, late by up to a tick; the high budget is reserved " +
 			"from the start, and shared by the real-time threads of a container, or its processes' first threads",
 	})}
-	b.putBackThreads = b.giveBack
-	return b
 }
 
 // ReservedOnly: see deadline.
 func (*deadline) ReservedOnly() bool { return true }
 
-// probeDeadline makes a thread of ours a deadline thread.
-func probeDeadline(m *machine) (Backend, error) {
+// buildDeadline makes a thread of ours a deadline thread for its trial.
+func buildDeadline(m *machine) (Backend, func() error, error) {
 	if !m.cg.Has("cpuset") {
-		return nil, errNoCpuset
+		return nil, nil, errNoCpuset
 	}
-	err := m.kernel.borrow(func(tid int, _ map[string]string) error {
+	return newDeadline(m), m.tryDeadline, nil
+}
+
+func (m *machine) tryDeadline() error {
+	return m.kernel.borrow(func(tid int, _ map[string]string) error {
 		a := deadlineAttr(1_000, 1_000_000, 1_000_000)
 		err := m.kernel.setAttr(tid, &a)
 		switch {
@@ -44,16 +46,12 @@ func probeDeadline(m *machine) (Backend, error) {
 			return refusal{"SCHED_DEADLINE is refused to a thread of ours: no right, or not allowed on all CPUs",
 				"give the process CAP_SYS_NICE and all CPUs of its scheduling domain"}
 		case errors.Is(err, unix.EBUSY):
-			return refusal{"SCHED_DEADLINE is refused: other deadline threads hold all bandwidth", ""}
+			return full{refusal{"SCHED_DEADLINE is refused: other deadline threads hold all bandwidth", ""}}
 		case err != nil:
 			return err
 		}
 		return m.kernel.setAttr(tid, &unix.SchedAttr{Policy: unix.SCHED_NORMAL})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return newDeadline(m), nil
 }
 
 // deadlineAttr: children of a deadline thread start as ordinary ones, or it could not have any.
@@ -104,14 +102,4 @@ func (m *machine) everyCPU() (cpus []int, err error) {
 		return err
 	})
 	return cpus, err
-}
-
-// giveBack prepares putting threads back that were deadline threads of the application's own making.
-func (b *deadline) giveBack(group string) error {
-	for _, r := range b.journal.of(group) {
-		if r.Thread != 0 && r.Attr.Policy == unix.SCHED_DEADLINE {
-			return b.spread(group)
-		}
-	}
-	return nil
 }

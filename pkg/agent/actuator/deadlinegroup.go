@@ -163,7 +163,7 @@ func (g *deadlineGroup) remember(tids []int32, attrs map[int32]unix.SchedAttr) e
 		}
 		records = append(records, record{
 			Controller: IdentityCPU, Group: g.server.Cgroup, Inode: g.id(),
-			Thread: int(tid), Started: started, Attr: scheduleOf(attrs[tid]),
+			Thread: int(tid), Started: started, Attr: scheduleOf(attrs[tid]), By: Deadline,
 		})
 	}
 	return g.backend.journal.keep(records...)

@@ -56,8 +56,6 @@ type bandwidth interface {
 	most(freeUs, levelPeriodUs, periodUs int64) int64
 	// shape is a budget as the files can hold it.
 	shape(b Budget) Budget
-	// forbids says that putting this record back leaves real-time threads without any budget.
-	forbids(r record) bool
 	// hot opens what Set writes to.
 	hot(f files, core int, periodUs int64) (*hotFile, error)
 	// first is what a runtime writes when it makes a group.

@@ -14,13 +14,11 @@ import (
 type fifo struct{ plain }
 
 func newFIFO(m *machine) *fifo {
-	b := &fifo{newPlain(m, traits{
+	return &fifo{newPlain(m, traits{
 		name: FIFO, source: SourceOwn, identity: identityOf(m, FIFO), policy: PolicyFixed,
 		guarantee: "firm: budgets are enforced by the agent, tens of microseconds late; while the agent is down " +
 			"only the kernel's limit for all real-time tasks holds",
 	})}
-	b.putBackThreads = b.giveBack
-	return b
 }
 
 // identityOf is the hierarchy that names a server's group. Where real-time groups are in force, tasks that are to
@@ -50,16 +48,20 @@ func PolicyOf(name string) string {
 	return PolicyFixed
 }
 
-// probeFIFO lets a thread of ours be real-time in the groups that it is in.
-func probeFIFO(m *machine) (Backend, error) {
+// buildFIFO has a thread of ours be real-time in the groups that it is in for its trial.
+func buildFIFO(m *machine) (Backend, func() error, error) {
 	if !m.cg.Has("cpuset") {
-		return nil, errNoCpuset
+		return nil, nil, errNoCpuset
 	}
 	// The root group of v2 may run real-time threads even then, but no container is in it.
 	if groups, err := m.host.RTGroupSched(); err == nil && groups && m.cg.InUnified("cpu") {
-		return nil, errBlocked
+		return nil, nil, errBlocked
 	}
-	err := m.kernel.borrow(func(tid int, home map[string]string) error {
+	return newFIFO(m), m.tryRealtime, nil
+}
+
+func (m *machine) tryRealtime() error {
+	return m.kernel.borrow(func(tid int, home map[string]string) error {
 		err := m.kernel.setAttr(tid, &unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 1})
 		if errors.Is(err, unix.EPERM) {
 			return m.whyNoFIFO(home)
@@ -67,10 +69,6 @@ func probeFIFO(m *machine) (Backend, error) {
 		_, demoted := demote(m.kernel, tid)
 		return errors.Join(err, demoted)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return newFIFO(m), nil
 }
 
 var errNoCpuset = refusal{"the cpuset controller is not there: containers cannot be kept on a core",
@@ -108,39 +106,5 @@ func (b *fifo) Open(s Server) (Group, error) {
 			return nil, err
 		}
 		return g, nil
-	})
-}
-
-// giveBack takes our policy from the threads of a group that the journal does not have, those that were
-// made since: they get what the first thread had.
-func (b *fifo) giveBack(group string) error {
-	records := b.journal.of(group)
-	first, known := schedule{Policy: unix.SCHED_NORMAL}, map[int32]bool{}
-	for _, r := range records {
-		if r.Thread == 0 {
-			continue
-		}
-		first = *r.Attr // records come last first, so the first thread's is the last seen
-		if started, err := b.kernel.started(r.Thread); err == nil && started == r.Started {
-			known[int32(r.Thread)] = true
-		}
-	}
-	return b.in(b.hierarchy(), group, func(f files) error {
-		tids, err := b.threadsOf(f)
-		if err != nil {
-			return err
-		}
-		var faults []error
-		for _, tid := range tids {
-			var a unix.SchedAttr
-			if known[tid] || b.kernel.attr(int(tid), &a) != nil || !realtime(a.Policy) {
-				continue
-			}
-			a = first.attr()
-			if err := b.kernel.setAttr(int(tid), &a); err != nil && !errors.Is(err, unix.ESRCH) {
-				faults = append(faults, fmt.Errorf("giving thread %d of %s back policy %d: %w", tid, group, a.Policy, err))
-			}
-		}
-		return errors.Join(faults...)
 	})
 }

@@ -210,7 +210,7 @@ func (g *fifoGroup) remember(attrs map[int32]unix.SchedAttr) error {
 		}
 		records = append(records, record{
 			Controller: g.backend.hierarchy(), Group: g.path, Inode: g.id(),
-			Thread: int(tid), Started: started, Attr: scheduleOf(a),
+			Thread: int(tid), Started: started, Attr: scheduleOf(a), By: FIFO,
 		})
 	}
 	return m.journal.keep(records...)

@@ -96,3 +96,14 @@ func TestParseStat(t *testing.T) {
 		t.Errorf("progress %d %v, %v; want 12 true", used, runnable, err)
 	}
 }
+
+func FuzzParseChoice(f *testing.F) {
+	f.Add(`{"boot":"b","backend":"rtgroup","granularityUs":4000}`)
+	f.Add(`{"boot":"b","backend":"x","granularityUs":-1}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := parseChoice([]byte(text))
+		if err == nil && (c.Boot == "" || c.Backend == "" || c.GranularityUs < 0 || c.GranularityUs > maxGranularityUs) {
+			t.Fatalf("parseChoice(%q) = %+v", text, c)
+		}
+	})
+}

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mainspring-rt/mainspring/pkg/host"
 )
 
 // The self-test: a thread runs in a scratch group until it is stopped, again and again at other phases of
@@ -23,6 +25,9 @@ const (
 	// testGiveUpNs is how long a thread may run without being stopped.
 	testGiveUpNs = 60_000_000
 )
+
+// errNotEnforced is for a kernel that takes budgets and does nothing about them.
+var errNotEnforced = errors.New("the budget is not enforced: the thread was not stopped")
 
 // measured is a backend whose granularity can be measured.
 type measured interface {
@@ -42,6 +47,19 @@ func MeasureGranularity(ctx context.Context, b Backend, core int) (int64, error)
 		return 0, fmt.Errorf("measuring the granularity of budgets: %w", err)
 	}
 	return us, nil
+}
+
+// endsAtTicks says that nothing but the tick ends a backend's budgets, so that a sample which came off better was lucky. The kernel may have a timer for
+// those of deadline servers; for real-time groups and quotas it has none.
+func endsAtTicks(b Backend, h host.Host) bool {
+	switch b.Name() {
+	case FIFO:
+		return false
+	case HCBS, Deadline:
+		features, err := h.SchedFeatures()
+		return err != nil || !features["HRTICK_DL"]
+	}
+	return true
 }
 
 func (b *budgeted) measure(ctx context.Context, core int) (int64, error) {
@@ -158,7 +176,7 @@ func untilStopped(start func() error) (int64, error) {
 		}
 		last = now
 	}
-	return 0, errors.New("the budget is not enforced: the thread was not stopped")
+	return 0, errNotEnforced
 }
 
 // measure is how long it takes from the instant when a budget ends, which a timer tells, until its thread has been

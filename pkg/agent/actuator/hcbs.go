@@ -18,14 +18,14 @@ const (
 	rtMulti        = "cpu.rt_multi_runtime_us"
 )
 
-// probeHCBS looks for the files, the newer first, and tries a budget.
-func probeHCBS(m *machine) (Backend, error) {
+// buildHCBS looks for the files, the newer first; its trial is a budget.
+func buildHCBS(m *machine) (Backend, func() error, error) {
 	if !m.cg.Has("cpu") || !m.cg.Has("cpuset") {
-		return nil, errNoCpuset
+		return nil, nil, errNoCpuset
 	}
 	var b *budgeted
 	err := m.tryOut([]string{"cpu"}, func(group string) error {
-		err := m.in("cpu", group, func(f files) error {
+		return m.in("cpu", group, func(f files) error {
 			bw, err := hcbsFiles(f)
 			b = newBudgeted(m, traits{
 				name: HCBS, source: SourceOwn, identity: IdentityCPU, policy: PolicyEDF,
@@ -34,19 +34,19 @@ func probeHCBS(m *machine) (Backend, error) {
 			}, bw)
 			return err
 		})
-		if err != nil {
-			return err
-		}
-		return b.lend(group, firstOf(m.cores), Budget{1_000, 1_000_000}, func(files) error { return nil })
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if _, err := b.root(firstOf(m.cores)); err != nil {
-		return nil, refusal{"the root group has no budget for the groups below it: " + err.Error(),
+		return nil, nil, refusal{"the root group has no budget for the groups below it: " + err.Error(),
 			"write 900000 1000000 to " + rtMax + " of the root group"}
 	}
-	return b, nil
+	return b, func() error {
+		return m.tryOut([]string{"cpu"}, func(group string) error {
+			return b.lend(group, firstOf(m.cores), Budget{1_000, 1_000_000}, func(files) error { return nil })
+		})
+	}, nil
 }
 
 func firstOf(cores []int) int {
@@ -92,7 +92,6 @@ func (rtMaxFiles) window() int64                 { return 0 }
 func (rtMaxFiles) share(d demand, w int64) int64 { return ratioShare(d, w) }
 func (rtMaxFiles) most(free, w, t int64) int64   { return free * t / w }
 func (rtMaxFiles) shape(b Budget) Budget         { return b }
-func (rtMaxFiles) forbids(r record) bool         { return r.File == rtMax && strings.HasPrefix(r.Before, "0 ") }
 
 func (rtMaxFiles) parse(get func(string) (string, error), _ int) (Budget, error) {
 	text, err := get(rtMax)
@@ -148,10 +147,6 @@ func (multiFiles) share(d demand, w int64) int64 { return ratioShare(d, w) }
 func (multiFiles) most(free, w, t int64) int64   { return free * t / w }
 func (multiFiles) shape(b Budget) Budget         { return b }
 func (multiFiles) first(Server) table.First      { return table.First{} }
-
-func (multiFiles) forbids(r record) bool {
-	return r.File == rtMulti && strings.Trim(r.Before, "0 ") == ""
-}
 
 func (multiFiles) parse(get func(string) (string, error), core int) (Budget, error) {
 	text, err := get(rtMulti)

@@ -31,6 +31,8 @@ type record struct {
 	Thread  int       `json:"thread,omitempty"`
 	Started uint64    `json:"started,omitempty"`
 	Attr    *schedule `json:"attr,omitempty"`
+	// By is the backend that changed the thread.
+	By string `json:"by,omitempty"`
 }
 
 // schedule is how a thread was scheduled.
@@ -42,6 +44,20 @@ type schedule struct {
 	Runtime  uint64 `json:"runtime,omitempty"`
 	Deadline uint64 `json:"deadline,omitempty"`
 	Period   uint64 `json:"period,omitempty"`
+}
+
+// forbidsRealtime says that putting the record back leaves a group without real-time budget: the kernel refuses that while any of its
+// threads is real-time.
+func (r record) forbidsRealtime() bool {
+	switch r.File {
+	case rtRuntime:
+		return r.Before == "0"
+	case rtMax:
+		return strings.HasPrefix(r.Before, "0 ")
+	case rtMulti:
+		return strings.Trim(r.Before, "0 ") == ""
+	}
+	return false
 }
 
 func (r record) key() string {

@@ -29,6 +29,8 @@ type kernel interface {
 	// borrow runs a function on a thread of this process that nothing else runs on, and says which groups
 	// it came from, by controller.
 	borrow(do func(tid int, home map[string]string) error) error
+	// tickUs is the time between two ticks, at which the kernel looks at budgets by itself.
+	tickUs() int64
 	// pause lets the kernel do what it does later, such as giving back the bandwidth of removed groups.
 	pause(d time.Duration)
 }

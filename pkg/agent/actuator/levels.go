@@ -37,11 +37,14 @@ func newLevels(m *machine, bw bandwidth) *levels {
 // ours are the servers and rooms within a group.
 func (l *levels) ours(level string) map[string]Server {
 	out := map[string]Server{}
-	for _, set := range []map[string]Server{l.rooms, l.servers} {
-		for group, s := range set {
-			if below(group, level) {
-				out[group] = s
-			}
+	for group, r := range l.rooms {
+		if below(group, level) {
+			out[group] = r.Server
+		}
+	}
+	for group, s := range l.servers {
+		if below(group, level) {
+			out[group] = s
 		}
 	}
 	return out
@@ -59,10 +62,11 @@ func (l *levels) sized() map[string]bool {
 			out[dir] = true
 		}
 	}
-	for _, set := range []map[string]Server{l.rooms, l.servers} {
-		for group := range set {
-			add(group)
-		}
+	for group := range l.rooms {
+		add(group)
+	}
+	for group := range l.servers {
+		add(group)
 	}
 	for _, r := range l.journal.records {
 		add(r.Group)
@@ -279,7 +283,7 @@ func (l *levels) settleLevel(level string) (string, error) {
 	}
 	if len(ours) == 0 {
 		delete(l.due, level)
-		return "put back " + level, l.release(level, l.demote)
+		return "put back " + level, l.release(level)
 	}
 	if err := l.regrow(level, ours); err != nil {
 		return "", err
@@ -364,12 +368,12 @@ func (l *levels) retreat(group string) {
 
 // releaseUp puts a group back, and the levels above it that nothing else needs.
 func (l *levels) releaseUp(group string) error {
-	err := l.release(group, l.demote)
+	err := l.release(group)
 	for _, level := range slices.Backward(above(group)) {
 		if len(l.ours(level)) > 0 || l.journaledBelow(level) {
 			break
 		}
-		err = errors.Join(err, l.release(level, l.demote))
+		err = errors.Join(err, l.release(level))
 	}
 	return err
 }

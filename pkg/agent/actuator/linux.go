@@ -50,6 +50,18 @@ func (linux) children(dir string) ([]string, error) {
 	return names, nil
 }
 
+// tickUs is the resolution of the clock that the tick updates: known without the kernel's options, which are seldom at hand in a container.
+func (linux) tickUs() int64 {
+	var resolution unix.Timespec
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &resolution); err != nil {
+		return slowestTickUs
+	}
+	return (resolution.Nano() + 999) / 1000
+}
+
+// slowestTickUs is that of CONFIG_HZ=100, the slowest there is.
+const slowestTickUs = 10_000
+
 func (linux) mkdir(dir string) error { return os.Mkdir(dir, 0o755) }
 func (linux) rmdir(dir string) error { return unix.Rmdir(dir) }
 

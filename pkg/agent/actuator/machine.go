@@ -21,7 +21,7 @@ type machine struct {
 	now     func() int64
 	cores   []int
 	// rooms are servers whose group is to come, by path; came is when it was first seen to be there.
-	rooms map[string]Server
+	rooms map[string]room
 	came  map[string]int64
 	// failed is when Open of a group failed last.
 	failed map[string]int64

@@ -14,8 +14,6 @@ type plain struct {
 	*machine
 	// open groups by path. Every one was placed on its core.
 	open map[string]threaded
-	// putBackThreads gives threads of a group back what they had, as far as the journal does not.
-	putBackThreads func(group string) error
 }
 
 // threaded is an open group of such a backend.
@@ -124,20 +122,11 @@ func (p *plain) inUse(group string) bool {
 func (p *plain) settle() error {
 	var faults []error
 	for _, group := range p.unused() {
-		if err := p.restore(group); err != nil {
+		if err := p.release(group); err != nil {
 			faults = append(faults, fmt.Errorf("settling %s: %w", group, err))
 		}
 	}
 	return errors.Join(faults...)
-}
-
-// restore puts a group back, threads that the journal does not have first.
-func (p *plain) restore(group string) error {
-	err := p.putBackThreads(group)
-	if gone(err) {
-		err = nil
-	}
-	return errors.Join(err, p.release(group, nil))
 }
 
 // Restore lets go of all groups and puts everything back.
@@ -163,12 +152,12 @@ func (p *plain) closeGroup(group string, g threaded, restore bool) error {
 	if !restore {
 		return err
 	}
-	err = errors.Join(err, p.restore(group))
+	err = errors.Join(err, p.release(group))
 	for _, level := range slices.Backward(above(group)) {
 		if p.inUse(level) || p.journaledBelow(level) {
 			break
 		}
-		err = errors.Join(err, p.restore(level))
+		err = errors.Join(err, p.release(level))
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package actuator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -19,10 +20,14 @@ type ProbeOptions struct {
 	StateDir string
 	// Cores that take real-time work.
 	Cores []int
-	// Now is a monotonic clock, in nanoseconds.
+	// Now is a monotonic clock, in nanoseconds, that goes on from process to process.
 	Now func() int64
+	// Governed says that servers were promised something already, whether or not their groups are there yet. See Start.
+	Governed bool
 
-	kernel kernel // in tests
+	// in tests
+	kernel  kernel
+	measure func(context.Context, Backend, int) (int64, error)
 }
 
 // Finding is why a backend was taken or not.
@@ -46,21 +51,60 @@ type refusal struct{ reason, fix string }
 
 func (r refusal) Error() string { return r.reason }
 
+// full is the refusal of a backend that would work if there were bandwidth left to try it with.
+type full struct{ refusal }
+
+func (f full) Unwrap() []error { return []error{f.refusal, ErrNoRoom} }
+
 // candidate is a backend that may be taken.
 type candidate struct {
 	name string
-	try  func(*machine) (Backend, error)
+	// build looks for what the backend needs, and changes nothing but scratch groups. trial has the kernel do once what
+	// the backend will ask of it.
+	build func(*machine) (b Backend, trial func() error, err error)
+	// wrote says that a record of the journal is of a change that this backend makes, and those of lower preference do not.
+	wrote func(record) bool
 }
 
 // candidates in order of preference.
 func candidates() []candidate {
-	return []candidate{
-		{HCBS, probeHCBS},
-		{RTGroup, probeRTGroup},
-		{FIFO, probeFIFO},
-		{Deadline, probeDeadline},
-		{CFS, probeCFS},
+	file := func(names ...string) func(record) bool {
+		return func(r record) bool { return slices.Contains(names, r.File) }
 	}
+	return []candidate{
+		{HCBS, buildHCBS, file(rtMax, rtMulti)},
+		{RTGroup, buildRTGroup, file(rtRuntime)},
+		{FIFO, buildFIFO, file()},
+		{Deadline, buildDeadline, func(r record) bool { return r.Thread != 0 }},
+		{CFS, buildCFS, file()},
+	}
+}
+
+// names of the candidates, in their order.
+func names() []string {
+	var out []string
+	for _, c := range candidates() {
+		out = append(out, c.name)
+	}
+	return out
+}
+
+// take tries a candidate out. Where it fails only for want of bandwidth, and the journal has groups that a former process
+// gave theirs by the same files, those are the proof that it works.
+func (c candidate) take(m *machine) (Backend, Finding, error) {
+	b, trial, err := c.build(m)
+	if err != nil {
+		return nil, finding(c.name, err), err
+	}
+	err = trial()
+	if errors.Is(err, ErrNoRoom) && m.governed(c.wrote) {
+		reason := b.Guarantee() + "; not tried, for its groups are in force already and hold all bandwidth"
+		return b, Finding{Backend: c.name, Taken: true, Reason: reason}, nil
+	}
+	if err != nil {
+		return nil, finding(c.name, err), err
+	}
+	return b, Finding{Backend: c.name, Taken: true, Reason: b.Guarantee()}, nil
 }
 
 // Probe takes the best backend that works, or the one that is wanted, and says why it did not take those
@@ -71,27 +115,30 @@ func Probe(o ProbeOptions) (Backend, []Finding, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("probing backends: %w", err)
 	}
+	return m.probe(o.Want)
+}
+
+func (m *machine) probe(want string) (Backend, []Finding, error) {
 	var findings []Finding
-	var known []string
 	var wanted error
 	for _, c := range candidates() {
-		known = append(known, c.name)
-		if o.Want != "" && o.Want != c.name {
+		if want != "" && want != c.name {
 			continue
 		}
-		b, err := c.try(m)
+		b, found, err := c.take(m)
+		findings = append(findings, found)
 		if err == nil {
-			return b, append(findings, Finding{Backend: c.name, Taken: true, Reason: b.Guarantee()}), nil
+			return b, findings, nil
 		}
-		findings, wanted = append(findings, finding(c.name, err)), err
+		wanted = err
 	}
 	switch {
-	case o.Want == "":
+	case want == "":
 		return newBlocked(m, findings), findings, nil
-	case !slices.Contains(known, o.Want):
-		return nil, nil, fmt.Errorf("backend %q; want one of %s", o.Want, strings.Join(known, ", "))
+	case !slices.Contains(names(), want):
+		return nil, nil, fmt.Errorf("backend %q; want one of %s", want, strings.Join(names(), ", "))
 	}
-	return nil, findings, fmt.Errorf("probing backend %s: %w", o.Want, wanted)
+	return nil, findings, fmt.Errorf("probing backend %s: %w", want, wanted)
 }
 
 func finding(name string, err error) Finding {
@@ -122,7 +169,7 @@ func newMachine(o ProbeOptions) (*machine, error) {
 	}
 	m := &machine{
 		host: o.Host, cg: cg, kernel: k, journal: j, now: o.Now, cores: o.Cores,
-		rooms: map[string]Server{}, came: map[string]int64{}, failed: map[string]int64{}, scratch: scratchName,
+		rooms: map[string]room{}, came: map[string]int64{}, failed: map[string]int64{}, scratch: scratchName,
 	}
 	m.expected()
 	return m, nil

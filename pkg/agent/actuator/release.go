@@ -7,9 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// release puts back everything of a group that the journal has, verifies it and forgets it. What belongs
-// to a group that is gone is only forgotten. prepare, which may be nil, runs before a file is put back.
-func (m *machine) release(group string, prepare func(record) error) error {
+// release puts back everything of a group that the journal has, verifies it and forgets it, whichever backend changed it. What
+// belongs to a group that is gone is only forgotten.
+func (m *machine) release(group string) error {
+	unruly := m.giveBack(group)
+	if gone(unruly) {
+		unruly = nil
+	}
 	var done []record
 	var faults []error
 	pending := m.journal.of(group)
@@ -19,7 +23,7 @@ func (m *machine) release(group string, prepare func(record) error) error {
 		progress, faults = false, nil
 		var refused []record
 		for _, r := range pending {
-			if err := m.putBack(r, prepare); err != nil {
+			if err := m.putBack(r); err != nil {
 				refused, faults = append(refused, r), append(faults, err)
 				continue
 			}
@@ -27,11 +31,11 @@ func (m *machine) release(group string, prepare func(record) error) error {
 		}
 		pending = refused
 	}
-	return errors.Join(append(faults, m.journal.drop(done...))...)
+	return errors.Join(append(faults, unruly, m.journal.drop(done...))...)
 }
 
 // putBack one record, and read it back.
-func (m *machine) putBack(r record, prepare func(record) error) error {
+func (m *machine) putBack(r record) error {
 	if r.Controller == roomRecord {
 		return nil
 	}
@@ -49,8 +53,8 @@ func (m *machine) putBack(r record, prepare func(record) error) error {
 	if r.Thread != 0 {
 		return m.putBackThread(r)
 	}
-	if prepare != nil {
-		if err := prepare(r); err != nil {
+	if r.forbidsRealtime() {
+		if err := m.demoteAll(f); err != nil {
 			return err
 		}
 	}

@@ -14,62 +14,99 @@ import (
 // what the group was like before.
 const roomRecord = "room"
 
-// roomFor is how long a group may be there without being opened, until it is none that room was made for.
-const roomFor = 30 * time.Second
+// A group that came is opened within openedWithin, or it is none of the table. One that did not come comesWithin the room's making never
+// comes: a runtime that is asked to create a container, and to start it, gives up after two minutes each (kubelet's default).
+const (
+	openedWithin = 30 * time.Second
+	comesWithin  = 4 * time.Minute
+)
 
-// expect notes a server whose group is to come.
+// room is a server whose group is to come, as it is in the journal.
+type room struct {
+	Server
+	// MadeNs is when the room was made, on the clock of ProbeOptions.
+	MadeNs int64
+}
+
+// expect notes a server whose group is to come, in place of a former attempt at the same server.
 func (m *machine) expect(s Server) error {
-	if _, known := m.rooms[s.Cgroup]; known {
-		m.rooms[s.Cgroup] = s
+	r := room{s, m.now()}
+	if former, known := m.rooms[s.Cgroup]; known {
+		r.MadeNs = former.MadeNs // as it is in the journal
+		m.rooms[s.Cgroup] = r
 		return nil
 	}
-	text, err := json.Marshal(s)
+	text, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("noting room for %s: %w", s.Cgroup, err)
+	}
+	if err := m.supersede(s); err != nil {
+		return err
 	}
 	if err := m.journal.keep(record{Controller: roomRecord, Group: s.Cgroup, File: "server", Before: string(text)}); err != nil {
 		return err
 	}
-	m.rooms[s.Cgroup] = s
+	m.rooms[s.Cgroup] = r
 	return nil
+}
+
+// supersede lets go of the room of former attempts at a server: a container that could not be started is made anew
+// under another name.
+func (m *machine) supersede(s Server) error {
+	var faults []error
+	for group, r := range maps.Clone(m.rooms) {
+		if s.ID != "" && r.ID == s.ID && group != s.Cgroup {
+			faults = append(faults, m.forget(group))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // expected reads the rooms of a former process from the journal.
 func (m *machine) expected() {
-	for _, r := range m.journal.records {
-		var s Server
-		if r.Controller == roomRecord && json.Unmarshal([]byte(r.Before), &s) == nil && s.Cgroup == r.Group && s.validate() == nil {
-			m.rooms[r.Group] = s
+	for _, record := range m.journal.records {
+		var r room
+		if record.Controller == roomRecord && json.Unmarshal([]byte(record.Before), &r) == nil && r.Cgroup == record.Group && r.validate() == nil {
+			r.MadeNs = min(r.MadeNs, m.now()) // a clock that went back must not keep it for ever
+			m.rooms[record.Group] = r
 		}
 	}
 }
 
-// forgetRooms lets go of room for groups that never come, because the group above them is gone, and for groups that came
-// and are not opened. It says whether there were any.
+// forgetRooms lets go of room for groups that do not come, or came and went, or came and are not opened. It says whether there
+// were any.
 func (m *machine) forgetRooms() (forgot bool, err error) {
-	for group := range maps.Clone(m.rooms) {
-		if !m.hopeless(group) {
-			continue
-		}
-		forgot = true
-		delete(m.rooms, group)
-		delete(m.came, group)
-		if !m.there(group) {
-			err = errors.Join(err, m.journal.drop(m.journal.of(group)...))
+	for group, r := range maps.Clone(m.rooms) {
+		if m.hopeless(r) {
+			forgot = true
+			err = errors.Join(err, m.forget(group))
 		}
 	}
 	return forgot, err
 }
 
-func (m *machine) hopeless(group string) bool {
-	if m.there(group) {
-		if m.came[group] == 0 {
-			m.came[group] = m.now()
-		}
-		return m.now()-m.came[group] > roomFor.Nanoseconds()
-	}
+// forget room for a group. What the journal has of one that is there is put back by settling.
+func (m *machine) forget(group string) error {
+	delete(m.rooms, group)
 	delete(m.came, group)
-	return !m.there(path.Dir(group))
+	if m.there(group) {
+		return nil
+	}
+	return m.journal.drop(m.journal.of(group)...)
+}
+
+func (m *machine) hopeless(r room) bool {
+	came, seen := m.came[r.Cgroup]
+	switch {
+	case m.there(r.Cgroup) && !seen:
+		m.came[r.Cgroup] = m.now()
+		return false
+	case m.there(r.Cgroup):
+		return m.now()-came > openedWithin.Nanoseconds()
+	case seen:
+		return true
+	}
+	return m.now()-r.MadeNs > comesWithin.Nanoseconds() || !m.there(path.Dir(r.Cgroup))
 }
 
 // there says that a group is in one of the hierarchies that containers are placed in.

@@ -1,9 +1,11 @@
 package actuator
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -62,13 +64,81 @@ func TestRoomThatIsNotUsed(t *testing.T) {
 		if _, err := b.Sweep(); err != nil {
 			t.Fatal(err)
 		}
-		s.clock += roomFor.Nanoseconds() + settleAfter.Nanoseconds()
+		s.clock += openedWithin.Nanoseconds() + settleAfter.Nanoseconds()
 	}
 	if _, err := b.Sweep(); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.get("cpu", "/kubepods", rtRuntime); got != "0" {
 		t.Errorf("kubepods has %s us; want 0", got)
+	}
+}
+
+// TestRoomsOfAttemptsThatFail: a container that cannot be started is made again and again, under another name each time. Its group
+// comes and goes between two looks or before one, or never comes at all; the fast path starts again now and then.
+func TestRoomsOfAttemptsThatFail(t *testing.T) {
+	const one = "12012000" // what kubepods has for one such container
+	for name, attempt := range map[string]struct {
+		server         string
+		after, restart time.Duration // until the next attempt
+		come           func(s *simTree, b Backend, group string)
+	}{
+		"came and went before a look": {"", 5 * time.Minute, 5 * time.Minute, func(s *simTree, _ Backend, group string) { s.tree.Group(group); s.remove(group) }},
+		"came and went after one":     {"", time.Second, 5 * time.Minute, func(s *simTree, b Backend, group string) { s.tree.Group(group); _, _ = b.Sweep(); s.remove(group) }},
+		"never came":                  {"", 5 * time.Minute, 5 * time.Minute, func(*simTree, Backend, string) {}},
+		"never came, made anew":       {"pod/container", 0, 0, func(*simTree, Backend, string) {}},
+	} {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", started again ", again), func(t *testing.T) {
+				s, c, b := rtSim(t)
+				pod := above(c.first)[2]
+				for i := range 8 {
+					server := serverOf(fmt.Sprintf("%s/%s%d", pod, strings.Repeat("b", 63), i))
+					server.ID = attempt.server
+					if _, err := b.Room(server); err != nil {
+						t.Fatalf("attempt %d: %v", i, err)
+					}
+					if got := s.get("cpu", "/kubepods", rtRuntime); got != one {
+						t.Fatalf("attempt %d: kubepods has %s us; want %s", i, got, one)
+					}
+					attempt.come(s, b, server.Cgroup)
+					if again {
+						s.clock += attempt.restart.Nanoseconds()
+						b = s.probe(RTGroup)
+					} else {
+						s.clock += attempt.after.Nanoseconds()
+					}
+					if _, err := b.Sweep(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				g := mustOpen(t, b, serverOf(c.first))
+				if err := g.Set(2_000); err != nil {
+					t.Errorf("a raise of the container that starts at last: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// TestRoomsOutliveARestart until it is certain that their group does not come.
+func TestRoomsOutliveARestart(t *testing.T) {
+	s, c, b := rtSim(t)
+	server := serverOf(above(c.first)[2] + "/" + strings.Repeat("a", 64))
+	if _, err := b.Room(server); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		after time.Duration
+		want  string
+	}{{comesWithin / 2, "12012000"}, {comesWithin / 2, "12012000"}, {1, "0"}} {
+		s.clock += step.after.Nanoseconds()
+		if _, err := s.probe(RTGroup).Sweep(); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.get("cpu", "/kubepods", rtRuntime); got != step.want {
+			t.Errorf("at %s kubepods has %s us; want %s", time.Duration(s.clock), got, step.want)
+		}
 	}
 }
 

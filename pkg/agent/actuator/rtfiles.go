@@ -40,7 +40,6 @@ func (rtFiles) window() int64                 { return windowUs }
 func (rtFiles) share(d demand, w int64) int64 { return d.within(w) }
 func (rtFiles) most(free, w, t int64) int64   { return (free - overshootUs) / (w/t + 2) }
 func (rtFiles) shape(b Budget) Budget         { return b }
-func (rtFiles) forbids(r record) bool         { return r.File == rtRuntime && r.Before == "0" }
 
 func (rtFiles) parse(get func(string) (string, error), _ int) (Budget, error) {
 	runtime, err := get(rtRuntime)

@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probeRTGroup tries real-time groups of cgroup v1: their files, a budget, and a real-time thread.
-func probeRTGroup(m *machine) (Backend, error) {
+// buildRTGroup looks for real-time groups of cgroup v1; its trial is a budget, and a real-time thread that needs it.
+func buildRTGroup(m *machine) (Backend, func() error, error) {
 	if err := m.hasRTGroups(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if runtime, _, err := m.host.RTLimits(); err != nil || runtime < 0 {
-		return nil, refusal{"kernel.sched_rt_runtime_us is -1, which turns the throttling of groups off, too",
+		return nil, nil, refusal{"kernel.sched_rt_runtime_us is -1, which turns the throttling of groups off, too",
 			"sysctl kernel.sched_rt_runtime_us=950000"}
 	}
 	b := newBudgeted(m, traits{
@@ -21,10 +21,7 @@ func probeRTGroup(m *machine) (Backend, error) {
 		guarantee: "hard: the kernel ends budgets of real-time groups (cgroup v1), late by up to a tick; " +
 			"all cores together offer one pot, kernel.sched_rt_runtime_us of its period",
 	}, rtFiles{})
-	if err := m.tryOut([]string{"cpu"}, b.tryBudget); err != nil {
-		return nil, err
-	}
-	return b, nil
+	return b, func() error { return m.tryOut([]string{"cpu"}, b.tryBudget) }, nil
 }
 
 func (m *machine) hasRTGroups() error {
@@ -77,7 +74,7 @@ func (m *machine) refused(err error) error {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
 		return refusal{err.Error(), "give write access to the cgroup hierarchies"}
 	case errors.Is(err, ErrNoRoom):
-		return refusal{err.Error() + ": other groups hold all bandwidth", "set their cpu.rt_runtime_us to 0"}
+		return full{refusal{err.Error() + ": other groups hold all bandwidth", "set their cpu.rt_runtime_us to 0"}}
 	}
 	return err
 }

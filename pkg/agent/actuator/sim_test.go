@@ -324,6 +324,8 @@ func (k *simKernel) borrow(do func(int, map[string]string) error) error {
 	return do(tid, nil)
 }
 
+func (k *simKernel) tickUs() int64 { return 4_000 }
+
 func (k *simKernel) pause(time.Duration) {
 	if len(k.dying) > 0 {
 		k.dying = k.dying[:len(k.dying)-1]

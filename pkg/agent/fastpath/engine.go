@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"runtime"
 	"runtime/metrics"
 	"sync"
@@ -101,7 +100,7 @@ func New(o Options) (*Engine, error) {
 		return nil, errors.New("no core takes real-time work; want at least one")
 	}
 	e := &Engine{
-		Options: o, store: store{path: filepath.Join(o.StateDir, "table.json")}, cores: map[int]*core{},
+		Options: o, store: storeIn(o.StateDir), cores: map[int]*core{},
 		entries: map[string]*entry{},
 	}
 	for _, id := range o.Cores {

@@ -55,6 +55,14 @@ func (s store) load() (kept, bool) {
 	return k, true
 }
 
+// Governed says that a table with servers is kept in a state directory.
+func Governed(stateDir string) bool {
+	k, ok := storeIn(stateDir).load()
+	return ok && len(k.Servers) > 0
+}
+
+func storeIn(stateDir string) store { return store{path: filepath.Join(stateDir, "table.json")} }
+
 func (s store) clear() error {
 	if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("forgetting the table: %w", err)

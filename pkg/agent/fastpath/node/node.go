@@ -84,17 +84,12 @@ func Run(ctx context.Context, s Settings) error {
 
 // govern runs the engine with what works on the machine.
 func govern(ctx context.Context, s Settings, machine host.Host, rtCores []int, locked bool, missing lacks) error {
-	backend, findings, err := actuator.Probe(actuator.ProbeOptions{Host: machine, Want: s.Backend, StateDir: s.StateDir, Cores: rtCores, Now: s.Now})
-	for _, f := range findings {
-		slog.Info("backend", "name", f.Backend, "taken", f.Taken, "reason", f.String())
-	}
+	choice, err := choose(ctx, s, machine, rtCores)
 	if err != nil {
-		return fmt.Errorf("choosing a backend: %w: %s", err, findings)
+		return err
 	}
-	granularity, err := actuator.MeasureGranularity(ctx, backend, rtCores[0])
-	if err != nil {
-		return fmt.Errorf("measuring the granularity: %w", err)
-	}
+	backend, granularity := choice.Backend, choice.GranularityUs
+	missing.note(choice.Unmeasured, fmt.Sprintf("a tick is charged to every budget, %d us", granularity))
 	programs, err := ebpf.Open(ebpf.Options{Cores: rtCores, Identity: identityOf(backend), Jobs: true, RunQueue: s.RunQueue})
 	if err != nil {
 		return fmt.Errorf("loading programs: %w", err)
@@ -114,6 +109,23 @@ func govern(ctx context.Context, s Settings, machine host.Host, rtCores []int, l
 		"lead", s.Lead, "realtime", realtime, "missing", strings.Join(missing, "; "))
 	engine.Resume()
 	return errors.Join(serve(ctx, engine, s), programs.Close())
+}
+
+// choose a backend, and say in the log why.
+func choose(ctx context.Context, s Settings, machine host.Host, rtCores []int) (actuator.Choice, error) {
+	choice, err := actuator.Start(ctx, actuator.ProbeOptions{
+		Host: machine, Want: s.Backend, StateDir: s.StateDir, Cores: rtCores, Now: s.Now, Governed: fastpath.Governed(s.StateDir),
+	})
+	for _, note := range choice.Notes {
+		slog.Warn("backend", "note", note)
+	}
+	for _, f := range choice.Findings {
+		slog.Info("backend", "name", f.Backend, "taken", f.Taken, "reason", f.String())
+	}
+	if err != nil {
+		return choice, fmt.Errorf("%w: %s", err, choice.Findings)
+	}
+	return choice, nil
 }
 
 // serve runs the engine and its socket until both have ended; the end of one is the end of the other.
