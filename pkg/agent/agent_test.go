@@ -81,8 +81,10 @@ func TestWhatHappensIsReportedEverywhere(t *testing.T) {
 		}
 		return ""
 	})
-	node := &corev1.Node{}
+	node, idle := &corev1.Node{}, uint64(900)
 	w.eventually("annotations of the node", func() string {
+		idle += 2 // ticks
+		w.tree.Stat("0-1", 100, idle)
 		w.must(w.Get(t.Context(), client.ObjectKey{Name: w.node.Name}, node))
 		if node.Annotations[mcv1.AnnotationCPUBusy] == "false" && node.Annotations[mcv1.AnnotationCPUUsage] != "" && node.Annotations[mcv1.AnnotationCPUOver90] == "0" &&
 			node.Labels[v1alpha1.LabelRTBackend] == "rtgroup" && node.Annotations[v1alpha1.AnnotationRTGuarantee] != "" {

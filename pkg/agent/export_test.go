@@ -1,9 +1,13 @@
 package agent
 
 import (
+	"context"
 	"time"
 
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/pressure"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
@@ -56,6 +60,23 @@ func Happened(spec v1alpha1.RTServer, before, now table.ServerReport) []events.E
 	first := situation{spec: spec, node: "n", report: before, total: Total{Counts: countsOf(before)}}
 	return situation{spec: spec, node: "n", report: now, total: Total{Counts: countsOf(now)}, before: first.now()}.happened()
 }
+
+// Teller writes Events of what is counted.
+type Teller struct{ teller }
+
+// NewTeller of node n.
+func NewTeller(api API, world *World, counted func() *Counted, clk clock.WithTicker) *Teller {
+	return &Teller{teller{
+		api: api, node: "n", world: func() *World { return world }, counted: counted, clock: clk, log: logr.Discard(),
+		servers: map[string]*page{}, series: map[string]*corev1.Event{},
+	}}
+}
+
+// Tell looks once.
+func (t *Teller) Tell(ctx context.Context) { t.tell(ctx) }
+
+// WantedAnnotations of a Node.
+var WantedAnnotations = wantedAnnotations
 
 // Trim gives pages of the program back.
 var Trim = trim

@@ -105,11 +105,14 @@ func wantedLabels(c *Counted) map[string]string {
 	return out
 }
 
+// wantedAnnotations say nothing of a pressure that was not measured: what an earlier agent wrote is better than
+// "not busy".
 func wantedAnnotations(c *Counted, p pressure.State) map[string]string {
-	out := map[string]string{
-		mcv1.AnnotationCPUUsage:  strconv.Itoa(int(p.Percent)),
-		mcv1.AnnotationCPUOver90: strconv.FormatInt(int64(p.Over/time.Second), 10),
-		mcv1.AnnotationCPUBusy:   strconv.FormatBool(p.Busy),
+	out := map[string]string{}
+	if p.Known {
+		out[mcv1.AnnotationCPUUsage] = strconv.Itoa(int(p.Percent))
+		out[mcv1.AnnotationCPUOver90] = strconv.FormatInt(int64(p.Over/time.Second), 10)
+		out[mcv1.AnnotationCPUBusy] = strconv.FormatBool(p.Busy)
 	}
 	if c != nil && c.Report.Guarantee != "" {
 		out[v1alpha1.AnnotationRTGuarantee] = strings.TrimSpace(c.Report.Guarantee)

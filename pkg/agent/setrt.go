@@ -17,7 +17,8 @@ type SetReply struct {
 	// Server that was set, podUID/container, and its name for people.
 	Server string `json:"server"`
 	Label  string `json:"label"`
-	// PeriodUs, RuntimeUs and Core in force.
+	// PeriodUs, Core, and RuntimeUs that is in force at least: a higher budget that the container was given for an
+	// overrun goes back to it when its dwell is over.
 	PeriodUs  int64 `json:"period"`
 	RuntimeUs int64 `json:"runtime"`
 	Core      int   `json:"core"`

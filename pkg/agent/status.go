@@ -55,7 +55,10 @@ func (v view) status() v1alpha1.RTNodeStatus {
 	out := v1alpha1.RTNodeStatus{
 		ObservedGeneration: v.observed(), AgentVersion: v.version, Backend: r.Status.Backend,
 		BudgetGranularityUs: r.Status.BudgetGranularityUs, Cores: r.Status.Cores, Servers: v.lastKnown(),
-		Pressure: pressureStatus(v.pressure),
+		Pressure: r.Status.Pressure,
+	}
+	if v.pressure.Known { // an agent that has just started knows no better than the one before
+		out.Pressure = pressureStatus(v.pressure)
 	}
 	if v.answered() {
 		report := v.counted.Report

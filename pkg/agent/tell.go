@@ -191,19 +191,24 @@ func (t *teller) writeOne(ctx context.Context, e events.Event, since time.Time) 
 			t.series[key] = again
 			return nil
 		}
-		if !apierrors.IsNotFound(err) {
+		if !refusedForGood(err) {
 			return err
 		}
 	}
 	made := t.event(e, key, now)
 	if err := t.api.CreateEvent(ctx, made); err != nil && !apierrors.IsAlreadyExists(err) {
-		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		if refusedForGood(err) {
 			return nil // its namespace is gone or going: there is nobody to tell
 		}
 		return err
 	}
 	t.remember(key, made, now)
 	return nil
+}
+
+// refusedForGood says that trying again would be in vain, and hold the other Events back.
+func refusedForGood(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
 func (t *teller) remember(key string, made *corev1.Event, now time.Time) {

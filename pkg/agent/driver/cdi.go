@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -106,23 +107,48 @@ func (c cdiFolder) remove(uid types.UID) error {
 	return nil
 }
 
-// restore makes the folder hold what the records say, and no other file of ours.
-func (c cdiFolder) restore(records map[types.UID]Record) error {
+// restore makes the folder hold what the records say, and no other file of ours, but for those of lost claims:
+// a container that uses one and restarts would be refused by the runtime, and the kubelet prepares a claim
+// again only when it makes the whole pod anew. It returns the names of the lost ones that have a file.
+func (c cdiFolder) restore(records map[types.UID]Record, lost []types.UID) (map[types.UID]types.NamespacedName, error) {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
-		return fmt.Errorf("listing CDI specifications: %w", err)
+		return nil, fmt.Errorf("listing CDI specifications: %w", err)
 	}
+	names := map[types.UID]types.NamespacedName{}
 	var faults []error
 	for _, e := range entries {
 		faults = append(faults, removeTemp(c.dir, e.Name()))
 		name, isOurs := strings.CutPrefix(e.Name(), cdiPrefix)
 		uid := types.UID(strings.TrimSuffix(name, cdiSuffix))
-		if _, known := records[uid]; isOurs && !known {
-			faults = append(faults, c.remove(uid))
+		if _, known := records[uid]; known || !isOurs {
+			continue
 		}
+		claim, readable := c.claimOf(uid)
+		if readable && slices.Contains(lost, uid) {
+			names[uid] = claim
+			continue
+		}
+		faults = append(faults, c.remove(uid))
 	}
 	for _, r := range records {
 		faults = append(faults, c.save(r))
 	}
-	return errors.Join(faults...)
+	return names, errors.Join(faults...)
+}
+
+// claimOf is the name of the claim whose specification is there.
+func (c cdiFolder) claimOf(uid types.UID) (types.NamespacedName, bool) {
+	var spec cdiSpec
+	data, err := os.ReadFile(c.path(uid))
+	if err != nil || json.Unmarshal(data, &spec) != nil || len(spec.Devices) != 1 {
+		return types.NamespacedName{}, false
+	}
+	for _, variable := range spec.Devices[0].Edits.Env {
+		if claim, ok := strings.CutPrefix(variable, EnvClaim+"="); ok {
+			namespace, name, ok := strings.Cut(claim, "/")
+			return types.NamespacedName{Namespace: namespace, Name: name}, ok && namespace != "" && name != ""
+		}
+	}
+	return types.NamespacedName{}, false
 }

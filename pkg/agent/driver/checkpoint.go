@@ -30,16 +30,20 @@ func openCheckpoint(dir string) (checkpoint, error) {
 
 func (c checkpoint) path(uid types.UID) string { return filepath.Join(c.dir, string(uid)+recordSuffix) }
 
-// load returns what is there. Files that cannot be believed are put aside, and told in the error beside
-// the records that can: the kubelet prepares such a claim again.
-func (c checkpoint) load() (map[types.UID]Record, error) {
+// load returns what is there. Files that cannot be believed, be they damaged or of another version, are put
+// aside, and told in the error beside the records that can; lost are their claims.
+func (c checkpoint) load() (records map[types.UID]Record, lost []types.UID, err error) {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
-		return nil, fmt.Errorf("listing prepared claims: %w", err)
+		return nil, nil, fmt.Errorf("listing prepared claims: %w", err)
 	}
-	records, faults := map[types.UID]Record{}, []error(nil)
+	records = map[types.UID]Record{}
+	var faults []error
 	for _, e := range entries {
 		faults = append(faults, removeTemp(c.dir, e.Name()))
+		if uid, aside := strings.CutSuffix(e.Name(), recordSuffix+corruptSuffix); aside {
+			lost = append(lost, types.UID(uid)) // by an earlier agent
+		}
 		uid, isRecord := strings.CutSuffix(e.Name(), recordSuffix)
 		if !isRecord || e.IsDir() {
 			continue
@@ -48,11 +52,12 @@ func (c checkpoint) load() (map[types.UID]Record, error) {
 		if err != nil {
 			path := filepath.Join(c.dir, e.Name())
 			faults = append(faults, fmt.Errorf("reading prepared claim %s: %w", uid, err), os.Rename(path, path+corruptSuffix))
+			lost = append(lost, types.UID(uid))
 			continue
 		}
 		records[r.UID] = r
 	}
-	return records, errors.Join(faults...)
+	return records, lost, errors.Join(faults...)
 }
 
 func (c checkpoint) read(uid types.UID) (Record, error) {
@@ -75,21 +80,33 @@ func parseRecord(data []byte) (Record, error) {
 	return r, r.validate()
 }
 
-// save is done when the record is on disk, whole.
+// save is done when the record is on disk, whole. One that was put aside is of no use then.
 func (c checkpoint) save(r Record) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encoding prepared claim %s: %w", r.UID, err)
 	}
-	return writeWhole(c.path(r.UID), data, 0o600)
+	if err := writeWhole(c.path(r.UID), data, 0o600); err != nil {
+		return err
+	}
+	return removeFile(c.path(r.UID) + corruptSuffix)
 }
 
 // remove is done when the record is gone.
 func (c checkpoint) remove(uid types.UID) error {
-	if err := os.Remove(c.path(uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing prepared claim: %w", err)
+	for _, path := range []string{c.path(uid), c.path(uid) + corruptSuffix} {
+		if err := removeFile(path); err != nil {
+			return err
+		}
 	}
 	return syncDir(c.dir)
+}
+
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing prepared claim: %w", err)
+	}
+	return nil
 }
 
 // writeWhole replaces a file so that a reader, and whoever comes after a crash, finds the old or the new

@@ -81,7 +81,8 @@ type Driver struct {
 	disk     checkpoint
 	cdi      cdiFolder
 	prepared map[types.UID]Record
-	offer    *Offer // nil before the first report
+	lost     map[types.UID]types.NamespacedName // claims whose record could not be read, until they are recorded again
+	offer    *Offer                             // nil before the first report
 	reported time.Time
 	faults   map[int]string // cores on which the fast path broke what was promised
 	changed  chan struct{}  // closed when the health of a core may have changed
@@ -129,12 +130,14 @@ func (d *Driver) recover(dir string) (err error) {
 	if d.cdi, err = openCDI(d.config.CDIDir); err != nil {
 		return err
 	}
-	if d.prepared, err = d.disk.load(); d.prepared == nil {
+	var lost []types.UID
+	if d.prepared, lost, err = d.disk.load(); d.prepared == nil {
 		return err
 	} else if err != nil {
-		d.log.Error(err, "A record of a prepared claim was put aside; the kubelet prepares the claim again")
+		d.log.Error(err, "A record of a prepared claim was put aside; it is made again from the API server's claim")
 	}
-	return d.cdi.restore(d.prepared)
+	d.lost, err = d.cdi.restore(d.prepared, lost)
+	return err
 }
 
 // Stop ends everything and waits for it. What is prepared and published stays.

@@ -103,6 +103,7 @@ func (d *Driver) take(r Record, machine host.Topology) (isNew bool, err error) {
 		}
 		d.prepared[r.UID] = r
 	}
+	delete(d.lost, r.UID)
 	return !known, d.cdi.save(r)
 }
 
@@ -204,6 +205,7 @@ func (d *Driver) forget(uid types.UID) error {
 		return err
 	}
 	delete(d.prepared, uid)
+	delete(d.lost, uid)
 	return nil
 }
 
@@ -223,6 +225,7 @@ func (d *Driver) sweepUntil(ctx context.Context) {
 }
 
 func (d *Driver) sweep(ctx context.Context) {
+	d.recoverLost(ctx)
 	d.mu.Lock()
 	records := make([]Record, 0, len(d.prepared))
 	for _, r := range d.prepared {
@@ -230,7 +233,7 @@ func (d *Driver) sweep(ctx context.Context) {
 	}
 	d.mu.Unlock()
 	for _, r := range records {
-		claim, err := d.claim(ctx, r)
+		claim, err := d.claim(ctx, types.NamespacedName{Namespace: r.Namespace, Name: r.Name})
 		if err != nil {
 			return // the API server is away: what is prepared stays
 		}
@@ -240,11 +243,11 @@ func (d *Driver) sweep(ctx context.Context) {
 	}
 }
 
-// claim is what the API server has under the record's name; nil when that is nothing.
-func (d *Driver) claim(ctx context.Context, r Record) (*resourcev1.ResourceClaim, error) {
+// claim is what the API server has under a name; nil when that is nothing.
+func (d *Driver) claim(ctx context.Context, name types.NamespacedName) (*resourcev1.ResourceClaim, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	claim, err := d.config.Client.ResourceV1().ResourceClaims(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
+	claim, err := d.config.Client.ResourceV1().ResourceClaims(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
