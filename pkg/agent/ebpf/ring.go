@@ -170,20 +170,24 @@ func (r *Ring) arm() error {
 
 // wait sleeps until there is something to read, which it then reads, the deadline passes or the reader is woken.
 func (r *Ring) wait(e *Event) (took bool, err error) {
-	if !r.held.Load() {
-		n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(r.epoll), uintptr(unsafe.Pointer(&r.ready[0])),
-			uintptr(len(r.ready)), forEver, 0, 0)
-		return false, r.judge(int(n), errno)
-	}
-	procPin()
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(r.epoll), uintptr(unsafe.Pointer(&r.ready[0])),
-		uintptr(len(r.ready)), forEver, 0, 0)
-	refuse(nothing)
-	procUnpin()
+	n, errno := r.sleep()
 	if r.read(e) {
 		return true, nil // whatever else is ready will be told again
 	}
-	return false, r.judge(int(n), errno)
+	return false, r.judge(n, errno)
+}
+
+func (r *Ring) sleep() (ready int, errno unix.Errno) {
+	epoll, to, most := uintptr(r.epoll), uintptr(unsafe.Pointer(&r.ready[0])), uintptr(len(r.ready)) // r does not move
+	var n uintptr
+	if r.held.Load() {
+		procPin()
+		n, _, errno = unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, epoll, to, most, forEver, 0, 0)
+		unpin()
+	} else {
+		n, _, errno = unix.Syscall6(unix.SYS_EPOLL_PWAIT, epoll, to, most, forEver, 0, 0)
+	}
+	return int(n), errno
 }
 
 // forEver is -1, no limit, as an argument of a system call.

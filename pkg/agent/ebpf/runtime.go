@@ -14,14 +14,11 @@ func procPin() int
 //go:linkname procUnpin runtime.procUnpin
 func procUnpin()
 
-// refuse is a function whose call looks for the request, as those do that call others, and drops it when the caller is
-// pinned.
+// unpin drops a request that came meanwhile: it is looked for when a function is called that calls others, this one,
+// and the goroutine is still pinned then.
 //
 //go:noinline
-func refuse(next func()) { next() }
-
-//go:noinline
-func nothing() {}
+func unpin() { procUnpin() }
 
 // Monotonic is CLOCK_MONOTONIC in nanoseconds: the programs' clock, read without a system call.
 //
