@@ -77,15 +77,3 @@ func (t *Teller) Tell(ctx context.Context) { t.tell(ctx) }
 
 // WantedAnnotations of a Node.
 var WantedAnnotations = wantedAnnotations
-
-// Trim gives pages of the program back.
-var Trim = trim
-
-// CleanMappings are those that can be given back.
-func CleanMappings(smaps, file string) [][2]uintptr {
-	var out [][2]uintptr
-	for _, m := range cleanMappings(smaps, file) {
-		out = append(out, [2]uintptr{m.start, m.end})
-	}
-	return out
-}

@@ -49,9 +49,8 @@ type Options struct {
 	// Instance and Version of this process.
 	Instance string
 	Version  string
-	// Realtime and Locked say what the process got; Missing what it lacks, in words.
+	// Realtime says whether the process is; Missing what it lacks, in words.
 	Realtime bool
-	Locked   bool
 	Missing  []string
 	// RunQueue has run-queue latencies reported.
 	RunQueue bool
@@ -63,8 +62,10 @@ type Options struct {
 // be called from several goroutines; Run owns the threads of the fast half.
 type Engine struct {
 	Options
-	store store
-	cores map[int]*core
+	// Locked says whether memory is, see Settle.
+	Locked bool
+	store  store
+	cores  map[int]*core
 
 	mu      sync.Mutex // one table at a time
 	ending  atomic.Bool
@@ -73,6 +74,8 @@ type Engine struct {
 	adopted bool // there was a table
 	entries map[string]*entry
 	slots   slots
+	// kept is how much memory objects took after the last collection.
+	kept uint64
 	// sweepFault is why the backend could not put back what nobody needs any more.
 	sweepFault error
 }
@@ -170,17 +173,23 @@ func (e *Engine) Resume() {
 	}
 }
 
-// collectFrom is from how much memory in objects on garbage is collected.
-const collectFrom = 12 << 20
+// garbage is how much of it there may be before it is collected.
+const garbage = 4 << 20
 
 // collectGarbage collects garbage when there is much. The readers let it stop the world meanwhile.
 func (e *Engine) collectGarbage() {
-	objects := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(objects)
-	if objects[0].Value.Uint64() < collectFrom {
+	if objects() < e.kept+garbage {
 		return
 	}
 	e.lettingGo(runtime.GC)
+	e.kept = objects()
+}
+
+// objects is how much memory they take, those that are garbage included.
+func objects() uint64 {
+	read := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(read)
+	return read[0].Value.Uint64()
 }
 
 // lettingGo does something for which the world is stopped.

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/lean"
 )
 
 // started marks a process that has started itself again under a real-time policy.
@@ -95,15 +97,19 @@ func Realtime() (bool, error) {
 	return true, nil
 }
 
-// Settle keeps memory where it is and garbage off the path: pages are locked once they are touched
-// (mlockall(2), MCL_ONFAULT), and garbage is collected only at a limit. It says whether memory is locked.
-// Every one of the given number of readers gets a place of its own in the Go scheduler, beside the slow half.
-func Settle(readers int) (locked bool, err error) {
-	runtime.GOMAXPROCS(readers + 2)
+// Settle ends starting. What only that needed is given back; from now on memory stays where it is and garbage off the path:
+// pages are locked once they are touched (mlockall(2), MCL_ONFAULT), and garbage is collected at moments of the engine's
+// choice. Every reader gets a place of its own in the Go scheduler, beside the slow half. Call it before Run.
+func (e *Engine) Settle() {
+	runtime.GOMAXPROCS(len(e.Cores) + 2)
+	if err := lean.Trim(false); err != nil {
+		e.Missing = append(e.Missing, fmt.Sprintf("%v: more memory is used than needed", err))
+	}
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(heapLimit)
-	if err := unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT); err != nil {
-		return false, fmt.Errorf("locking memory: %w", err)
+	err := unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT)
+	e.Locked = err == nil
+	if err != nil {
+		e.Missing = append(e.Missing, fmt.Sprintf("locking memory: %v: a page fault may delay a reaction", err))
 	}
-	return true, nil
 }

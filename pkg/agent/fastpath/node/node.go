@@ -73,17 +73,15 @@ func Run(ctx context.Context, s Settings) error {
 	var missing lacks
 	missing.note(actuator.LeaveGroup(machine), "the process may lack real-time budget")
 	missing.note(fastpath.Become(s.Priority, others(topology.Online(), choice.Cores)), "the process is not real-time: reactions take milliseconds under load")
-	locked, err := fastpath.Settle(len(choice.Cores))
-	missing.note(err, "a page fault may delay a reaction")
 	missing.capabilities(machine)
 	if err := os.MkdirAll(s.StateDir, 0o700); err != nil {
 		return fmt.Errorf("making --state-dir: %w", err)
 	}
-	return govern(ctx, s, machine, choice.Cores, locked, missing)
+	return govern(ctx, s, machine, choice.Cores, missing)
 }
 
 // govern runs the engine with what works on the machine.
-func govern(ctx context.Context, s Settings, machine host.Host, rtCores []int, locked bool, missing lacks) error {
+func govern(ctx context.Context, s Settings, machine host.Host, rtCores []int, missing lacks) error {
 	choice, err := choose(ctx, s, machine, rtCores)
 	if err != nil {
 		return err
@@ -100,14 +98,15 @@ func govern(ctx context.Context, s Settings, machine host.Host, rtCores []int, l
 		Backend: backend, Programs: monitor{programs}, Cores: rtCores, GranularityUs: granularity,
 		ChargeUs: cmp.Or(s.Granularity.Microseconds(), granularity), Lead: s.Lead, StateDir: s.StateDir,
 		Now: s.Now, Wall: s.Wall, Instance: fmt.Sprintf("%d-%d", os.Getpid(), s.Wall()), Version: s.Version,
-		Realtime: realtime, Locked: locked, Missing: missing, RunQueue: s.RunQueue, Samples: s.Samples,
+		Realtime: realtime, Missing: missing, RunQueue: s.RunQueue, Samples: s.Samples,
 	})
 	if err != nil {
 		return errors.Join(err, programs.Close())
 	}
-	slog.Info("governing", "backend", backend.Name(), "granularityUs", granularity, "hook", programs.Hook(), "cores", rtCores,
-		"lead", s.Lead, "realtime", realtime, "missing", strings.Join(missing, "; "))
 	engine.Resume()
+	engine.Settle()
+	slog.Info("governing", "backend", backend.Name(), "granularityUs", granularity, "hook", programs.Hook(), "cores", rtCores,
+		"lead", s.Lead, "realtime", realtime, "missing", strings.Join(engine.Missing, "; "))
 	return errors.Join(serve(ctx, engine, s), programs.Close())
 }
 

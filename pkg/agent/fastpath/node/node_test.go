@@ -302,6 +302,25 @@ func kubepods(t *testing.T) {
 	})
 }
 
+// staysSmall fails when what only starting needed has not been given back: reading the kernel's types alone
+// takes 10 MiB.
+func (p *process) staysSmall() {
+	p.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(string(status), "VmRSS:")
+	var kib int
+	if _, err := fmt.Sscan(line, &kib); err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Logf("%d KiB resident", kib)
+	if kib > 18<<10 {
+		p.t.Errorf("%d KiB resident; want some 12 MiB", kib)
+	}
+}
+
 func TestFourCapabilitiesAreEnough(t *testing.T) {
 	privileged.Require(t, privileged.Root, privileged.RTGroups, privileged.BTF)
 	privileged.Machine(t)
@@ -318,6 +337,7 @@ func TestFourCapabilitiesAreEnough(t *testing.T) {
 				t.Errorf("%s: %s", backend, lack)
 			}
 		}
+		p.staysSmall()
 		p.kill()
 	}
 }

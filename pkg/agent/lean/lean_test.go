@@ -1,9 +1,9 @@
-package agent_test
+package lean_test
 
 import (
 	"testing"
 
-	"github.com/mainspring-rt/mainspring/pkg/agent"
+	"github.com/mainspring-rt/mainspring/pkg/agent/lean"
 )
 
 const smaps = `00400000-01f2d000 r-xp 00000000 fe:00 123 /usr/bin/agent
@@ -32,21 +32,23 @@ Anonymous:             0 kB
 // What was written, relocated or belongs to others is never given back.
 func TestOnlyCleanPagesOfTheProgramAreGivenBack(t *testing.T) {
 	t.Parallel()
-	got := agent.CleanMappings(smaps, "/usr/bin/agent")
-	if len(got) != 2 || got[0] != [2]uintptr{0x400000, 0x1f2d000} || got[1] != [2]uintptr{0x1f2d000, 0x3f11000} {
-		t.Errorf("%x", got)
+	got := lean.CleanMappings(smaps, "/usr/bin/agent")
+	if len(got) != 2 || got[0] != (lean.Mapping{0x400000, 0x1f2d000, true}) || got[1] != (lean.Mapping{0x1f2d000, 0x3f11000, false}) {
+		t.Errorf("%+v", got)
 	}
-	if err := agent.Trim(); err != nil { // of this test's own program, which goes on
-		t.Error(err)
+	for _, code := range []bool{false, true} {
+		if err := lean.Trim(code); err != nil { // of this test's own program, which goes on
+			t.Error(err)
+		}
 	}
 }
 
 func FuzzCleanMappings(f *testing.F) {
 	f.Add(smaps, "/usr/bin/agent")
 	f.Fuzz(func(t *testing.T, text, file string) {
-		for _, m := range agent.CleanMappings(text, file) {
-			if m[1] <= m[0] {
-				t.Fatalf("%x", m)
+		for _, m := range lean.CleanMappings(text, file) {
+			if m.End <= m.Start {
+				t.Fatalf("%+v", m)
 			}
 		}
 	})
