@@ -26,9 +26,11 @@ func (c *machines) start(ctx context.Context, m *Machine, w world) (time.Duratio
 	now := c.Clock.Now()
 	switch {
 	case w.nodeClaim == nil:
-		return 0, c.leave(m, "its NodeClaim is gone")
+		c.leave(m, "its NodeClaim is gone")
+		return 0, nil
 	case w.nodeClaim.Status.ProviderID != "" && w.nodeClaim.Status.ProviderID != ProviderID(m.Name):
-		return 0, c.leave(m, "its NodeClaim has machine "+w.nodeClaim.Status.ProviderID)
+		c.leave(m, "its NodeClaim has machine "+w.nodeClaim.Status.ProviderID)
+		return 0, nil
 	case !m.DeletionTimestamp.IsZero():
 		return 0, c.endNodeClaim(ctx, w.nodeClaim)
 	case !w.nodeClaim.DeletionTimestamp.IsZero():
@@ -60,12 +62,16 @@ func (c *machines) startPower(ctx context.Context, m *Machine, w world) (time.Du
 	if wait := c.untilNext(m); wait > 0 {
 		return min(wait, left), nil
 	}
-	first := m.Status.Claim.Attempts == 0
+	if m.Status.Claim.Found == "" && c.probe(ctx, m) == nil {
+		m.Status.Claim.Found = m.Status.Power
+		return 0, nil // the status is written, which leads to the next step
+	}
+	leftOn := m.Status.Claim.Found == v1alpha1.PowerOn && m.Status.Claim.Attempts == 0 && w.node == nil
 	err := c.switching(ctx, m, func(ctx context.Context, driver power.Driver, state power.State) (bool, error) {
 		switch {
 		case state == v1alpha1.PowerOff:
 			return true, driver.On(ctx)
-		case state == v1alpha1.PowerOn && first && w.node == nil:
+		case state == v1alpha1.PowerOn && leftOn:
 			return true, driver.Restart(ctx)
 		}
 		return false, nil
@@ -116,17 +122,17 @@ func quarantine(first time.Duration, failures int32) time.Duration {
 }
 
 // leave ends a use that no NodeClaim asks for any more.
-func (c *machines) leave(m *Machine, why string) error {
+func (c *machines) leave(m *Machine, why string) {
 	enter(m, v1alpha1.StageStopping, c.Clock.Now())
 	c.Recorder.Publish(leftEvent(m, why))
-	return nil
 }
 
 // use watches over a machine whose Node has joined.
 func (c *machines) use(ctx context.Context, m *Machine, w world) (time.Duration, error) {
 	switch {
 	case w.nodeClaim == nil && w.node == nil:
-		return 0, c.leave(m, "its NodeClaim and its Node are gone")
+		c.leave(m, "its NodeClaim and its Node are gone")
+		return 0, nil
 	case w.nodeClaim == nil:
 		// Without its NodeClaim the Node has to go; Karpenter's finalizer drains it.
 		return 0, c.endNode(ctx, w.node)

@@ -12,11 +12,11 @@ import (
 type MachineAvailability string
 
 const (
-	// MachineOffered: the machine is given to NodeClaims.
+	// MachineOffered means that the machine is given to NodeClaims.
 	MachineOffered MachineAvailability = "Offered"
-	// MachineWithheld: the machine is given to no new NodeClaim; the one that has it keeps it.
+	// MachineWithheld means that the machine is given to no new NodeClaim; the one that has it keeps it.
 	MachineWithheld MachineAvailability = "Withheld"
-	// MachineOutOfService: whoever sets it vouches that the machine is off and stays off. It is given to no
+	// MachineOutOfService says that whoever sets it vouches that the machine is off and stays off. It is given to no
 	// NodeClaim, its power is not touched, and a NodeClaim that is being deleted is let go of without
 	// waiting for the machine to be off.
 	MachineOutOfService MachineAvailability = "OutOfService"
@@ -159,13 +159,13 @@ type InventoryMachineSpec struct {
 type MachineStage string
 
 const (
-	// StageStarting: the machine is switched on, and its Node awaited.
+	// StageStarting means that the machine is switched on, and its Node awaited.
 	StageStarting MachineStage = "Starting"
-	// StageInUse: its Node has been Ready.
+	// StageInUse means that its Node has been Ready.
 	StageInUse MachineStage = "InUse"
-	// StageStopping: the machine is switched off.
+	// StageStopping means that the machine is switched off.
 	StageStopping MachineStage = "Stopping"
-	// StageStopped: the machine is off; it is free when the NodeClaim is gone.
+	// StageStopped means that the machine is off; it is free when the NodeClaim is gone.
 	StageStopped MachineStage = "Stopped"
 )
 
@@ -188,6 +188,10 @@ type MachineClaim struct {
 	Stage MachineStage `json:"stage"`
 	// stageTime is when the stage began.
 	StageTime metav1.Time `json:"stageTime"`
+	// found is the power that the machine had before anything was switched for the claim. It is written first, so that
+	// a machine that was on by itself is told from one that was switched on.
+	// +optional
+	Found MachinePowerState `json:"found,omitempty"`
 	// attempts is how often the power was switched, or should have been, in this stage.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`

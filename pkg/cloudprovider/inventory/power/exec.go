@@ -139,15 +139,17 @@ func (p *program) run(ctx context.Context, action string) (string, error) {
 	return stdout.String(), nil
 }
 
-// bounded keeps the beginning of what is written to it.
-type bounded struct{ bytes.Buffer }
+// bounded keeps the beginning of what is written to it. It embeds no buffer, whose ReadFrom would go past the bound.
+type bounded struct{ kept bytes.Buffer }
 
 func (b *bounded) Write(data []byte) (int, error) {
-	if room := maxOutput - b.Len(); room > 0 {
-		_, _ = b.Buffer.Write(data[:min(room, len(data))]) // a Buffer never fails to write
+	if room := maxOutput - b.kept.Len(); room > 0 {
+		_, _ = b.kept.Write(data[:min(room, len(data))]) // a Buffer never fails to write
 	}
 	return len(data), nil
 }
+
+func (b *bounded) String() string { return b.kept.String() }
 
 // redact takes secrets out of a text.
 func redact(text string, secrets []string) string {

@@ -14,9 +14,9 @@ import (
 )
 
 var (
-	// ErrCredentials: the other side refuses who we are. Trying again may lock the account.
+	// ErrCredentials says that the other side refuses who we are. Trying again may lock the account.
 	ErrCredentials = errors.New("credentials refused")
-	// ErrConfig: the settings cannot work: a Secret or a program is missing, or what is asked for is not offered.
+	// ErrConfig says that the settings cannot work: a Secret or a program is missing, or what is asked for is not offered.
 	ErrConfig = errors.New("misconfigured")
 )
 

@@ -45,11 +45,14 @@ func (d Dialer) redfish(ctx context.Context, spec v1alpha1.RedfishPower) (Driver
 	return r, nil
 }
 
+// pushButton changes the state, whatever it is.
+const pushButton = "PushPowerButton"
+
 // Reset types of a ComputerSystem, in the order in which they are preferred for what we want.
 var (
-	typesOn       = []string{"On", "ForceOn", "PushPowerButton"}
-	typesGraceful = []string{"GracefulShutdown", "PushPowerButton", "ForceOff"}
-	typesForce    = []string{"ForceOff", "PowerCycle"}
+	typesOn       = []string{"On", "ForceOn", pushButton}
+	typesGraceful = []string{"GracefulShutdown", "ForceOff"}
+	typesForce    = []string{"ForceOff"}
 	typesRestart  = []string{"ForceRestart", "PowerCycle", "GracefulRestart"}
 )
 
@@ -71,7 +74,7 @@ func (r *redfish) On(ctx context.Context) error {
 
 func (r *redfish) Off(ctx context.Context, force bool) error {
 	if force {
-		return r.reset(ctx, typesForce[:1], v1alpha1.PowerOff)
+		return r.reset(ctx, typesForce, v1alpha1.PowerOff)
 	}
 	return r.reset(ctx, typesGraceful, v1alpha1.PowerOff)
 }
@@ -80,15 +83,16 @@ func (r *redfish) Restart(ctx context.Context) error {
 	return r.reset(ctx, typesRestart, "")
 }
 
-// reset asks for the first of the types that the system allows, unless it is in the wanted state already: a pushed
-// power button would take it out of that.
+// reset asks for the first of the types that the system allows, unless it is in the wanted state already. The button is
+// pushed only where the state is known to be the other one.
 func (r *redfish) reset(ctx context.Context, types []string, want State) error {
 	return r.withSession(ctx, func(s *session) error {
 		system, err := s.computerSystem(ctx)
 		if err != nil {
 			return err
 		}
-		if want != "" && stateOf(system.PowerState) == want {
+		state := stateOf(system.PowerState)
+		if want != "" && state == want {
 			return nil
 		}
 		allowed, err := s.allowedResets(ctx, system)
@@ -96,7 +100,7 @@ func (r *redfish) reset(ctx context.Context, types []string, want State) error {
 			return err
 		}
 		for _, t := range types {
-			if slices.Contains(allowed, t) {
+			if slices.Contains(allowed, t) && (t != pushButton || state == v1alpha1.PowerOff) {
 				return s.resetTo(ctx, system, t)
 			}
 		}

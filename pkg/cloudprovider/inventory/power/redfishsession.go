@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"path"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -102,9 +102,9 @@ func (r *redfish) withSession(ctx context.Context, do func(*session) error) erro
 const logoutTimeout = 5 * time.Second
 
 func (s *session) login(ctx context.Context) (string, error) {
-	path := cmp.Or(s.root.Links.Sessions.ODataID, serviceRoot+"SessionService/Sessions")
+	sessions := cmp.Or(s.root.Links.Sessions.ODataID, serviceRoot+"SessionService/Sessions")
 	credentials := map[string]string{"UserName": s.user, "Password": s.password}
-	a, err := s.send(ctx, http.MethodPost, path, credentials, nil)
+	a, err := s.send(ctx, http.MethodPost, sessions, credentials, nil)
 	if err != nil {
 		return "", fmt.Errorf("opening a Redfish session: %w", err)
 	}
@@ -131,11 +131,11 @@ func (s *session) computerSystem(ctx context.Context) (*computerSystem, error) {
 	if err := s.get(ctx, cmp.Or(s.root.Systems.ODataID, serviceRoot+"Systems"), &members); err != nil {
 		return nil, err
 	}
-	path, err := s.choose(members.Members)
+	chosen, err := s.choose(members.Members)
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.send(ctx, http.MethodGet, path, nil, nil)
+	a, err := s.send(ctx, http.MethodGet, chosen, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (s *session) computerSystem(ctx context.Context) (*computerSystem, error) {
 	if err := a.into(system); err != nil {
 		return nil, err
 	}
-	system.ODataID = path
+	system.ODataID = chosen
 	system.ODataETag = cmp.Or(a.header.Get("ETag"), system.ODataETag)
 	return system, nil
 }
@@ -156,7 +156,7 @@ func (s *session) choose(members []link) (string, error) {
 		return members[0].ODataID, nil
 	}
 	for _, m := range members {
-		if id := m.ODataID[strings.LastIndexByte(m.ODataID, '/')+1:]; id == s.system {
+		if path.Base(m.ODataID) == s.system {
 			return m.ODataID, nil
 		}
 	}
@@ -258,8 +258,8 @@ func retryAfter(a *answer) time.Duration {
 	return time.Duration(min(seconds, 30)) * time.Second
 }
 
-func (s *session) get(ctx context.Context, path string, into any) error {
-	a, err := s.send(ctx, http.MethodGet, path, nil, nil)
+func (s *session) get(ctx context.Context, target string, into any) error {
+	a, err := s.send(ctx, http.MethodGet, target, nil, nil)
 	if err != nil {
 		return err
 	}
@@ -267,8 +267,8 @@ func (s *session) get(ctx context.Context, path string, into any) error {
 }
 
 // send sends one request. For an answer that is no success it returns the answer and the error.
-func (s *session) send(ctx context.Context, method, path string, body any, header http.Header) (*answer, error) {
-	address, err := s.resolve(path)
+func (s *session) send(ctx context.Context, method, target string, body any, header http.Header) (*answer, error) {
+	address, err := s.resolve(target)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func (s *session) send(ctx context.Context, method, path string, body any, heade
 	for name, values := range header {
 		req.Header[name] = values
 	}
-	s.authenticate(req, path)
+	s.authenticate(req, target)
 	a, err := roundTrip(s.client, req)
 	if err != nil {
 		return nil, err
@@ -291,19 +291,19 @@ func (s *session) send(ctx context.Context, method, path string, body any, heade
 	return a, nil
 }
 
-func (s *session) authenticate(req *http.Request, path string) {
+func (s *session) authenticate(req *http.Request, target string) {
 	switch {
 	case s.token != "":
 		req.Header.Set("X-Auth-Token", s.token)
-	case s.auth != v1alpha1.RedfishSession && path != serviceRoot:
+	case s.auth != v1alpha1.RedfishSession && target != serviceRoot:
 		req.SetBasicAuth(s.user, s.password)
 	}
 }
 
 // resolve makes a link absolute. Links lead nowhere but to the service itself, whatever it says: credentials go
 // along.
-func (s *session) resolve(path string) (string, error) {
-	reference, err := url.Parse(path)
+func (s *session) resolve(target string) (string, error) {
+	reference, err := url.Parse(target)
 	if err != nil {
 		return "", fmt.Errorf("following a link of the service: %w", err)
 	}

@@ -1,0 +1,399 @@
+package inventory_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	"sigs.k8s.io/karpenter/pkg/test"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/nodeclass"
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/cloudprovider"
+	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/inventory"
+	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/inventory/power"
+)
+
+const rack = "example.com/rack"
+
+func TestMain(m *testing.M) {
+	for _, add := range []error{v1alpha1.AddToScheme(scheme.Scheme), nodeclass.AddToScheme(scheme.Scheme)} {
+		if add != nil {
+			panic(add)
+		}
+	}
+	cloudprovider.RegisterLabels()
+	karpv1.WellKnownLabels = karpv1.WellKnownLabels.Insert(rack)
+	os.Exit(m.Run())
+}
+
+// errDied is what a process that has died sees of every call that it would still have made.
+var errDied = errors.New("the process has died")
+
+// world is an API server in memory, a clock, the machines' power and the inventory. restart throws away everything
+// that a process would lose.
+type world struct {
+	t        *testing.T
+	client   client.WithWatch // of users and tests
+	clock    *clocktesting.FakeClock
+	recorder *test.EventRecorder
+	boards   map[string]*board
+	provider *inventory.Provider
+	// writes until the process dies; negative: it does not.
+	writes int
+	// calls of power drivers that are over before the process dies.
+	died bool
+}
+
+// board is a machine's power.
+type board struct {
+	state power.State
+	calls []string
+	err   error // of every call
+	// dead boards accept On and stay off; ignoring ones accept Off and stay on.
+	dead, ignoring bool
+	world          *world
+	// after is run after each call that changes something.
+	after func(call string)
+}
+
+func (b *board) State(context.Context) (power.State, error) { return b.state, b.err }
+
+func (b *board) On(context.Context) error {
+	return b.act("on", func() {
+		if !b.dead {
+			b.state = v1alpha1.PowerOn
+		}
+	})
+}
+
+func (b *board) Off(_ context.Context, force bool) error {
+	call := "off"
+	if force {
+		call = "cut"
+	}
+	return b.act(call, func() {
+		if !b.ignoring || force {
+			b.state = v1alpha1.PowerOff
+		}
+	})
+}
+
+func (b *board) Restart(context.Context) error {
+	return b.act("restart", func() { b.state = v1alpha1.PowerOn })
+}
+
+func (b *board) act(call string, change func()) error {
+	if b.world.died {
+		return errDied
+	}
+	b.calls = append(b.calls, call)
+	if b.err != nil {
+		return b.err
+	}
+	change()
+	if b.after != nil {
+		b.after(call)
+	}
+	return nil
+}
+
+// Dial makes the world the dialer.
+func (w *world) Dial(_ context.Context, machine string, _ inventory.PowerSpec) (power.Driver, error) {
+	return w.board(machine), nil
+}
+
+func (w *world) board(machine string) *board {
+	if w.boards[machine] == nil {
+		w.boards[machine] = &board{state: v1alpha1.PowerOff, world: w}
+	}
+	return w.boards[machine]
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	start := time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
+	w := &world{t: t, clock: clocktesting.NewFakeClock(start), boards: map[string]*board{}, writes: -1}
+	objects = append(objects, &nodeclass.InventoryNodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+	for i, o := range objects {
+		o.SetUID(types.UID("uid-" + o.GetName()))
+		o.SetGeneration(1)
+		o.SetCreationTimestamp(metav1.NewTime(start.Add(time.Duration(i) * time.Second)))
+	}
+	w.client = fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).
+		WithStatusSubresource(&inventory.Machine{}, &karpv1.NodeClaim{}, &nodeclass.InventoryNodeClass{}, &corev1.Node{}).Build()
+	w.restart()
+	return w
+}
+
+// restart starts the process anew.
+func (w *world) restart() {
+	w.writes, w.died = -1, false
+	w.recorder = test.NewEventRecorder()
+	process := interceptor.NewClient(w.client, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return w.write(func() error { return c.Create(ctx, o, opts...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			return w.write(func() error { return c.Update(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return w.write(func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return w.write(func() error { return c.Delete(ctx, o, opts...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			return w.write(func() error { return c.SubResource(sub).Update(ctx, o, opts...) })
+		},
+	})
+	w.provider = inventory.New(inventory.Options{
+		Client: process, Reader: w.client, Clock: w.clock, Recorder: w.recorder, Dialer: w,
+		Labels: []string{rack}, PowerTimeout: time.Second, Quarantine: time.Minute,
+	})
+}
+
+func (w *world) write(do func() error) error {
+	if w.writes == 0 {
+		w.died = true
+	}
+	if w.died {
+		return errDied
+	}
+	w.writes--
+	return do()
+}
+
+// reconcile takes the machine's next step.
+func (w *world) reconcile(name string) error {
+	controller := w.provider.Controllers()[0].(reconcile.Reconciler)
+	_, err := controller.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+	return err
+}
+
+// settle takes steps until nothing changes any more, the clock standing still.
+func (w *world) settle(names ...string) {
+	w.t.Helper()
+	still := 0
+	for range 20 {
+		before := w.versions(names)
+		for _, name := range names {
+			if err := w.reconcile(name); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+		if still++; before != w.versions(names) {
+			still = 0
+		}
+		if still == 3 { // a step may change a Node or a NodeClaim alone
+			return
+		}
+	}
+	w.t.Fatal("the machines do not come to rest")
+}
+
+func (w *world) versions(names []string) string {
+	all := ""
+	for _, name := range names {
+		m := &inventory.Machine{}
+		if err := w.client.Get(w.t.Context(), client.ObjectKey{Name: name}, m); err == nil {
+			all += m.ResourceVersion + " "
+		}
+	}
+	return all
+}
+
+// pass lets time go by in steps, so that what is due in between is done.
+func (w *world) pass(d time.Duration, names ...string) {
+	w.t.Helper()
+	for end := w.clock.Now().Add(d); w.clock.Now().Before(end); {
+		w.clock.Step(min(5*time.Second, end.Sub(w.clock.Now())))
+		w.settle(names...)
+	}
+}
+
+func (w *world) machine(name string) *inventory.Machine {
+	w.t.Helper()
+	m := &inventory.Machine{}
+	if err := w.client.Get(w.t.Context(), client.ObjectKey{Name: name}, m); err != nil {
+		w.t.Fatal(err)
+	}
+	return m
+}
+
+func (w *world) expectPhase(name, want string) *inventory.Machine {
+	w.t.Helper()
+	m := w.machine(name)
+	if m.Status.Phase != want {
+		w.t.Fatalf("machine %s is %s, want %s: %+v", name, m.Status.Phase, want, m.Status)
+	}
+	return m
+}
+
+func (w *world) gone(o client.Object) bool {
+	w.t.Helper()
+	err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(o), o.DeepCopyObject().(client.Object))
+	if client.IgnoreNotFound(err) != nil {
+		w.t.Fatal(err)
+	}
+	return apierrors.IsNotFound(err)
+}
+
+func machine(name string, changes ...func(*inventory.Machine)) *inventory.Machine {
+	m := &inventory.Machine{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.InventoryMachineSpec{
+			HardwareClass: "edge", Architecture: "amd64", Zone: "hall-1",
+			Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi")},
+			Power:    v1alpha1.MachinePower{Exec: &v1alpha1.ExecPower{Command: "switch"}},
+		},
+	}
+	for _, change := range changes {
+		change(m)
+	}
+	return m
+}
+
+func nodePool(name string, requirements ...karpv1.NodeSelectorRequirementWithMinValues) *karpv1.NodePool {
+	return &karpv1.NodePool{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: karpv1.NodePoolSpec{Template: karpv1.NodeClaimTemplate{Spec: karpv1.NodeClaimTemplateSpec{
+			NodeClassRef: nodeClassRef(), Requirements: requirements,
+		}}},
+	}
+}
+
+func nodeClassRef() *karpv1.NodeClassReference {
+	return &karpv1.NodeClassReference{Group: v1alpha1.Group, Kind: nodeclass.Kind, Name: "default"}
+}
+
+func requires(key string, values ...string) karpv1.NodeSelectorRequirementWithMinValues {
+	return karpv1.NodeSelectorRequirementWithMinValues{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values}
+}
+
+// nodeClaim is one that Karpenter has made, with its finalizer, and has not launched.
+func nodeClaim(name string, requirements ...karpv1.NodeSelectorRequirementWithMinValues) *karpv1.NodeClaim {
+	return &karpv1.NodeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID("uid-" + name), Finalizers: []string{karpv1.TerminationFinalizer},
+			Labels: map[string]string{karpv1.NodePoolLabelKey: "edge"},
+		},
+		Spec: karpv1.NodeClaimSpec{NodeClassRef: nodeClassRef(), Requirements: requirements},
+	}
+}
+
+// launch has Create called as Karpenter does, and records what it answers.
+func (w *world) launch(claim *karpv1.NodeClaim) (*karpv1.NodeClaim, error) {
+	w.t.Helper()
+	if w.gone(claim) {
+		if err := w.client.Create(w.t.Context(), claim); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	created, err := w.provider.Create(w.t.Context(), claim.DeepCopy())
+	if err != nil {
+		return nil, err
+	}
+	claim.Labels, claim.Status = created.Labels, created.Status
+	status := claim.Status
+	if err := w.client.Update(w.t.Context(), claim); err != nil {
+		w.t.Fatal(err)
+	}
+	claim.Status = status
+	if err := w.client.Status().Update(w.t.Context(), claim); err != nil {
+		w.t.Fatal(err)
+	}
+	return created, nil
+}
+
+func (w *world) mustLaunch(claim *karpv1.NodeClaim) *karpv1.NodeClaim {
+	w.t.Helper()
+	created, err := w.launch(claim)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return created
+}
+
+// join has the machine's kubelet join.
+func (w *world) join(name string, changes ...func(*corev1.Node)) *corev1.Node {
+	w.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name)}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	for _, change := range changes {
+		change(node)
+	}
+	if err := w.client.Create(w.t.Context(), node); err != nil {
+		w.t.Fatal(err)
+	}
+	return node
+}
+
+// end has Karpenter end a NodeClaim: the Node is drained and deleted, Delete is called until the machine is gone.
+func (w *world) end(claim *karpv1.NodeClaim, names ...string) {
+	w.t.Helper()
+	if err := w.client.Delete(w.t.Context(), claim); client.IgnoreNotFound(err) != nil {
+		w.t.Fatal(err)
+	}
+	for range 100 {
+		err := w.provider.Delete(w.t.Context(), claim)
+		if isGone(err) {
+			w.forget(claim)
+			w.settle(names...)
+			return
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.pass(5*time.Second, names...)
+	}
+	w.t.Fatalf("the machine of NodeClaim %s does not end", claim.Name)
+}
+
+// forget takes Karpenter's finalizer off, and the Node away.
+func (w *world) forget(claim *karpv1.NodeClaim) {
+	w.t.Helper()
+	current := &karpv1.NodeClaim{}
+	if err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(claim), current); client.IgnoreNotFound(err) != nil {
+		w.t.Fatal(err)
+	}
+	current.Finalizers = nil
+	if err := w.client.Update(w.t.Context(), current); client.IgnoreNotFound(err) != nil {
+		w.t.Fatal(err)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: claim.Labels[v1alpha1.LabelMachine]}}
+	if err := w.client.Delete(w.t.Context(), node); client.IgnoreNotFound(err) != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) condition(name, kind string) metav1.Condition {
+	w.t.Helper()
+	c := meta.FindStatusCondition(w.machine(name).Status.Conditions, kind)
+	if c == nil {
+		w.t.Fatalf("machine %s has no condition %s", name, kind)
+	}
+	return *c
+}
+
+func (w *world) expectReason(name, want string) {
+	w.t.Helper()
+	if c := w.condition(name, v1alpha1.ConditionMachineAvailable); c.Reason != want {
+		w.t.Fatalf("machine %s is %s (%s), want %s", name, c.Reason, c.Message, want)
+	}
+}
