@@ -49,6 +49,9 @@ func TestAgentIsConfined(t *testing.T) {
 			t.Errorf("the security context of %s is %+v", name, s)
 		}
 	}
+	if want := "--dns-names=mainspring-agent." + namespace + ".svc,$(NODE_NAME)"; !slices.Contains(containerNamed(t, d, "agent").Args, want) {
+		t.Errorf("the agent's certificate is not for %s", want)
+	}
 	fast := containerNamed(t, d, "fastpath")
 	if !fast.Resources.Limits.Cpu().IsZero() || len(fast.Ports) > 0 || fast.Resources.Limits.Memory().IsZero() {
 		t.Errorf("the fast path has %+v and ports %v", fast.Resources, fast.Ports)

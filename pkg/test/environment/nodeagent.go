@@ -1,10 +1,17 @@
 package environment
 
 import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
@@ -15,6 +22,15 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/process"
 	"github.com/mainspring-rt/mainspring/pkg/test/chart"
 )
+
+// Where the agent's front door is: the chart's port, and the name of the node, which the chart gives the certificate.
+const (
+	frontDoorPort = "8080"
+	frontDoorName = RealNodeName
+)
+
+// frontDoorTimeout bounds one request.
+const frontDoorTimeout = 30 * time.Second
 
 // Child is a program that a scenario starts, kills and starts again.
 type Child struct {
@@ -42,6 +58,15 @@ func (c *Child) ExpectAlive() {
 	if c.process != nil && !c.process.Running() {
 		Expect(c.process.Died()).To(Succeed())
 	}
+}
+
+// ExpectStartedWith starts it with further arguments, which count until it ends.
+func (c *Child) ExpectStartedWith(args ...string) {
+	GinkgoHelper()
+	with := *c
+	with.args = merge(c.args, args...)
+	with.ExpectStarted()
+	c.process = with.process
 }
 
 // Kill9 ends it without warning.
@@ -77,7 +102,9 @@ type NodeAgent struct {
 	Agent Child
 	// Client speaks with the fast path.
 	Client *client.Client
-	env    *Environment
+	// URL of the agent's front door, and the file of the authority that signs its certificate for frontDoorName.
+	url, ca string
+	env     *Environment
 	// daemonSet is what the chart runs both by.
 	daemonSet *appsv1.DaemonSet
 }
@@ -95,6 +122,7 @@ func newNodeAgent(env *Environment, ready prepared, manifests chart.Manifests) *
 	Expect(err).NotTo(HaveOccurred())
 	return &NodeAgent{
 		env: env, Client: client.New(socket), daemonSet: set,
+		url: "https://" + net.JoinHostPort(env.Node.Address(), frontDoorPort), ca: filepath.Join(dir, "agent", "tls", "ca.crt"),
 		FastPath: Child{
 			name: fastPathProgram, binary: ready.program(fastPathProgram), log: filepath.Join(dir, "fastpath.log"),
 			args: merge(fastPath.Args, "--socket="+socket, "--state-dir="+filepath.Join(dir, "state")),
@@ -110,6 +138,7 @@ func newNodeAgent(env *Environment, ready prepared, manifests chart.Manifests) *
 				"--cdi-dir="+env.Node.CDIDir(),
 				"--nri-socket="+env.Node.NRISocket(),
 				"--host="+env.Node.Address(),
+				"--dns-names="+frontDoorName,
 				"--busy-after=1h", // the machine is busy with other tests
 				"--v=1",
 			),
@@ -139,6 +168,27 @@ func (a *NodeAgent) ExpectRunning() {
 	if !a.Agent.Running() {
 		a.Agent.ExpectStarted()
 	}
+}
+
+// Call sends the front door a request as the bearer of the token, and returns the answer's status and text. The
+// certificate is verified.
+func (a *NodeAgent) Call(method, path, token, body string) (int, string) {
+	GinkgoHelper()
+	authority, err := os.ReadFile(a.ca)
+	Expect(err).NotTo(HaveOccurred())
+	roots := x509.NewCertPool()
+	Expect(roots.AppendCertsFromPEM(authority)).To(BeTrue())
+	request, err := http.NewRequestWithContext(a.env, method, a.url+path, bytes.NewBufferString(body))
+	Expect(err).NotTo(HaveOccurred())
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Close = true
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: frontDoorName, MinVersion: tls.VersionTLS12}}
+	response, err := (&http.Client{Transport: transport, Timeout: frontDoorTimeout}).Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	Expect(err).NotTo(HaveOccurred())
+	return response.StatusCode, string(text)
 }
 
 // stop ends both; there is none where the node did not come up.

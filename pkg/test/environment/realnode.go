@@ -25,6 +25,9 @@ const LoadImage = "mainspring.local/load:test"
 // RealNodeName is the name of the real node.
 const RealNodeName = "real"
 
+// SetterName is the ServiceAccount in namespace default that the chart lets POST /set-rt.
+const SetterName = "setter"
+
 // nodeGranularity is more than a kernel whose tick is 4 ms may take to notice the end of a budget.
 const nodeGranularity = "5ms"
 
@@ -66,7 +69,9 @@ func StartNode(data []byte) *Environment {
 	Expect(err).NotTo(HaveOccurred())
 	env, ready := prepare(data)
 	catalogue := filepath.Join(root, "test", "suites", "realtime", "testdata", "catalogue.yaml")
-	manifests := env.startCharted(ready, catalogue, map[string]any{"agent": map[string]any{"enabled": true}})
+	manifests := env.startCharted(ready, catalogue, map[string]any{"agent": map[string]any{
+		"enabled": true, "callers": []any{map[string]any{"name": SetterName, "namespace": "default"}},
+	}})
 	env.defaults = merge(env.defaults, "--rt-budget-granularity="+nodeGranularity)
 	env.Agents = &Program{}
 	env.Node, err = localnode.Start(env, env.Plane, localnode.Options{
