@@ -2,12 +2,11 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/mainspring-rt/mainspring/pkg/rt"
-	"github.com/mainspring-rt/mainspring/pkg/rt/sim"
 	"github.com/mainspring-rt/mainspring/test/bench/joblog"
 )
 
@@ -20,66 +19,113 @@ const (
 	// own error are charged to the task, too.
 	marginUs = 150
 	// leastLowUs is the smallest low budget, leastStepUs the smallest raise.
-	leastLowUs  = 450
-	leastStepUs = 350
+	leastLowUs  = 400
+	leastStepUs = 300
 	// overrun is the probability that a High or Middle job needs more than its low budget.
 	overrun = 0.05
+)
+
+// Periods of the sets, in microseconds. Eight tasks have the short one, the task that needs most has the long one.
+// The analysis of fixed priorities has every server run up to twice in a row (it may use its budget at the end of one
+// period and at the beginning of the next): of servers with one period it admits half a core. A heavy
+// server with a much longer period hardly feels that, so such sets come close to the whole core.
+const (
+	shortUs = 20_000
+	longUs  = 200_000
 )
 
 // kind is how sets are drawn.
 type kind struct {
 	name string
-	draw func(r *rand.Rand, total float64) []rt.Server // nil: the draw is of no use
+	draw func(r *rand.Rand, total float64) []rt.Server // of a total; nil: the draw is of no use
+	// squeezes: high budgets do not all fit, Low servers give way while somebody is raised. Overruns come in bursts then,
+	// so that there are calm times in which they get their budgets back.
+	squeezes bool
+	// Totals by high budgets, of the core, that are tried, from the largest on.
+	most, least float64
 }
 
-var kinds = []kind{{"randfixedsum", drawFixedSum}, {"waters", drawAutomotive}}
+// Name of the set that squeezes.
+const squeeze = "squeeze"
 
-// Shares of a core that one server may have.
-const leastShare, mostShare = 0.02, 0.4
+var kinds = []kind{
+	{name: "randfixedsum", draw: drawFixedSum, most: 0.90, least: 0.75},
+	{name: "waters", draw: newGarage().draw, most: 0.90, least: 0.75},
+	{name: squeeze, draw: drawFull, squeezes: true, most: 0.95, least: 0.90},
+}
 
-// Periods of the sets, in microseconds: harmonic, so that rate-monotonic priorities keep every set that the
-// bandwidth test T1 admits (Kuo and Mok, RTSS 1991), and short enough for a thousand jobs of the longest in half a
-// minute.
-var periodsUs = []int64{5_000, 10_000, 20_000}
-
-// drawFixedSum draws nine servers whose high budgets take total of the core, uniformly among all such sets, with
-// periods drawn alike from those in which the budgets are not too small.
-func drawFixedSum(r *rand.Rand, total float64) []rt.Server {
-	shares := randFixedSum(r, len(mix), total, leastShare, mostShare)
-	out := make([]rt.Server, len(mix))
-	for i, c := range mix {
-		ratio := 0.5 + 0.3*r.Float64()
-		var fitting []rt.Server
-		for _, period := range periodsUs {
-			high := shares[i] * float64(period)
-			if s := server(i, c, period, high*ratio, high); usable(s) {
-				fitting = append(fitting, s)
-			}
+// named are the kinds of a list of names; all for none.
+func named(list string) []kind {
+	var out []kind
+	for _, k := range kinds {
+		if list == "" || slices.Contains(strings.Split(list, ","), k.name) {
+			out = append(out, k)
 		}
-		if len(fitting) == 0 {
-			return nil
-		}
-		out[i] = fitting[r.IntN(len(fitting))]
 	}
 	return out
 }
 
-// drawAutomotive draws nine containers of automotive runnables, and scales their budgets to the total. It draws
-// nothing when one of them is too small.
-func drawAutomotive(r *rand.Rand, total float64) []rt.Server {
-	out := make([]rt.Server, len(mix))
-	sum := 0.0
-	for i, c := range mix {
-		a := sim.NewAutomotive(r, "")
-		for !slices.Contains(periodsUs, a.Period) {
-			a = sim.NewAutomotive(r, "")
-		}
-		out[i] = server(i, c, a.Period, float64(a.Low), float64(a.High))
-		sum += float64(out[i].High) / float64(a.Period)
+func kindNames() []string {
+	var out []string
+	for _, k := range kinds {
+		out = append(out, k.name)
 	}
-	for i, s := range out {
-		scale := total / sum
-		out[i] = server(i, s.Criticality, s.Period, float64(s.Low)*scale, float64(s.High)*scale)
+	return out
+}
+
+// Shares of a core that one server with the short period may have, and all eight together.
+const (
+	leastShare, mostShare = 0.02, 0.15
+	leastShort, mostShort = 0.28, 0.45
+)
+
+// drawFixedSum draws the shares of the eight uniformly among all with their sum.
+func drawFixedSum(r *rand.Rand, total float64) []rt.Server {
+	return mixed(r, total, heavyOf(r), sharesOf(r, len(mix)-1, between(r, leastShort, mostShort), leastShare, mostShare))
+}
+
+// drawFull draws a set in which a Low server is the heavy one: its floor makes room for the others' raises.
+func drawFull(r *rand.Rand, total float64) []rt.Server {
+	escalating := sharesOf(r, 5, between(r, 0.20, 0.32), 0.035, 0.10)
+	low := sharesOf(r, 3, between(r, 0.07, 0.14), leastShare, 0.06)
+	return mixed(r, total, len(mix)-1, slices.Concat(escalating, low))
+}
+
+// heavyOf draws who of the mix has the long period: a Middle or Low one, so that High ones have many jobs.
+func heavyOf(r *rand.Rand) int { return 2 + r.IntN(len(mix)-2) }
+
+func between(r *rand.Rand, from, to float64) float64 { return from + (to-from)*r.Float64() }
+
+// budgets of a server, in parts of its period.
+type budgets struct{ low, high float64 }
+
+// sharesOf are n with a sum, uniform among all such with shares between least and most.
+func sharesOf(r *rand.Rand, n int, sum, least, most float64) []budgets {
+	out := make([]budgets, 0, n)
+	for _, high := range randFixedSum(r, n, sum, least, most) {
+		out = append(out, budgets{high * between(r, 0.5, 0.8), high})
+	}
+	return out
+}
+
+// mixed puts a set together from the budgets of eight: the heavy server has the rest of the total.
+func mixed(r *rand.Rand, total float64, heavy int, eight []budgets) []rt.Server {
+	rest := total
+	for _, b := range eight {
+		rest -= b.high
+	}
+	return together(slices.Insert(slices.Clone(eight), heavy, budgets{rest * between(r, 0.5, 0.8), rest}), heavy)
+}
+
+// together gives the budgets to the mix; nil when one is of no use.
+func together(all []budgets, heavy int) []rt.Server {
+	out := make([]rt.Server, len(mix))
+	for i, c := range mix {
+		period := int64(shortUs)
+		if i == heavy {
+			period = longUs
+		}
+		out[i] = server(i, c, period, all[i].low*float64(period), all[i].high*float64(period))
 		if !usable(out[i]) {
 			return nil
 		}
@@ -101,131 +147,41 @@ func usable(s rt.Server) bool {
 	return s.Low >= leastLowUs && (s.Criticality == rt.Low || s.High-s.Low >= leastStepUs) && s.Validate() == nil
 }
 
-// set is nine servers of one core, admitted.
-type set struct {
-	kind    string
-	seed    uint64
-	total   float64 // of the core, by high budgets
-	drawn   int     // how many sets were drawn until this one was admitted
-	verdict rt.Verdict
-	servers []rt.Server
+// heaviest is the index of the server with the long period.
+func heaviest(servers []rt.Server) int {
+	for i, s := range servers {
+		if s.Period == longUs {
+			return i
+		}
+	}
+	return 0
 }
 
-// Totals are tried from the largest: the issue of a search is the densest set that is admitted.
+// Bursts of overruns in sets that squeeze: how long, how often, and how many jobs overrun in one.
 const (
-	mostTotal  = 0.90
-	leastTotal = 0.40
-	totalStep  = 0.01
-	draws      = 200
+	burstUs      = 200_000
+	burstEveryUs = 10_000_000
+	burstOverrun = 0.3
 )
-
-// densest finds the densest set that the core admits with no server squeezed, drawing a bounded number of sets for
-// each total. The same seed gives the same set.
-func densest(k kind, core rt.Core, seed uint64) (set, error) {
-	r := rand.New(rand.NewPCG(seed, uint64(len(k.name))))
-	drawn := 0
-	for total := mostTotal; total > leastTotal; total -= totalStep {
-		for range draws {
-			drawn++
-			servers := prioritised(k.draw(r, total))
-			if servers == nil {
-				continue
-			}
-			if v := rt.Holds(core, servers); v.Admitted && !rt.PlanCore(core, servers).ModeSwitch {
-				return set{k.name, seed, total, drawn, v, servers}, nil
-			}
-		}
-	}
-	return set{}, fmt.Errorf("no %s set of at least %.0f %% is admitted with seed %d after %d draws", k.name, 100*leastTotal, seed, drawn)
-}
-
-// prioritised gives the servers deadline-monotonic priorities, equal ones for equal deadlines.
-func prioritised(servers []rt.Server) []rt.Server {
-	for i := range servers {
-		servers[i].Priority = lowestPriority
-		seen := map[int64]bool{}
-		for _, o := range servers {
-			if o.Window() > servers[i].Window() && !seen[o.Window()] {
-				seen[o.Window()] = true
-				servers[i].Priority++
-			}
-		}
-	}
-	return servers
-}
-
-const lowestPriority = 10
 
 // demand is what the jobs of a server need, in nanoseconds: ordinary ones up to the low budget less the margin, those
 // that overrun from there to the high one.
-func demand(s rt.Server) joblog.Demand {
-	most := (s.Low - marginUs) * 1000
+func (s set) demand(server rt.Server) joblog.Demand {
+	most := (server.Low - marginUs) * 1000
 	d := joblog.Demand{Least: most * 7 / 10, Most: most}
-	if s.MayEscalate() {
-		d.Probability, d.OverrunLeast, d.OverrunTo = overrun, (s.Low+marginUs)*1000, (s.High-marginUs)*1000
+	if s.kind.squeezes {
+		// Low work can catch up once it has its budget again.
+		d.Least, d.Most = most*6/10, most*3/4
+	}
+	if !server.MayEscalate() {
+		return d
+	}
+	d.Probability, d.OverrunLeast, d.OverrunTo = overrun, (server.Low+marginUs)*1000, (server.High-marginUs)*1000
+	if s.kind.squeezes {
+		// Two jobs fit into one window: what is no overrun does not look like one, and calm times are calm.
+		d.Least, d.Most = most*3/10, most*9/20
+		d.Probability = burstOverrun
+		d.Burst, d.BurstEvery = int(max(1, burstUs/server.Period)), int(burstEveryUs/server.Period)
 	}
 	return d
-}
-
-// randFixedSum draws n values from least to most whose sum is total, uniformly among all such (R. Stafford,
-// 2006; P. Emberson, R. Stafford, R. Davis, WATERS 2010).
-func randFixedSum(r *rand.Rand, n int, total, least, most float64) []float64 {
-	s := (total - float64(n)*least) / (most - least)
-	s = max(0, min(s, float64(n)))
-	out := unitFixedSum(r, n, s)
-	for i := range out {
-		out[i] = least + out[i]*(most-least)
-	}
-	r.Shuffle(n, func(i, j int) { out[i], out[j] = out[j], out[i] })
-	return out
-}
-
-// unitFixedSum is Stafford's walk through the simplices that make up the section of the unit cube.
-func unitFixedSum(r *rand.Rand, n int, s float64) []float64 {
-	k := max(min(int(math.Floor(s)), n-1), 0)
-	turns := simplexTurns(n, k, s)
-	out := make([]float64, n)
-	sum, product, column := 0.0, 1.0, k
-	for i := n - 1; i >= 1; i-- {
-		e := 0.0
-		if r.Float64() <= turns[i-1][column] {
-			e = 1
-		}
-		sx := math.Pow(r.Float64(), 1/float64(i))
-		sum += (1 - sx) * product * s / float64(i+1)
-		product *= sx
-		out[n-i-1] = sum + product*e
-		s -= e
-		column -= int(e)
-	}
-	out[n-1] = sum + product*s
-	return out
-}
-
-// simplexTurns are the probabilities of the walk: t[i][j] of going to the side where the value is larger.
-func simplexTurns(n, k int, s float64) [][]float64 {
-	s1, s2 := make([]float64, n), make([]float64, n)
-	for i := range n {
-		s1[i] = s - float64(k-i)
-		s2[i] = float64(k+n-i) - s
-	}
-	weights := make([]float64, n+1)
-	weights[1] = math.MaxFloat64
-	turns := make([][]float64, n-1)
-	for i := 2; i <= n; i++ {
-		next := make([]float64, n+1)
-		turns[i-2] = make([]float64, n)
-		for j := range i {
-			up, down := weights[j+1]*s1[j]/float64(i), weights[j]*s2[n-i+j]/float64(i)
-			next[j+1] = up + down
-			whole := next[j+1] + math.SmallestNonzeroFloat64
-			if s2[n-i+j] > s1[j] {
-				turns[i-2][j] = down / whole
-			} else {
-				turns[i-2][j] = 1 - up/whole
-			}
-		}
-		weights = next
-	}
-	return turns
 }

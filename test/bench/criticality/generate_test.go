@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
@@ -36,10 +37,6 @@ func TestRandFixedSumKeepsSumAndBounds(t *testing.T) {
 	})
 }
 
-func allUsable(servers []rt.Server) bool {
-	return !slices.ContainsFunc(servers, func(s rt.Server) bool { return !usable(s) })
-}
-
 // Every value has the same mean, the sum's share; and half of a sum of 1 of two is uniform.
 func TestRandFixedSumIsFair(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
@@ -64,28 +61,105 @@ func TestRandFixedSumIsFair(t *testing.T) {
 }
 
 func TestDensestIsAdmittedAndRepeatable(t *testing.T) {
-	core := rt.Core{Capacity: rt.MaxCapacity, Granularity: 100, Policy: rt.EDF}
+	core := rt.Core{Capacity: rt.MaxCapacity, Granularity: granularityUs, Policy: rt.FixedPriority}
 	for _, k := range kinds {
-		s, err := densest(k, core, 1)
+		s, err := densest(k, 1, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, _ := densest(k, core, 1); !reflect.DeepEqual(again, s) {
+		if again, _ := densest(k, 1, 1); !reflect.DeepEqual(again.servers, s.servers) {
 			t.Errorf("%s: the same seed gave another set", k.name)
 		}
-		if !rt.Holds(core, s.servers).Admitted || !allUsable(s.servers) {
-			t.Errorf("%s: %+v is not admitted", k.name, s.servers)
+		if !rt.Holds(core, s.servers).Admitted || s.total < 0.8 || s.total > 0.95 {
+			t.Errorf("%s: %+v with %.2f of the core is not admitted at 80 to 95 %%", k.name, s.servers, s.total)
 		}
-		counts := map[rt.Criticality]int{}
-		for _, server := range s.servers {
-			counts[server.Criticality]++
-			if d := demand(server); d.Validate() != nil || d.Most >= server.Low*1000 || d.OverrunTo >= server.High*1000 {
-				t.Errorf("%s: jobs %+v of %+v", k.name, d, server)
-			}
+		if plan := rt.PlanCore(core, s.servers); (len(plan.Squeeze) > 0) != k.squeezes {
+			t.Errorf("%s: the plan squeezes %v", k.name, plan.Squeeze)
 		}
-		if counts[rt.High] != 2 || counts[rt.Middle] != 3 || counts[rt.Low] != 4 {
-			t.Errorf("%s: the mix is %v", k.name, counts)
+		if fits := rt.T1(core, s.servers).Admitted; fits == k.squeezes {
+			t.Errorf("%s: high budgets fit: %v", k.name, fits)
 		}
-		t.Logf("%s: %.1f %% after %d sets, %s", k.name, 100*s.total, s.drawn, s.verdict)
+		checkMix(t, s)
+		t.Logf("%s: %.1f %% after %d sets", k.name, 100*s.total, s.drawn)
+	}
+}
+
+// checkMix checks who is in a set, and that every job fits into its budget.
+func checkMix(t *testing.T, s set) {
+	t.Helper()
+	counts, long := map[rt.Criticality]int{}, 0
+	for _, server := range s.servers {
+		counts[server.Criticality]++
+		if server.Period == longUs {
+			long++
+		}
+		d := s.demand(server)
+		if d.Validate() != nil || d.Most >= server.Low*1000 || d.OverrunTo >= server.High*1000 || !usable(server) {
+			t.Errorf("%s: jobs %+v of %+v", s.kind.name, d, server)
+		}
+	}
+	if counts[rt.High] != 2 || counts[rt.Middle] != 3 || counts[rt.Low] != 4 || long != 1 {
+		t.Errorf("%s: the mix is %v, %d with the long period", s.kind.name, counts, long)
+	}
+}
+
+func node(backend string, granularityUs int64) table.Report {
+	return table.Report{Backend: backend, GranularityUs: granularityUs, Cores: []table.CoreReport{{ID: 1, CapacityPpm: 900_000}}}
+}
+
+func TestAdmissionIsTheBackendsOwn(t *testing.T) {
+	sets := map[string]set{}
+	for _, k := range kinds {
+		s, err := densest(k, 1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sets[k.name] = s
+	}
+	for _, c := range []struct {
+		backend      string
+		granularity  int64
+		set          string
+		own, charged bool
+		us           int64
+	}{
+		{"fifo", 80, "randfixedsum", true, true, 80}, {"fifo", 80, squeeze, true, true, 80},
+		{"fifo", 300, "waters", true, true, granularityUs}, // only if Low ones give way
+		{"rtgroup", 4000, "waters", false, true, granularityUs}, {"rtgroup", 4000, squeeze, false, true, granularityUs},
+		{"deadline", 4000, "randfixedsum", false, true, granularityUs}, {"deadline", 100, squeeze, false, false, granularityUs},
+	} {
+		a := sets[c.set].judge(node(c.backend, c.granularity), 1)
+		if a.own.Admitted != c.own || a.charged.Admitted != c.charged {
+			t.Errorf("%s at %d us, %s: %s", c.backend, c.granularity, c.set, a)
+		}
+		r := result{node: node(c.backend, c.granularity), admissions: map[string]admission{c.set: a}}
+		us, admitted := r.charge(sets[c.set])
+		if admitted != c.charged || us != c.us {
+			t.Errorf("%s at %d us, %s: %d us are charged, admitted %v", c.backend, c.granularity, c.set, us, admitted)
+		}
+	}
+}
+
+func TestScaleToAdmit(t *testing.T) {
+	var sets []set
+	for _, k := range kinds {
+		s, err := densest(k, 1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sets = append(sets, s)
+	}
+	if f := (result{node: node("fifo", 80), sets: sets}).scaleToAdmit(); f.Value != 1 {
+		t.Errorf("got %+v; want 1 where the sets are admitted as they are", f)
+	}
+	f := result{node: node("rtgroup", 4000), sets: sets}.scaleToAdmit()
+	if f.Value < 2 {
+		t.Fatalf("got %+v with a tick", f)
+	}
+	for _, s := range sets[:2] {
+		larger := made(s.kind, s.seed, int64(f.Value), s.drawn, slices.Clone(s.servers))
+		if a := larger.judge(node("rtgroup", 4000), 1); !a.own.Admitted {
+			t.Errorf("%s is not admitted at scale %v: %s", s.kind.name, f.Value, a)
+		}
 	}
 }

@@ -1,11 +1,13 @@
 // Command criticality repeats the stress test of MC-Kube on this machine's kernel: nine periodic tasks per core in
-// the ratio 16:24:32 of High, Middle and Low criticality, High and Middle ones overrunning now and then, a
-// spinning ordinary thread beside them, and deadline misses counted by the tasks themselves: under plain CFS,
-// with budgets fixed at runtime_low, and with the node agent in its two modes.
+// the ratio 16:24:32 of High, Middle and Low criticality, High and Middle ones overrunning now and then, busy
+// ordinary threads beside them, and deadline misses counted by the tasks themselves: under plain CFS,
+// with budgets fixed at runtime_low, and with the node agent in its two modes, on every backend that works here.
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -14,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/test/bench/report"
 	"github.com/mainspring-rt/mainspring/test/bench/rig"
 )
@@ -25,29 +26,42 @@ type bench struct {
 	backends []string
 	core     int
 	seed     uint64
-	periods  int64 // of the longest period
+	periods  int64 // of the short period
+	scale    int64 // of all times
+	spinners int   // beside the tasks
+	nice     int   // of one more
+	kinds    []kind
 	dir      string
 	out      string
+	progress *progress
 }
 
-// granularityUs is charged to every budget by admission. The backend fifo ends budgets within it. The tick of
-// rtgroup is later, but no job here needs more than its high budget, so none is ended late.
-const granularityUs = 150
+// Backends that are run; the figures of the last are printed last.
+const (
+	allBackends   = "deadline,cfs,rtgroup,fifo"
+	quickBackends = "rtgroup,fifo"
+)
 
 func main() {
 	b := bench{}
-	backends := flag.String("backends", "rtgroup,fifo", "backends to run, the last is the one whose figures are printed last")
-	quick := flag.Bool("quick", false, "run a tenth: a smoke test, no figures to quote")
+	backends := flag.String("backends", "", "backends to run, "+allBackends+" when empty; one that does not work here is left out, with the reason")
+	quick := flag.Bool("quick", false, "run a tenth of the periods, and only "+quickBackends+" unless --backends names others: a smoke test, no figures to quote")
 	flag.StringVar(&b.out, "out", "out/bench", "folder for the figures and the report")
 	flag.IntVar(&b.core, "core", runtime.NumCPU()-1, "core of the tasks; another one is the host's")
 	flag.Uint64Var(&b.seed, "seed", 1, "seed of the sets and of all jobs")
-	flag.Int64Var(&b.periods, "periods", 1000, "periods of the tasks with the longest one")
+	flag.Int64Var(&b.periods, "periods", 1000, "for how many periods of the short period jobs are released")
+	flag.Int64Var(&b.scale, "scale", 1, "what periods and budgets are multiplied by; from about 40 on sets are admitted with a tick as granularity")
+	flag.IntVar(&b.spinners, "spinners", 8, "busy threads of nice 0 on the core of the tasks; with them comes one of --nice")
+	flag.IntVar(&b.nice, "nice", -20, "nice value of one more busy thread; at -20 it has 87 times the share of an ordinary one")
+	sets := flag.String("sets", "", "kinds of sets to run; all when empty")
 	b.programs.AddFlags(flag.CommandLine)
 	flag.Parse()
+	names := cmp.Or(*backends, allBackends)
 	if *quick {
 		b.periods /= 10
+		names = cmp.Or(*backends, quickBackends)
 	}
-	b.backends = strings.Split(*backends, ",")
+	b.backends, b.kinds = strings.Split(names, ","), named(*sets)
 	ctx, stop := signal.NotifyContext(context.Background(), rig.Signals...)
 	err := b.run(ctx)
 	stop()
@@ -59,15 +73,28 @@ func main() {
 
 // duration for which jobs are released.
 func (b bench) duration() time.Duration {
-	return time.Duration(b.periods*periodsUs[len(periodsUs)-1]) * time.Microsecond
+	return time.Duration(b.periods*shortUs*b.scale) * time.Microsecond
+}
+
+func (b bench) validate() error {
+	switch {
+	case b.duration().Microseconds() < longUs*b.scale:
+		return fmt.Errorf("--periods %d: want at least %d, one of the long period", b.periods, longUs/shortUs)
+	case b.scale < 1 || longUs*b.scale > 10_000_000:
+		return fmt.Errorf("--scale %d: want 1 to %d", b.scale, 10_000_000/longUs)
+	case len(b.kinds) == 0:
+		return fmt.Errorf("--sets: want some of %s", strings.Join(kindNames(), ","))
+	case b.nice < -20 || b.nice > 19:
+		return fmt.Errorf("--nice %d: want -20 to 19", b.nice)
+	case b.spinners < 0 || b.spinners > 100:
+		return fmt.Errorf("--spinners %d: want 0 to 100", b.spinners)
+	}
+	return nil
 }
 
 func (b bench) run(ctx context.Context) error {
-	if err := b.programs.Resolve(); err != nil {
+	if err := errors.Join(b.validate(), b.programs.Resolve()); err != nil {
 		return err
-	}
-	if b.periods < 1 {
-		return fmt.Errorf("--periods %d: want at least 1", b.periods)
 	}
 	release, err := rig.Alone()
 	if err != nil {
@@ -87,13 +114,13 @@ func (b bench) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := writePage(b.out, environment, sets, found); err != nil {
+	if err := writePage(b.out, environment, found); err != nil {
 		return err
 	}
 	for _, r := range found {
-		fmt.Printf("\nbackend %s\n%s\n", r.backend, r.table(sets))
+		fmt.Printf("\nbackend %s\n%s\n", r.backend, r.table())
 		path := fmt.Sprintf("%s/criticality-%s.json", b.out, r.backend)
-		if err := report.Write(os.Stdout, path, environment, r.figures(sets, b.seed)); err != nil {
+		if err := report.Write(os.Stdout, path, environment, r.figures(b.seed)); err != nil {
 			return err
 		}
 	}
@@ -102,14 +129,13 @@ func (b bench) run(ctx context.Context) error {
 
 // sets are the densest admitted ones of each kind.
 func (b bench) sets() ([]set, error) {
-	core := rt.Core{ID: b.core, Sibling: rt.NoSibling, Capacity: rt.MaxCapacity, Granularity: granularityUs, Policy: rt.EDF}
 	var out []set
-	for _, k := range kinds {
-		s, err := densest(k, core, b.seed)
+	for _, k := range b.kinds {
+		s, err := densest(k, b.seed, b.scale)
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(os.Stderr, "%s: %.0f %% of the core by high budgets, %s\n", s.kind, 100*s.total, s.verdict)
+		fmt.Fprintf(os.Stderr, "set %s: %.0f %% of the core by high budgets, %.0f %% by low ones, the %d. that was drawn\n", k.name, 100*s.total, 100*s.low, s.drawn)
 		out = append(out, s)
 	}
 	return out, nil

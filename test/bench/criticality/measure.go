@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
-	"github.com/mainspring-rt/mainspring/pkg/process"
-	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/test/bench/joblog"
+	"github.com/mainspring-rt/mainspring/test/bench/report"
 	"github.com/mainspring-rt/mainspring/test/bench/rig"
 )
 
@@ -28,227 +25,244 @@ const (
 
 var configurations = []string{cfs, static, elastic, reserved}
 
-// run is one set under one configuration.
+// configurations with an agent. On a core that is too full for everybody's high budget Reserved is treated as Elastic,
+// so that there is nothing to see of it.
+func (k kind) configurations() []string {
+	if k.squeezes {
+		return []string{static, elastic}
+	}
+	return []string{static, elastic, reserved}
+}
+
+// run is one attempt at a set under a configuration.
 type run struct {
 	configuration string
 	set           set
+	attempt       int  // from 1
+	kept          bool // the others were disturbed more
+	load1         float64
 	logs          []joblog.Log // as set.servers
-	agent         table.Report // zero under cfs
-	attempts      int          // that it took; see one
-	discarded     []string     // the other attempts, a line each
+	agent         deeds        // none under cfs
+	budgets       []snapshot   // of sets that squeeze
 }
 
 // result is everything that ran with one backend.
 type result struct {
 	backend string
-	runs    []run
+	node    table.Report
+	// admissions of the sets, by kind; a set that is refused has no runs with an agent.
+	sets       []set
+	admissions map[string]admission
+	runs       []run
 }
 
-// startAfter is when all tasks release their first job together, the worst moment for those that wait.
-const startAfter = 4 * time.Second
-
-// grace is how long tasks go on with late jobs after the last release.
-const grace = 2 * time.Second
-
-// measure runs every set under every configuration. Plain CFS needs no backend: its runs stand beside all.
+// measure runs every set under every configuration with every backend that works. Plain CFS needs no backend:
+// its runs stand beside all.
 func (b bench) measure(ctx context.Context, sets []set) ([]result, error) {
+	found, err := b.available(ctx, sets)
+	if err != nil {
+		return nil, err
+	}
+	b.progress = newProgress(planned(found, sets))
 	var plain []run
 	for _, s := range sets {
-		r, err := b.one(ctx, "", cfs, s)
+		if s.kind.squeezes {
+			continue
+		}
+		runs, err := b.settled(ctx, "", cfs, s, 0)
 		if err != nil {
 			return nil, err
 		}
-		plain = append(plain, r)
+		plain = append(plain, runs...)
 	}
-	var out []result
-	for _, backend := range b.backends {
-		result := result{backend: backend, runs: append([]run{}, plain...)}
-		for _, s := range sets {
-			for _, configuration := range configurations[1:] {
-				r, err := b.one(ctx, backend, configuration, s)
-				if err != nil {
-					return nil, fmt.Errorf("backend %s, %s, %s: %w", backend, s.kind, configuration, err)
-				}
-				result.runs = append(result.runs, r)
+	for i := range found {
+		if err := b.fill(ctx, &found[i], plain); err != nil {
+			return nil, fmt.Errorf("backend %s: %w", found[i].backend, err)
+		}
+	}
+	return found, nil
+}
+
+// planned is how many runs there will be if none is disturbed.
+func planned(found []result, sets []set) int {
+	n := 0
+	for _, s := range sets {
+		if !s.kind.squeezes {
+			n++
+		}
+	}
+	for _, r := range found {
+		for _, s := range r.sets {
+			if _, admitted := r.charge(s); admitted {
+				n += len(s.kind.configurations())
 			}
 		}
-		out = append(out, result)
+	}
+	return n
+}
+
+// available asks every backend for its granularity and capacity, and says aloud which does not work.
+func (b bench) available(ctx context.Context, sets []set) ([]result, error) {
+	var out []result
+	for _, backend := range b.backends {
+		dir, err := os.MkdirTemp(b.dir, "probe-")
+		if err != nil {
+			return nil, fmt.Errorf("making a directory: %w", err)
+		}
+		node, err := rig.Probe(ctx, b.programs, backend, b.core, dir)
+		if missing := (*rig.UnavailableError)(nil); errors.As(err, &missing) {
+			fmt.Fprintf(os.Stderr, "SKIPPED: %v\n", err)
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("backend %s: %w", backend, err)
+		}
+		r := result{backend: backend, node: node, sets: setsOf(backend, sets), admissions: map[string]admission{}}
+		for _, s := range r.sets {
+			a := s.judge(node, b.core)
+			r.admissions[s.kind.name] = a
+			fmt.Fprintf(os.Stderr, "backend %s, granularity %d us, set %s: %s\n", backend, node.GranularityUs, s.kind.name, a)
+		}
+		out = append(out, r)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("none of the backends %v works here", b.backends)
 	}
 	return out, nil
 }
 
-// attempts is how often a run is made at most when the machine stood still in it.
-const attempts = 3
-
-// one runs a set, again when the machine stood still meanwhile for longer than any schedule could make up for.
-// It returns the least disturbed of the runs.
-func (b bench) one(ctx context.Context, backend, configuration string, s set) (run, error) {
-	var best run
-	var discarded []string
-	for attempt := range attempts {
-		r, err := b.once(ctx, backend, configuration, s)
-		if err != nil {
-			return r, err
-		}
-		switch {
-		case attempt == 0:
-			best = r
-		case r.stood() < best.stood():
-			best, discarded = r, append(discarded, best.String())
-		default:
-			discarded = append(discarded, r.String())
-		}
-		best.attempts, best.discarded = attempt+1, discarded
-		if best.stood() < longStall {
-			break
-		}
-	}
-	return best, nil
-}
-
-// once runs a set once, beside a spinning ordinary thread on each core.
-func (b bench) once(ctx context.Context, backend, configuration string, s set) (run, error) {
-	r := run{configuration: configuration, set: s}
-	dir, err := os.MkdirTemp(b.dir, "run-")
-	if err != nil {
-		return r, fmt.Errorf("making a directory: %w", err)
-	}
-	stop, err := rig.Spin(b.programs, dir, allCores())
-	if err != nil {
-		return r, err
-	}
-	defer stop()
-	if configuration == cfs {
-		err = b.plainly(ctx, dir, s)
-	} else {
-		r.agent, err = b.governed(ctx, dir, backend, configuration, s)
-	}
-	if err != nil {
-		return r, err
-	}
-	for _, server := range s.servers {
-		log, err := joblog.Read(logOf(dir, server))
-		if err != nil {
-			return r, err
-		}
-		r.logs = append(r.logs, log)
-	}
-	fmt.Fprintln(os.Stderr, strings.TrimSpace(backend+" "+r.String()))
-	return r, os.RemoveAll(dir)
-}
-
-func logOf(dir string, s rt.Server) string { return filepath.Join(dir, s.ID+".jobs.json") }
-
-// scheduling of a task: its policy, and the core that it stays on; -1 where the backend sees to that.
-type scheduling struct {
-	policy string
-	core   int
-}
-
-// schedulingOf tasks under a backend. A thread that is pinned cannot become SCHED_DEADLINE, which that backend makes it.
-func (b bench) schedulingOf(backend string) scheduling {
-	if backend == "deadline" {
-		return scheduling{"other", -1}
-	}
-	return scheduling{"fifo", b.core}
-}
-
-// task is the command of a server.
-func (b bench) task(dir string, i int, s set, how scheduling, start int64) []string {
-	server, us := s.servers[i], func(ns int64) string { return strconv.FormatInt(ns/1000, 10) + "us" }
-	d := demand(server)
-	return []string{
-		b.programs.Task, "--name=" + server.ID, "--period=" + us(server.Period*1000), "--work-least=" + us(d.Least), "--work=" + us(d.Most),
-		"--overrun=" + strconv.FormatFloat(d.Probability, 'g', -1, 64), "--overrun-least=" + us(d.OverrunLeast), "--overrun-most=" + us(d.OverrunTo),
-		"--start=" + strconv.FormatInt(start, 10), "--seed=" + strconv.FormatUint(s.seed*1000+uint64(i), 10), "--duration=" + b.duration().String(), "--grace=" + grace.String(),
-		"--policy=" + how.policy, "--priority=" + strconv.Itoa(server.Priority), "--core=" + strconv.Itoa(how.core), "--log=" + logOf(dir, server),
+// charge is what is charged to the budgets of a set, so that it is admitted: what the node published, or granularityUs.
+// Every start of the fast path measures anew; this keeps all runs alike. Nobody is squeezed in sets that are not for that.
+func (r result) charge(s set) (us int64, admitted bool) {
+	switch a := r.admissions[s.kind.name]; {
+	case a.own.Admitted && a.squeezes == s.kind.squeezes:
+		return max(r.node.GranularityUs, 1), true
+	default:
+		return granularityUs, a.charged.Admitted
 	}
 }
 
-// plainly runs the tasks as ordinary threads.
-func (b bench) plainly(ctx context.Context, dir string, s set) error {
-	var running []*process.Process
-	defer func() {
-		for _, child := range running {
-			child.Kill()
-		}
-	}()
-	start := rig.Monotonic() + startAfter.Nanoseconds()
-	for i, server := range s.servers {
-		command := b.task(dir, i, s, scheduling{"other", b.core}, start)
-		child, err := process.Start(process.Command{Name: server.ID, Path: command[0], Args: command[1:], Log: filepath.Join(dir, server.ID+".log")})
-		if err != nil {
-			return err
-		}
-		running = append(running, child)
+// setsOf a backend: one that promises nothing is worth no more than one set.
+func setsOf(backend string, sets []set) []set {
+	if backend == actuator.CFS {
+		return sets[:min(1, len(sets))]
 	}
-	for _, child := range running {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-child.Exited():
-			if child.Err() != nil {
-				return child.Died()
+	return sets
+}
+
+// fill runs the sets that the backend admits.
+func (b bench) fill(ctx context.Context, r *result, plain []run) error {
+	for _, s := range r.sets {
+		for _, run := range plain {
+			if run.set.kind.name == s.kind.name {
+				r.runs = append(r.runs, run)
 			}
+		}
+		charge, admitted := r.charge(s)
+		if !admitted {
+			continue
+		}
+		for _, configuration := range s.kind.configurations() {
+			runs, err := b.settled(ctx, r.backend, configuration, s, charge)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", s.kind.name, configuration, err)
+			}
+			r.runs = append(r.runs, runs...)
 		}
 	}
 	return nil
 }
 
-// governed runs the tasks under the agent, and returns its last report.
-func (b bench) governed(ctx context.Context, dir, backend, configuration string, s set) (table.Report, error) {
-	f := rig.File{Backend: backend, Cores: strconv.Itoa(b.core), Granularity: strconv.Itoa(granularityUs) + "us", Admission: rt.TestT1}
+// attempts is how often a run is made at most when the machine stood still in it.
+const attempts = 3
+
+// settled runs a set, again when the machine stood still meanwhile for longer than any schedule could make up for.
+// It returns all runs; the least disturbed one is kept.
+func (b bench) settled(ctx context.Context, backend, configuration string, s set, chargeUs int64) ([]run, error) {
+	var runs []run
+	for attempt := 1; attempt <= attempts; attempt++ {
+		r, err := b.once(ctx, backend, configuration, s, chargeUs)
+		if err != nil {
+			return nil, err
+		}
+		r.attempt = attempt
+		runs = append(runs, r)
+		b.progress.made(backend, r, r.stood() < longStall || attempt == attempts)
+		if r.stood() < longStall {
+			break
+		}
+	}
+	keepBest(runs)
+	return runs, nil
+}
+
+// keepBest marks the run in which the machine stood still for the shortest time.
+func keepBest(runs []run) {
+	best := 0
+	for i, r := range runs {
+		if r.stood() < runs[best].stood() {
+			best = i
+		}
+	}
+	runs[best].kept = true
+}
+
+// Times of a run: all tasks release their first job together, the worst moment for those that wait, once all have
+// started. The load begins before that, but does not slow down their start.
+const (
+	startAfter = 3 * time.Second
+	loadBefore = 500 * time.Millisecond
+	// grace is how long tasks go on with late jobs after the last release.
+	grace = time.Second
+)
+
+// once runs a set once.
+func (b bench) once(ctx context.Context, backend, configuration string, s set, chargeUs int64) (run, error) {
+	r := run{configuration: configuration, set: s, load1: report.ReadEnvironment().Load1}
+	dir, err := os.MkdirTemp(b.dir, "run-")
+	if err != nil {
+		return r, fmt.Errorf("making a directory: %w", err)
+	}
 	start := rig.Monotonic() + startAfter.Nanoseconds()
-	for i, server := range s.servers {
-		entry := rig.Server{
-			Name: server.ID, Criticality: server.Criticality.String(), Period: server.Period, Low: server.Low, High: server.High,
-			Core: b.core, Priority: server.Priority, Policy: "own", Command: b.task(dir, i, s, b.schedulingOf(backend), start),
-		}
-		switch configuration {
-		case static:
-			entry.High = entry.Low
-		case reserved:
-			entry.Mode = table.Reserved
-		}
-		f.Servers = append(f.Servers, entry)
-	}
-	agent, err := rig.Start(ctx, b.programs, f, dir)
+	stop, err := rig.SpinAll(b.programs, dir, b.load(start-loadBefore.Nanoseconds()))
 	if err != nil {
-		return table.Report{}, err
+		return r, err
 	}
-	if err := agent.Wait(ctx); err != nil {
-		return table.Report{}, err
+	defer stop()
+	e := execution{bench: b, dir: dir, set: s, start: start, chargeUs: chargeUs}
+	if configuration == cfs {
+		err = e.plainly(ctx)
+	} else {
+		r.agent, r.budgets, err = e.governed(ctx, backend, configuration)
 	}
-	last, err := agent.Last()
 	if err != nil {
-		return last, err
+		return r, err
 	}
-	return last, trustworthy(last)
+	for _, server := range s.servers {
+		log, err := joblog.Read(logOf(dir, server.ID))
+		if err != nil {
+			return r, err
+		}
+		r.logs = append(r.logs, log)
+	}
+	return r, os.RemoveAll(dir)
 }
 
-// trustworthy says what would make a run worthless.
-func trustworthy(r table.Report) error {
-	var faults []error
-	if !r.Realtime {
-		faults = append(faults, fmt.Errorf("the fast path is not real-time: %v", r.Missing))
-	}
-	for _, s := range r.Servers {
-		if s.Error != "" {
-			faults = append(faults, fmt.Errorf("server %s: %s", s.ID, s.Error))
+// load is the same in every configuration: busy threads on the core of the tasks, one on each other core.
+func (b bench) load(start int64) []rig.Spinner {
+	var out []rig.Spinner
+	for _, core := range allCores() {
+		if core != b.core {
+			out = append(out, rig.Spinner{Core: core, Start: start})
 		}
 	}
-	for _, c := range r.Cores {
-		if c.Broken > 0 {
-			faults = append(faults, fmt.Errorf("core %d: more than the plan allows was promised %d times", c.ID, c.Broken))
-		}
+	for range b.spinners {
+		out = append(out, rig.Spinner{Core: b.core, Start: start})
 	}
-	return errors.Join(faults...)
-}
-
-func allCores() []int {
-	var out []int
-	for core := range runtime.NumCPU() {
-		out = append(out, core)
+	if b.spinners > 0 {
+		out = append(out, rig.Spinner{Core: b.core, Nice: b.nice, Start: start})
 	}
 	return out
 }
+
+func logOf(dir, server string) string { return filepath.Join(dir, server+".jobs.json") }

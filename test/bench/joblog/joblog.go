@@ -123,6 +123,8 @@ type Demand struct {
 	OverrunLeast, OverrunTo int64
 	// Ramp is how much more each ordinary job needs than the one before.
 	Ramp int64
+	// Of every BurstEvery jobs only the Burst ones from the middle on may overrun; 0: any may.
+	BurstEvery, Burst int
 }
 
 // Validate says what is wrong: the field, its value, what would be right.
@@ -138,8 +140,19 @@ func (d Demand) Validate() error {
 		return fmt.Errorf("overrun probability %v; want 0 to 1", d.Probability)
 	case d.Probability > 0 && (d.OverrunLeast <= 0 || d.OverrunTo < d.OverrunLeast):
 		return fmt.Errorf("overruns from %d to %d; want an interval above 0", d.OverrunLeast, d.OverrunTo)
+	case d.BurstEvery < 0 || d.Burst < 0 || d.Burst > (d.BurstEvery+1)/2:
+		return fmt.Errorf("bursts of %d in %d jobs; want 0 to half of the latter", d.Burst, d.BurstEvery)
 	}
 	return nil
+}
+
+// mayOverrun says whether a job is in a burst of overruns.
+func (d Demand) mayOverrun(i int) bool {
+	if d.BurstEvery == 0 {
+		return true
+	}
+	after := i%d.BurstEvery - d.BurstEvery/2
+	return after >= 0 && after < d.Burst
 }
 
 // Draw is the work of n jobs; the same seed gives the same jobs.
@@ -148,7 +161,7 @@ func (d Demand) Draw(seed uint64, n int) []int64 {
 	out := make([]int64, n)
 	for i := range out {
 		from, to := d.Least+int64(i)*d.Ramp, d.Most+int64(i)*d.Ramp
-		if r.Float64() < d.Probability {
+		if r.Float64() < d.Probability && d.mayOverrun(i) {
 			from, to = d.OverrunLeast, d.OverrunTo
 		}
 		out[i] = from + r.Int64N(to-from+1)

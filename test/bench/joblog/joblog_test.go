@@ -84,9 +84,18 @@ func TestDemand(t *testing.T) {
 	})
 }
 
+func TestBurstsBeginInTheMiddle(t *testing.T) {
+	d := joblog.Demand{Least: 1, Most: 1, Probability: 1, OverrunLeast: 5, OverrunTo: 5, BurstEvery: 10, Burst: 2}
+	want := []int64{1, 1, 1, 1, 1, 5, 5, 1, 1, 1}
+	if got := d.Draw(1, 20); !slices.Equal(got, slices.Concat(want, want)) {
+		t.Errorf("got %v; want %v twice", got, want)
+	}
+}
+
 func TestDemandRefusals(t *testing.T) {
 	for _, d := range []joblog.Demand{
 		{}, {Least: 2, Most: 1}, {Least: 1, Most: 1, Probability: 2}, {Least: 1, Most: 1, Probability: 0.5}, {Least: 1, Most: 1, Probability: 0.5, OverrunLeast: 3, OverrunTo: 2},
+		{Least: 1, Most: 1, BurstEvery: 10, Burst: 6}, {Least: 1, Most: 1, Burst: 1},
 	} {
 		if d.Validate() == nil {
 			t.Errorf("%+v is taken", d)

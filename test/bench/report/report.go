@@ -23,6 +23,8 @@ type Figure struct {
 	Value float64
 	// Text is the value of a figure that is no number.
 	Text string
+	// Data is one that is no single value either: it is in the JSON object alone.
+	Data any
 	// Goal is what the project aims at, in words; empty where there is none.
 	Goal string
 	// Note says how the value came about.
@@ -78,6 +80,10 @@ func Write(w io.Writer, path string, e Environment, figures []Figure) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "figure\tvalue\tgoal\thow")
 	for _, f := range figures {
+		if f.Data != nil {
+			object[f.Key] = f.Data
+			continue
+		}
 		value := fmt.Sprintf("%.3f", f.Value)
 		object[f.Key] = f.Value
 		if f.Text != "" {

@@ -14,13 +14,16 @@ import (
 func TestWriteEndsWithOneJSONObjectAndWritesTheSameToTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "bench.json")
 	var out bytes.Buffer
-	figures := []report.Figure{{Key: "a_s", Value: 1.5, Goal: "< 2", Note: "measured"}, {Key: "b_mb", Value: 3}}
+	figures := []report.Figure{{Key: "a_s", Value: 1.5, Goal: "< 2", Note: "measured"}, {Key: "b_mb", Value: 3}, {Key: "list", Data: []int{1, 2}}}
 	if err := report.Write(&out, path, report.ReadEnvironment(), figures); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimRight(out.String(), "\n"), "\n")
 	if !strings.HasPrefix(lines[1], "a_s") || !strings.Contains(lines[1], "< 2") {
 		t.Errorf("the table's first row is %q", lines[1])
+	}
+	if strings.Contains(strings.Join(lines[:len(lines)-1], "\n"), "list") {
+		t.Errorf("data is in the table: %q", lines)
 	}
 	last := lines[len(lines)-1]
 	file, err := os.ReadFile(path)
@@ -33,12 +36,13 @@ func TestWriteEndsWithOneJSONObjectAndWritesTheSameToTheFile(t *testing.T) {
 	var object struct {
 		A           float64            `json:"a_s"`
 		B           float64            `json:"b_mb"`
+		List        []int              `json:"list"`
 		Environment report.Environment `json:"environment"`
 	}
 	if err := json.Unmarshal(file, &object); err != nil {
 		t.Fatal(err)
 	}
-	if object.A != 1.5 || object.B != 3 {
+	if object.A != 1.5 || object.B != 3 || len(object.List) != 2 {
 		t.Errorf("figures are %+v", object)
 	}
 	if e := object.Environment; e.CPUs < 1 || e.Kernel == "" || e.MemoryGiB <= 0 || e.Go == "" {

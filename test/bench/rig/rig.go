@@ -201,28 +201,6 @@ func (a *Agent) Processes() (map[string]int, error) {
 	return out, nil
 }
 
-// Spin keeps a thread of an ordinary policy busy on each core until stop is called.
-func Spin(p Programs, dir string, cores []int) (stop func(), err error) {
-	var running []*process.Process
-	stop = func() {
-		for _, child := range running {
-			child.Kill()
-		}
-	}
-	for _, core := range cores {
-		child, err := process.Start(process.Command{
-			Name: "spinner", Path: p.Task, Log: filepath.Join(dir, "spinner.log"),
-			Args: []string{"--name=spinner", "--policy=other", "--period=1s", "--work=2s", "--duration=1h", "--core=" + strconv.Itoa(core)},
-		})
-		if err != nil {
-			stop()
-			return nil, err
-		}
-		running = append(running, child)
-	}
-	return stop, nil
-}
-
 // Alone waits until nobody else's tests or benchmarks use the real-time scheduler of this machine.
 func Alone() (release func(), err error) { return privileged.Lock() }
 

@@ -60,17 +60,18 @@ func (l *loop) run() {
 
 // burn runs until the thread's CPU clock shows the time. It asks the clock seldom: the question makes the
 // kernel account for the thread at once, and so would have budgets enforced more finely than those of
-// ordinary programs.
+// ordinary programs. In long jobs it asks once in a tick of most kernels, which accounts, too: a core that is slower
+// for a while than it was when the rate was measured then does not make the job longer.
 //
 //go:nosplit
 func (l *loop) burn(until int64) {
-	const closeEnough, slack = 2_000, 16
+	const closeEnough, slack, chunk = 2_000, 16, 5_000_000
 	for {
 		left := until - threadCPU()
 		if left <= closeEnough {
 			return
 		}
-		left -= left / slack
+		left = min(left-left/slack, chunk)
 		l.sink += spin(left * l.rate / 1e6)
 	}
 }

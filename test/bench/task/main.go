@@ -32,6 +32,8 @@ type settings struct {
 	start            int64
 	policy           string
 	priority, core   int
+	nice             int
+	burst, every     time.Duration
 	log              string
 }
 
@@ -47,6 +49,8 @@ func parse(args []string) (settings, error) {
 	f.Float64Var(&s.probability, "overrun", 0, "probability that a job overruns")
 	f.DurationVar(&s.overrunLeast, "overrun-least", 0, "least CPU time of a job that overruns")
 	f.DurationVar(&s.overrunTo, "overrun-most", 0, "most CPU time of a job that overruns")
+	f.DurationVar(&s.burst, "burst", 0, "how long a burst of overruns is")
+	f.DurationVar(&s.every, "burst-every", 0, "how often there is a burst of overruns, the first after half of this; 0: any job may overrun")
 	f.Uint64Var(&s.seed, "seed", 1, "seed of the jobs")
 	f.DurationVar(&s.duration, "duration", 10*time.Second, "for how long jobs are released")
 	f.DurationVar(&s.grace, "grace", 2*time.Second, "how long after that the task goes on with jobs that are late")
@@ -54,6 +58,7 @@ func parse(args []string) (settings, error) {
 	f.Int64Var(&s.start, "start", 0, "the first release is not before this time of the monotonic clock, in nanoseconds")
 	f.StringVar(&s.policy, "policy", "", "scheduling policy: fifo or other; empty: as started")
 	f.IntVar(&s.priority, "priority", 50, "priority of policy fifo")
+	f.IntVar(&s.nice, "nice", 0, "nice value of policy other")
 	f.IntVar(&s.core, "core", -1, "core to stay on; -1: as started")
 	f.StringVar(&s.log, "log", "", "file for the log; empty: none")
 	if err := f.Parse(args); err != nil {
@@ -80,6 +85,8 @@ func (s settings) validate() error {
 		return fmt.Errorf("--policy %q: want fifo or other", s.policy)
 	case s.policy == "fifo" && (s.priority < 1 || s.priority > 99):
 		return fmt.Errorf("--priority %d: want 1 to 99", s.priority)
+	case s.nice < -20 || s.nice > 19:
+		return fmt.Errorf("--nice %d: want -20 to 19", s.nice)
 	}
 	return s.demand().Validate()
 }
@@ -88,7 +95,16 @@ func (s settings) demand() joblog.Demand {
 	return joblog.Demand{
 		Least: int64(s.least), Most: int64(s.most), Probability: s.probability,
 		OverrunLeast: int64(s.overrunLeast), OverrunTo: int64(s.overrunTo), Ramp: int64(s.ramp),
+		BurstEvery: s.jobsIn(s.every), Burst: s.jobsIn(s.burst),
 	}
+}
+
+// jobsIn is how many jobs are released in a time, at least one in a time that is set.
+func (s settings) jobsIn(d time.Duration) int {
+	if d == 0 {
+		return 0
+	}
+	return max(1, int(d/s.period))
 }
 
 func main() {
@@ -154,7 +170,7 @@ func (s settings) place() error {
 	if err := unix.Setrlimit(unix.RLIMIT_RTTIME, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 		return fmt.Errorf("limiting real-time to %d us: %w", limit, err)
 	}
-	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr}
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Nice: int32(s.nice)}
 	switch s.policy {
 	case "":
 		return nil

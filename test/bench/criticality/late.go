@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/test/bench/joblog"
+)
+
+// late is a High job that ended after its deadline under the agent, with what the log knows of why.
+type late struct {
+	Task       string  `json:"task"`
+	AtMs       float64 `json:"at_ms"` // of its release, since the first
+	ResponseMs float64 `json:"response_ms"`
+	DeadlineMs float64 `json:"deadline_ms"`
+	AskedMs    float64 `json:"asked_ms"`
+	RanMs      float64 `json:"ran_ms"`
+	LowMs      float64 `json:"low_ms"`
+	// StallMs is the longest stall of any job that was under way meanwhile; 0 for none.
+	StallMs float64 `json:"stall_ms"`
+	// AfterLate: the job before it was late, too.
+	AfterLate bool `json:"after_late"`
+}
+
+// String says it in words.
+func (l late) String() string {
+	why := "asked for no more than its low budget"
+	switch {
+	case l.StallMs > 0:
+		why = fmt.Sprintf("the machine did not run the core for %.1f ms", l.StallMs)
+	case l.AfterLate:
+		why = "began late: the job before it was late"
+	case l.AskedMs > l.LowMs:
+		why = "an overrun"
+	}
+	return fmt.Sprintf("%s late at %.0f ms: %.2f ms of %.0f, asked for %.2f, ran %.2f, low budget %.2f: %s",
+		l.Task, l.AtMs, l.ResponseMs, l.DeadlineMs, l.AskedMs, l.RanMs, l.LowMs, why)
+}
+
+// mostLate bounds the list.
+const mostLate = 20
+
+// lateHigh are the first High jobs that were late, under the agent.
+func (r run) lateHigh() []late {
+	if r.configuration != elastic && r.configuration != reserved {
+		return nil
+	}
+	var out []late
+	for i, s := range r.set.servers {
+		if s.Criticality == rt.High {
+			out = append(out, r.lateJobs(s, r.logs[i])...)
+		}
+	}
+	return out[:min(len(out), mostLate)]
+}
+
+func (r run) lateJobs(s rt.Server, l joblog.Log) []late {
+	var out []late
+	for i, j := range l.Jobs {
+		if j.Response <= l.Deadline {
+			continue
+		}
+		out = append(out, late{
+			Task: l.Name, AtMs: ms(j.Release - l.Jobs[0].Release), ResponseMs: ms(j.Response), DeadlineMs: ms(l.Deadline), AskedMs: ms(j.Demand), RanMs: ms(j.CPU),
+			LowMs: float64(s.Low) / 1e3, StallMs: ms(r.stalledIn(span{j.Release, j.Release + j.Response})), AfterLate: i > 0 && l.Jobs[i-1].Response > l.Deadline,
+		})
+	}
+	return out
+}
+
+// stalledIn is the longest stall of a job that was under way in a span.
+func (r run) stalledIn(s span) int64 {
+	longest := int64(0)
+	for _, l := range r.logs {
+		for _, j := range l.Jobs {
+			if stall := j.CPU - j.Demand; stall >= stallNs && j.Release < s.to && s.from < j.Release+j.Response {
+				longest = max(longest, stall)
+			}
+		}
+	}
+	return longest
+}
+
+func ms(ns int64) float64 { return float64(ns) / 1e6 }
