@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"iter"
@@ -130,12 +131,33 @@ func containerIn(base, kubepods, podUID, id string) (string, bool) {
 	for _, pod := range podGroups(kubepods, podUID) {
 		for _, name := range containerNames(id) {
 			group := path.Join(pod, name)
-			if info, err := os.Lstat(filepath.Join(base, group)); err == nil && info.IsDir() {
-				return group, true
+			if isGroup(base, group) {
+				return innerGroup(base, group), true
 			}
 		}
 	}
 	return "", false
+}
+
+func isGroup(base, group string) bool {
+	info, err := os.Lstat(filepath.Join(base, group))
+	return err == nil && info.IsDir()
+}
+
+// inner is the group that crun makes for the processes within a scope of systemd's on the v2 hierarchy, where a
+// group that has controlled children has no processes of its own (CRI-O; annotation run.oci.systemd.subgroup).
+const inner = "container"
+
+// innerGroup is where the processes of a container's group are: in itself, or in the one that crun made.
+func innerGroup(base, group string) string {
+	below := path.Join(group, inner)
+	if !strings.HasSuffix(group, ".scope") || !isGroup(base, below) {
+		return group
+	}
+	if own, err := os.ReadFile(filepath.Join(base, group, "cgroup.procs")); err != nil || len(bytes.TrimSpace(own)) > 0 {
+		return group
+	}
+	return below
 }
 
 // podGroups are the names that a pod's group may have. A systemd slice repeats the names above it, and

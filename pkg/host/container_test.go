@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"errors"
+	"path"
 	"strings"
 	"testing"
 
@@ -85,6 +86,30 @@ func TestContainerGroupOfRealNames(t *testing.T) {
 			uid = static
 		}
 		expectGroup(t, tree, uid, "containerd://"+container, path)
+	}
+}
+
+// crun puts the processes of a scope into a group below it; a container that has made groups of its own has its
+// processes where the runtime put them.
+func TestContainerGroupIsWhereTheProcessesAre(t *testing.T) {
+	t.Parallel()
+	kubelet := hosttest.Kubelet{Systemd: true, Runtime: host.CRIO}
+	for name, c := range map[string]struct {
+		inner, procs string
+		want         string
+	}{
+		"crun":              {"container", "", "/container"},
+		"runc":              {"", "17\n", ""},
+		"a group of theirs": {"container", "17\n", ""},
+		"of another name":   {"app", "", ""},
+	} {
+		tree := hosttest.Distribution(t)
+		group := tree.Container(kubelet, hosttest.Burstable, podUID, container)
+		tree.Write(path.Join("sys/fs/cgroup", group, "cgroup.procs"), c.procs)
+		if c.inner != "" {
+			tree.Group(path.Join(group, c.inner))
+		}
+		t.Run(name, func(t *testing.T) { expectGroup(t, tree, podUID, "cri-o://"+container, group+c.want) })
 	}
 }
 
