@@ -75,5 +75,19 @@ func NewTeller(api API, world *World, counted func() *Counted, clk clock.WithTic
 // Tell looks once.
 func (t *Teller) Tell(ctx context.Context) { t.tell(ctx) }
 
+// Reporter writes the status of a world.
+type Reporter struct{ reporter }
+
+// NewReporter of node n, with a heartbeat of 5 s.
+func NewReporter(api API, world *World, counted func() *Counted, clk clock.WithTicker) *Reporter {
+	return &Reporter{reporter{
+		api: api, node: "n", heartbeat: 5 * time.Second, world: func() *World { return world }, counted: counted, clock: clk, log: logr.Discard(),
+		applied: func() *Applied { return nil }, pressure: func() pressure.State { return pressure.State{} }, cores: func() []rt.Core { return nil },
+	}}
+}
+
+// Report looks once.
+func (r *Reporter) Report(ctx context.Context) { r.report(ctx) }
+
 // WantedAnnotations of a Node.
 var WantedAnnotations = wantedAnnotations
