@@ -1,0 +1,149 @@
+package actuator
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// settleEvery bounds how long it takes until a level that something else changed is set right: reading
+// them all costs tens of microseconds each.
+const settleEvery = 30 * time.Second
+
+// settleAfter is two windows: see settle.
+const settleAfter = 2 * time.Duration(windowUs) * time.Microsecond
+
+// settle puts back, grows or shrinks the levels that the journal has, the deepest first. A level that other servers
+// remain in is shrunk only two windows after one left: what that one used in the window under way is
+// charged to the level, which could be throttled for the others if it became smaller at once.
+func (l *levels) settle() (did []string, err error) {
+	l.index = l.sized() // once for all levels; what is put back meanwhile only has it look further
+	defer func() { l.index = nil }()
+	var faults []error
+	for _, level := range l.journal.groups() {
+		if _, open := l.servers[level]; open {
+			continue
+		}
+		if _, expected := l.rooms[level]; expected {
+			continue
+		}
+		note, err := l.settleLevel(level)
+		if err != nil && !gone(err) {
+			faults = append(faults, fmt.Errorf("settling %s: %w", level, err))
+		}
+		if note != "" {
+			did = append(did, note)
+		}
+	}
+	l.settleAt = l.now() + settleEvery.Nanoseconds()
+	for _, due := range l.due {
+		l.settleAt = min(l.settleAt, due)
+	}
+	if len(faults) > 0 {
+		l.settleAt = l.now()
+	}
+	return did, errors.Join(faults...)
+}
+
+func (l *levels) settleLevel(level string) (string, error) {
+	ours := l.ours(level)
+	if len(ours) == 0 && l.spared(level) {
+		return "", nil
+	}
+	if len(ours) == 0 {
+		delete(l.due, level)
+		return "put back " + level, l.release(level)
+	}
+	if err := l.regrow(level, ours); err != nil {
+		return "", err
+	}
+	surplus, err := l.surplus(level)
+	if err != nil || len(surplus) == 0 {
+		delete(l.due, level)
+		return "", err
+	}
+	if _, ok := l.due[level]; !ok {
+		l.due[level] = l.now() + settleAfter.Nanoseconds()
+	}
+	if l.now() < l.due[level] {
+		return "", nil
+	}
+	delete(l.due, level)
+	for core, b := range surplus {
+		err = errors.Join(err, l.inLevel(level, func(t target) error { return l.bw.write(l.machine, t, core, b) }))
+	}
+	return "shrank " + level, err
+}
+
+// regrow makes a level large enough again that something else made smaller.
+func (l *levels) regrow(level string, ours map[string]Server) error {
+	cores := map[int]bool{}
+	for _, s := range ours {
+		cores[s.Core] = true
+	}
+	for core := range cores {
+		if err := l.growLevel(level, core); err != nil {
+			return err
+		}
+		if !l.bw.perCore() {
+			break
+		}
+	}
+	return nil
+}
+
+// surplus is what a level should have on the cores on which it has more.
+func (l *levels) surplus(level string) (map[int]Budget, error) {
+	cores := []int{0}
+	if l.bw.perCore() {
+		cores = l.cores
+	}
+	out := map[int]Budget{}
+	for _, core := range cores {
+		held, err := l.budget(level, core)
+		if err != nil {
+			return nil, err
+		}
+		if !l.bw.managed(held) {
+			continue
+		}
+		need, err := l.need(level, core, held.PeriodUs)
+		if err != nil {
+			return nil, err
+		}
+		if need < held.RuntimeUs {
+			out[core] = Budget{need, held.PeriodUs}
+		}
+	}
+	return out, nil
+}
+
+// left notes that a server left its levels.
+func (l *levels) left(group string) {
+	l.settleAt = l.now()
+	for _, level := range above(group) {
+		delete(l.due, level)
+	}
+}
+
+// retreat has the next Sweep shrink what was grown for a server that did not come to be: none of its time was used. Nothing is put
+// back before that: after a restart the table may not have reached every group yet.
+func (l *levels) retreat(group string) {
+	l.settleAt = l.now()
+	for _, level := range above(group) {
+		l.due[level] = l.now()
+	}
+}
+
+// releaseUp puts a group back, and the levels above it that nothing else needs.
+func (l *levels) releaseUp(group string) error {
+	err := l.release(group)
+	for _, level := range slices.Backward(above(group)) {
+		if len(l.ours(level)) > 0 || l.journaledBelow(level) {
+			break
+		}
+		err = errors.Join(err, l.release(level))
+	}
+	return err
+}
