@@ -1,0 +1,89 @@
+package actuator
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainspring-rt/mainspring/pkg/host"
+	"github.com/mainspring-rt/mainspring/pkg/test/privileged"
+)
+
+// realStart takes the machine, and says how processes with one state directory and one clock choose, with a pod's group for theirs.
+func realStart(t *testing.T, now *int64) (start func(want string) Choice, pod string) {
+	t.Helper()
+	privileged.Require(t, privileged.Root, privileged.RTGroups)
+	privileged.Machine(t)
+	state := t.TempDir()
+	start = func(want string) Choice {
+		t.Helper()
+		c, err := Start(t.Context(), ProbeOptions{
+			Host: host.New("/"), Want: want, StateDir: state, Cores: []int{0, 1}, Now: func() int64 { return *now },
+		})
+		if err != nil {
+			t.Fatalf("Start: %v (%v)", err, c.Findings)
+		}
+		return c
+	}
+	pod = fmt.Sprintf("/mainspring-test-%d", os.Getpid())
+	makeReal(t, pod)
+	return start, pod
+}
+
+// TestAnotherBackendOnThisKernel puts back what one did, though a real-time thread needs it.
+func TestAnotherBackendOnThisKernel(t *testing.T) {
+	now := time.Now().UnixNano()
+	start, pod := realStart(t, &now)
+	group := pod + "/c"
+	makeReal(t, group)
+	first := start(RTGroup)
+	if _, err := first.Backend.Open(Server{Cgroup: group, Core: 1, PeriodUs: 100_000, DeadlineUs: 100_000, BudgetUs: 1_000, HighUs: 5_000}); err != nil {
+		t.Fatal(err)
+	}
+	if tick := (linux{}).tickUs(); first.GranularityUs < tick {
+		t.Errorf("granularity %d us; want at least a tick, %d us", first.GranularityUs, tick)
+	}
+	pid := sleeper(t)
+	write(t, "cpu", group, "cgroup.procs", pid)
+	if err := (linux{}).setAttr(pid, &unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if again := start(""); again.Backend.Name() != RTGroup || again.GranularityUs != first.GranularityUs || len(again.Notes) > 0 {
+		t.Errorf("started again: %s, %d us, %q; want as before", again.Backend.Name(), again.GranularityUs, again.Notes)
+	}
+	if c := start(CFS); c.Backend.Name() != CFS || len(c.Notes) != 1 {
+		t.Errorf("with another wanted: %s, %q; want a note of the former", c.Backend.Name(), c.Notes)
+	}
+	for _, level := range []string{group, pod} {
+		if got := readReal(t, "cpu", level, rtRuntime); got != "0" {
+			t.Errorf("%s keeps %s us of the former backend", level, got)
+		}
+	}
+	var a unix.SchedAttr
+	if err := (linux{}).attr(pid, &a); err != nil || a.Policy != unix.SCHED_NORMAL {
+		t.Errorf("the thread has policy %d (%v); want 0", a.Policy, err)
+	}
+}
+
+// TestRoomsOnThisKernel: containers that never come do not use up the machine.
+func TestRoomsOnThisKernel(t *testing.T) {
+	now := time.Now().UnixNano()
+	start, pod := realStart(t, &now)
+	b := start(RTGroup).Backend
+	for i := range 8 {
+		if _, err := b.Room(Server{Cgroup: fmt.Sprintf("%s/attempt%d", pod, i), Core: 1, PeriodUs: 10_000, DeadlineUs: 10_000, BudgetUs: 1_000, HighUs: 3_000}); err != nil {
+			t.Fatalf("attempt %d: %v", i, err)
+		}
+		now += comesWithin.Nanoseconds() + 1
+		if _, err := b.Sweep(); err != nil {
+			t.Fatal(err)
+		}
+		if got := readReal(t, "cpu", pod, rtRuntime); got != "0" {
+			t.Errorf("attempt %d: the pod keeps %s us", i, got)
+		}
+		b = start("").Backend
+	}
+}
