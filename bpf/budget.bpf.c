@@ -70,7 +70,8 @@ static __always_inline void close_window(struct server *s, __u64 window, const s
 	st->windows += span->begun;
 	if (used > st->max_used_ns)
 		st->max_used_ns = used;
-	st->clean = clean_after(st->clean, used, s->config->clean_ns, span);
+	st->clean = clean_after(st->clean, used, s->config->clean_ns, span, s->told->stopped);
+	s->told->stopped = 0;
 	if (st->clean < s->config->clean_windows) {
 		s->told->clean_next = s->config->clean_windows;
 		return;
@@ -160,9 +161,12 @@ static __always_inline void tell(struct server *s, const struct left *l, const s
 		tell_end(s, l, now);
 }
 
-/* tell_throttled counts what the kernel did, once in a window and level. */
-static __always_inline void tell_throttled(struct server *s, const struct running *r, const struct left *l)
+/* tell_throttled counts what the kernel did, once in a window and level. To a server whose work is done it does
+ * nothing, unless it lets it pay a debt for whole windows to come. */
+static __always_inline void tell_throttled(struct server *s, const struct running *r, const struct left *l,
+					   enum place place)
 {
+	__u64 lost = s->config->source == SOURCE_OWN ? 0 : lost_windows(l->used, s->config->budget_ns);
 	struct sched_rt_entity *se = &r->task->rt;
 	bool own = is_deadline(r->task) && !dl_tracepoint && dl_throttled(r->task);
 	bool above = false, alarmed = s->told->alarm == l->window + s->config->rearm;
@@ -180,10 +184,16 @@ static __always_inline void tell_throttled(struct server *s, const struct runnin
 			se = se->parent;
 		}
 	}
+	if (own && lost)
+		s->told->stopped = 1;
+	if (place == PLACE_BLOCKED) {
+		own = own && lost;
+		above = false;
+	}
 	if (own && s->told->throttled != l->window) {
 		s->told->throttled = l->window;
 		__sync_fetch_and_add(&s->state->throttles, 1);
-		if (!alarmed && (s->config->flags & FLAG_ALARM))
+		if ((!alarmed || lost) && (s->config->flags & FLAG_ALARM))
 			emit(s, KIND_THROTTLED, r->now + l->end, r->now, l->window, l->used);
 	}
 	if (above && s->told->levels != l->window) {
@@ -204,8 +214,8 @@ static __always_inline __u64 look(struct server *s, const struct running *r, __u
 
 	settle(s, r, since, queued);
 	left = measure(s, r);
-	if (place == PLACE_OUT)
-		tell_throttled(s, r, &left);
+	if (place == PLACE_OUT || place == PLACE_BLOCKED)
+		tell_throttled(s, r, &left, place);
 	v = judge(s->config, s->told, &left, place, r->now);
 	tell(s, &left, &v, r->now);
 	if (s->config->source == SOURCE_OWN && n > 1) /* threads on other cores use it up with us */

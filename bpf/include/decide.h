@@ -76,11 +76,13 @@ static __always_inline struct span split(__u64 from, __u64 to, __u64 period, __u
 }
 
 /* clean_after counts consecutive clean windows, once one that used used_ns has ended. Idle periods are clean;
- * windows that were run through are not. */
-static __always_inline __u32 clean_after(__u32 clean, __u64 used_ns, __u64 clean_ns, const struct span *s)
+ * windows that were run through are not, nor those in which a stopped server paid its debt. */
+static __always_inline __u32 clean_after(__u32 clean, __u64 used_ns, __u64 clean_ns, const struct span *s, bool stopped)
 {
 	__u64 n = clean + 1;
 
+	if (stopped)
+		return 0;
 	if (s->begun > 1 || used_ns > clean_ns)
 		n = 0;
 	n += s->idle;
@@ -94,6 +96,38 @@ static __always_inline __u32 clean_next(__u32 clean, __u32 windows)
 	__u32 step = (windows + 3) / 4;
 
 	return clean + (step ? step : 1);
+}
+
+/* lost_windows is how many of the windows to come a server will not run in at all, having used so much. The kernel
+ * takes one budget from that at the end of every window, and lets the server run when less than one is left. */
+static __always_inline __u64 lost_windows(__u64 used, __u64 budget)
+{
+	return budget && used >= 2 * budget ? used / budget - 1 : 0;
+}
+
+/* sharers is how many threads have equal parts of a whole budget. */
+static __always_inline __u64 sharers(__u64 whole, __u64 part)
+{
+	return part && whole > part ? whole / part : 1;
+}
+
+/* used_of_whole is what a server has used when one of its threads has so much left of its part: as much in proportion.
+ * When one has used up its part the server has used up the whole. */
+static __always_inline __u64 used_of_whole(__u64 whole, __u64 part, __s64 rest)
+{
+	__u64 n = sharers(whole, part);
+
+	if (rest > (__s64)part)
+		return 0;
+	if (n > 1 && rest <= 0)
+		return whole + (__u64)-rest * n;
+	return (__u64)((__s64)part - rest) * n;
+}
+
+/* of_each is how long one of the threads that share a budget may run until they have together run so long. */
+static __always_inline __s64 of_each(__s64 ns, __u64 n)
+{
+	return ns > 0 ? (__s64)((__u64)ns / n) : ns;
 }
 
 /* What is left of a budget, as of now. Negative: since when it is used up. */
@@ -116,7 +150,7 @@ struct told {
 	__u32 clean_next;
 	__u32 generation;
 	__u32 absolute; /* a thread sleeps until absolute times: only those have jobs */
-	__u32 _pad;
+	__u32 stopped;  /* in the window under way, for whole windows to come */
 };
 
 struct verdict {

@@ -29,6 +29,7 @@ struct slot_config {
 	__u64 clean_ns;    /* a window with at most this use is clean */
 	__u64 period_ns;
 	__u64 deadline_ns; /* of a job, from its release */
+	__u64 whole_ns;    /* SOURCE_DEADLINE: what threads share in equal parts; 0: each has a budget of its own */
 	__u32 clean_windows; /* consecutive clean windows after which CLEAN is told */
 	__u32 source;
 	__u32 flags;
@@ -61,7 +62,8 @@ enum kind {
 	KIND_END = 2,       /* the budget is used up with work pending */
 	KIND_WINDOW = 3,    /* the next window begins: replenish */
 	KIND_CLEAN = 4,     /* a window begins after clean_windows clean ones */
-	KIND_THROTTLED = 5, /* the kernel stopped the server before ALARM was told, or at a level above it */
+	KIND_THROTTLED = 5, /* the kernel stopped the server before ALARM was told, or at a level above it, or for
+			     * whole windows to come */
 };
 
 struct event {

@@ -100,11 +100,11 @@ static __always_inline void rt_group_left(const struct server *s, const struct r
 static __always_inline void deadline_left(const struct server *s, const struct running *r, struct left *l)
 {
 	__s64 rest = r->task->dl.runtime - (__s64)r->pending;
-	__s64 used = (__s64)r->task->dl.dl_runtime - rest;
+	__u64 whole = s->config->whole_ns, part = r->task->dl.dl_runtime, n = sharers(whole, part);
 
-	l->used = used;
-	l->alarm = (__s64)s->config->alarm_ns - used;
-	l->end = (__s64)s->config->budget_ns - used;
+	l->used = used_of_whole(whole, part, rest);
+	l->alarm = of_each((__s64)s->config->alarm_ns - (__s64)l->used, n);
+	l->end = of_each((__s64)s->config->budget_ns - (__s64)l->used, n);
 	if (rest < l->end)
 		l->end = rest;
 }

@@ -45,6 +45,7 @@ struct clean_args {
 	__u64 used, limit, begun, idle;
 	__u32 clean, windows;
 	__u32 after, next;
+	__u32 stopped, pad;
 };
 
 SEC("syscall")
@@ -52,8 +53,36 @@ int decide_clean(struct clean_args *a)
 {
 	struct span s = { .begun = a->begun, .idle = a->idle };
 
-	a->after = clean_after(a->clean, a->used, a->limit, &s);
+	a->after = clean_after(a->clean, a->used, a->limit, &s, a->stopped);
 	a->next = clean_next(a->after, a->windows);
+	return 0;
+}
+
+struct lost_args {
+	__u64 used, budget;
+	__u64 lost;
+};
+
+SEC("syscall")
+int decide_lost(struct lost_args *a)
+{
+	a->lost = lost_windows(a->used, a->budget);
+	return 0;
+}
+
+struct part_args {
+	__u64 whole, part;
+	__s64 rest, left;
+	__u64 sharers, used;
+	__s64 each;
+};
+
+SEC("syscall")
+int decide_part(struct part_args *a)
+{
+	a->sharers = sharers(a->whole, a->part);
+	a->used = used_of_whole(a->whole, a->part, a->rest);
+	a->each = of_each(a->left, a->sharers);
 	return 0;
 }
 

@@ -27,7 +27,9 @@ const (
 	decideProgDecideClean     = "decide_clean"
 	decideProgDecideJob       = "decide_job"
 	decideProgDecideJudge     = "decide_judge"
+	decideProgDecideLost      = "decide_lost"
 	decideProgDecideOwnWindow = "decide_own_window"
+	decideProgDecidePart      = "decide_part"
 	decideProgDecideSplit     = "decide_split"
 	decideVarLayout           = "layout"
 )
@@ -79,7 +81,9 @@ type decideProgramSpecs struct {
 	DecideClean     *ebpf.ProgramSpec `ebpf:"decide_clean"`
 	DecideJob       *ebpf.ProgramSpec `ebpf:"decide_job"`
 	DecideJudge     *ebpf.ProgramSpec `ebpf:"decide_judge"`
+	DecideLost      *ebpf.ProgramSpec `ebpf:"decide_lost"`
 	DecideOwnWindow *ebpf.ProgramSpec `ebpf:"decide_own_window"`
+	DecidePart      *ebpf.ProgramSpec `ebpf:"decide_part"`
 	DecideSplit     *ebpf.ProgramSpec `ebpf:"decide_split"`
 }
 
@@ -157,7 +161,9 @@ type decidePrograms struct {
 	DecideClean     *ebpf.Program `ebpf:"decide_clean"`
 	DecideJob       *ebpf.Program `ebpf:"decide_job"`
 	DecideJudge     *ebpf.Program `ebpf:"decide_judge"`
+	DecideLost      *ebpf.Program `ebpf:"decide_lost"`
 	DecideOwnWindow *ebpf.Program `ebpf:"decide_own_window"`
+	DecidePart      *ebpf.Program `ebpf:"decide_part"`
 	DecideSplit     *ebpf.Program `ebpf:"decide_split"`
 }
 
@@ -168,7 +174,9 @@ func (p *decidePrograms) Close() error {
 		p.DecideClean,
 		p.DecideJob,
 		p.DecideJudge,
+		p.DecideLost,
 		p.DecideOwnWindow,
+		p.DecidePart,
 		p.DecideSplit,
 	)
 }

@@ -79,6 +79,7 @@ func TestClean(t *testing.T) {
 	type clean struct {
 		Used, Limit, Begun, Idle    uint64
 		Clean, Windows, After, Next uint32
+		Stopped, Pad                uint32
 	}
 	programs := decisions(t)
 	for name, c := range map[string]clean{
@@ -86,6 +87,7 @@ func TestClean(t *testing.T) {
 		"a dirty one":                          {Used: 96, Limit: 95, Begun: 1, Clean: 3, Windows: 20, After: 0, Next: 5},
 		"idle periods are clean":               {Used: 10, Limit: 95, Begun: 1, Idle: 6, Clean: 3, Windows: 8, After: 10, Next: 12},
 		"idle periods after a dirty window":    {Used: 96, Limit: 95, Begun: 1, Idle: 6, Clean: 3, Windows: 8, After: 6, Next: 8},
+		"windows in which a debt was paid":      {Used: 10, Limit: 95, Begun: 1, Idle: 6, Clean: 3, Windows: 8, Stopped: 1, After: 0, Next: 2},
 		"windows that were run through":        {Used: 10, Limit: 95, Begun: 2, Clean: 3, Windows: 8, After: 0, Next: 2},
 		"told again after at least one window": {Used: 0, Limit: 95, Begun: 1, Clean: 0, Windows: 0, After: 1, Next: 2},
 		"the count does not wrap":              {Limit: 95, Begun: 1, Idle: 1 << 40, Clean: 3, Windows: 8, After: 0xffffffff, Next: 1},
@@ -95,6 +97,49 @@ func TestClean(t *testing.T) {
 			got.After, got.Next = 0, 0
 			if decide(t, programs.DecideClean, &got); got != c {
 				t.Errorf("clean\n%+v; want\n%+v", got, c)
+			}
+		})
+	}
+}
+
+func TestLostWindows(t *testing.T) {
+	type lost struct{ Used, Budget, Lost uint64 }
+	programs := decisions(t)
+	for _, l := range []lost{{0, 4, 0}, {4, 4, 0}, {7, 4, 0}, {8, 4, 1}, {11, 4, 1}, {12, 4, 2}, {100, 4, 24}, {100, 0, 0}} {
+		got := l
+		got.Lost = 99
+		if decide(t, programs.DecideLost, &got); got != l {
+			t.Errorf("%+v; want %+v", got, l)
+		}
+	}
+}
+
+// A budget of 9 that three threads share.
+func TestPartsOfABudget(t *testing.T) {
+	type parts struct {
+		Whole, Part   uint64
+		Rest, Left    int64
+		Sharers, Used uint64
+		Each          int64
+	}
+	programs := decisions(t)
+	for name, p := range map[string]parts{
+		"nothing used":                           {Whole: 9000, Part: 3000, Rest: 3000, Left: 6000, Sharers: 3, Used: 0, Each: 2000},
+		"a third":                                {Whole: 9000, Part: 3000, Rest: 2000, Left: 1000, Sharers: 3, Used: 3000, Each: 333},
+		"a part is the whole":                    {Whole: 9000, Part: 3000, Rest: 0, Left: 0, Sharers: 3, Used: 9000, Each: 0},
+		"beyond it":                              {Whole: 9000, Part: 3000, Rest: -100, Left: -300, Sharers: 3, Used: 9300, Each: -300},
+		"parts that are rounded down":            {Whole: 10_000, Part: 3333, Rest: 0, Sharers: 3, Used: 10_000},
+		"almost, of parts that are rounded down": {Whole: 10_000, Part: 3333, Rest: 1, Sharers: 3, Used: 9996},
+		"one thread":                             {Whole: 9000, Part: 9000, Rest: -100, Left: 500, Sharers: 1, Used: 9100, Each: 500},
+		"a budget of its own":                    {Whole: 0, Part: 3000, Rest: 1000, Left: 500, Sharers: 1, Used: 2000, Each: 500},
+		"not replenished to this part yet":       {Whole: 9000, Part: 3000, Rest: 4500, Left: 9000, Sharers: 3, Used: 0, Each: 3000},
+		"no deadline thread any more":            {Whole: 9000, Part: 0, Rest: 0, Left: 100, Sharers: 1, Used: 0, Each: 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := p
+			got.Sharers, got.Used, got.Each = 0, 0, 0
+			if decide(t, programs.DecidePart, &got); got != p {
+				t.Errorf("%+v; want %+v", got, p)
 			}
 		})
 	}

@@ -44,6 +44,8 @@ type Config struct {
 	PeriodNs uint64
 	// DeadlineNs of a job, from its release; 0 is none.
 	DeadlineNs uint64
+	// WholeNs is what the threads of SourceDeadline share in equal parts; 0: each has BudgetNs.
+	WholeNs uint64
 	// CleanWindows: after so many consecutive clean ones KindClean is told, and again after every
 	// quarter more.
 	CleanWindows uint32
@@ -112,7 +114,8 @@ const (
 	KindWindow
 	// KindClean: a window begins after CleanWindows clean ones.
 	KindClean
-	// KindThrottled: the kernel stopped the server though no KindAlarm was told, or a group around it.
+	// KindThrottled: the kernel stopped the server though no KindAlarm was told, or for whole windows to come (UsedNs is
+	// two budgets or more), or a group around it.
 	KindThrottled
 )
 

@@ -204,7 +204,7 @@ func (e *Engine) arrive(en *entry) error {
 
 func actuatorServer(s table.Server) actuator.Server {
 	return actuator.Server{
-		Cgroup: s.Cgroup, Core: s.Core, PeriodUs: s.PeriodUs, DeadlineUs: s.DeadlineUs, HighUs: most(s), Priority: lowestPriority,
+		ID: s.ID, Cgroup: s.Cgroup, Core: s.Core, PeriodUs: s.PeriodUs, DeadlineUs: s.DeadlineUs, HighUs: most(s), Priority: lowestPriority,
 	}
 }
 
@@ -217,11 +217,15 @@ func (e *Engine) attach(en *entry, c *core) error {
 	s := en.spec
 	config := e.Programs.Config(en.slot)
 	*config = ebpf.Config{
-		BudgetNs: uint64(budget.RuntimeUs) * 1000, AlarmNs: uint64(budget.RuntimeUs) * 1000, CleanNs: uint64(s.LowUs) * 1000 * cleanPercent / 100, PeriodNs: uint64(s.PeriodUs) * 1000, DeadlineNs: uint64(s.DeadlineUs) * 1000,
+		BudgetNs: uint64(budget.RuntimeUs) * 1000, AlarmNs: uint64(budget.RuntimeUs) * 1000,
+		CleanNs: uint64(s.LowUs) * 1000 * cleanPercent / 100, WholeNs: uint64(most(s)) * 1000,
+		PeriodNs: uint64(s.PeriodUs) * 1000, DeadlineNs: uint64(s.DeadlineUs) * 1000,
 		CleanWindows: cleanWindows(s.PeriodUs), Source: e.Backend.Source(), Generation: en.generation, Core: uint32(c.id),
 	}
 	enforcer, _ := en.group.(actuator.Enforcer)
-	c.put(en.slot, &place{group: en.group, enforcer: enforcer, config: config, reserved: e.reserved(s)}, budget.RuntimeUs)
+	c.put(en.slot, &place{
+		group: en.group, enforcer: enforcer, config: config, reserved: e.reserved(s), carries: e.Backend.Source() != ebpf.SourceOwn,
+	}, budget.RuntimeUs)
 	en.core = c
 	return nil
 }

@@ -37,6 +37,8 @@ type place struct {
 	enforcer actuator.Enforcer // nil where the kernel enforces
 	config   *ebpf.Config
 	reserved bool
+	// carries: what is used beyond a budget is taken from the windows to come.
+	carries bool
 	// stoppedUntil is when the window ends for the rest of which we stopped the server; 0: it is not stopped.
 	stoppedUntil int64
 }
@@ -123,9 +125,7 @@ func (c *core) handle(e *ebpf.Event) {
 			c.end(e, p)
 		}
 	case ebpf.KindThrottled:
-		if p.usedUp(e) {
-			c.gov.End(slot, int64(e.Window), c.now(), c)
-		}
+		c.throttled(e, p)
 	case ebpf.KindWindow:
 		p.letGo()
 	case ebpf.KindClean:
@@ -138,8 +138,22 @@ func (c *core) handle(e *ebpf.Event) {
 	}
 }
 
+// throttled answers a server that its kernel has stopped.
+func (c *core) throttled(e *ebpf.Event, p *place) {
+	switch {
+	case p.owes(e):
+		c.gov.Owes(int(e.Slot), int64(e.Window), int64(e.UsedNs), c.now(), c)
+	case p.usedUp(e):
+		c.gov.End(int(e.Slot), int64(e.Window), c.now(), c)
+	}
+}
+
 // alarm answers a budget that is about to end.
 func (c *core) alarm(e *ebpf.Event, p *place, woken int64) {
+	if p.owes(e) {
+		c.throttled(e, p) // or soon will be; nobody could have answered the instant when that budget ended
+		return
+	}
 	budget := int64(atomic.LoadUint64(&p.config.BudgetNs))
 	outcome := c.gov.Alarm(int(e.Slot), int64(e.Window), c.now(), c)
 	c.detect.Add(int64(e.Detected - e.Instant))
@@ -166,6 +180,12 @@ func (c *core) end(e *ebpf.Event, p *place) {
 // usedUp says that an event tells of the budget that is in force now. One that waited while the budget was raised
 // tells of the former; one of a group around the server tells nothing of the server's budget.
 func (p *place) usedUp(e *ebpf.Event) bool { return e.UsedNs >= atomic.LoadUint64(&p.config.BudgetNs) }
+
+// owes says that a server will be stopped for whole windows to come, in which what it used beyond its budget is taken
+// from theirs.
+func (p *place) owes(e *ebpf.Event) bool {
+	return p.carries && e.UsedNs >= 2*atomic.LoadUint64(&p.config.BudgetNs)
+}
 
 // letGo lets a server that we stopped run again.
 func (p *place) letGo() {

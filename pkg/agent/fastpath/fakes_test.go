@@ -28,6 +28,7 @@ type kernel struct {
 	log        []string
 	roomErr    error
 	restoreErr error
+	source     uint32
 }
 
 func newKernel(paths ...string) *kernel {
@@ -51,7 +52,7 @@ func (k *kernel) note(format string, args ...any) {
 
 func (k *kernel) Name() string             { return "fake" }
 func (k *kernel) Guarantee() string        { return "none" }
-func (k *kernel) Source() uint32           { return ebpf.SourceOwn }
+func (k *kernel) Source() uint32           { return k.source }
 func (k *kernel) Identity() string         { return actuator.IdentityCPU }
 func (k *kernel) Policy() string           { return actuator.PolicyFixed }
 func (k *kernel) ReservedOnly() bool       { return k.reserved }

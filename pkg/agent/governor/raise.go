@@ -10,39 +10,59 @@ const leastGainUs = 20
 
 // Alarm tells that the level of a slot ends soon, in the period released at release, and asks for a raise.
 func (c *Core) Alarm(slot int, release, now int64, set Setter) Outcome {
-	return c.overrun(slot, release, now, set, false)
+	return c.overran(slot, overrun{release: release}, now, set)
 }
 
 // End tells that the budget of a slot is used up with work pending: an overrun that came too soon for its
 // Alarm, or one of the highest budget, which becomes a fault when it goes on.
 func (c *Core) End(slot int, release, now int64, set Setter) Outcome {
-	return c.overrun(slot, release, now, set, true)
+	return c.overran(slot, overrun{release: release, ended: true}, now, set)
 }
 
-func (c *Core) overrun(slot int, release, now int64, set Setter, ended bool) Outcome {
+// overrun of the level of a server in the period released at release.
+type overrun struct {
+	release int64
+	used    int64 // nanoseconds that its kernel has charged it with, where it carries that into windows to come
+	ended   bool  // the budget is used up, too
+}
+
+func (c *Core) overran(slot int, o overrun, now int64, set Setter) Outcome {
+	s := c.heard(slot, o.release, now)
+	if s == nil {
+		return Outcome{}
+	}
+	o.release = min(o.release, c.bandwidth.now)
+	return c.answer(s, o, set)
+}
+
+// heard is whom an event is about; nil when that is unknown, or somebody who had the slot before.
+func (c *Core) heard(slot int, release, now int64) *server {
 	c.advance(now)
 	s := c.server(slot)
 	if s == nil || s.budget == 0 || release+s.period <= s.since {
-		return Outcome{} // unknown, or an event of somebody who had the slot before
+		return nil
 	}
-	now = c.bandwidth.now
-	release = min(release, now)
+	return s
+}
+
+func (c *Core) answer(s *server, o overrun, set Setter) Outcome {
+	now := c.bandwidth.now
 	s.lastOverrun = now
-	if ended && s.highest(s.budget) {
-		c.exhausted(s, release)
+	if o.ended && s.highest(s.budget) {
+		c.exhausted(s, o.release)
 	}
 	out := Outcome{Kind: Counted, OldUs: s.level(), NewUs: s.level()}
 	if s.highest(s.level()) {
 		return out
 	}
-	first := s.over.count(release, s.period)
+	first := s.over.count(o.release, s.period)
 	if first {
 		s.overruns++
 	}
-	if s.criticality == rt.Low || s.over.within(s.Periods) < s.Overruns {
+	if s.criticality == rt.Low || int64(s.over.within(s.Periods))+s.lost(o.used) < int64(s.Overruns) {
 		return out
 	}
-	out.Kind = c.raise(s, s.released(release, now), set)
+	out.Kind = c.raise(s, s.paying(o.used), s.released(o.release, now), set)
 	if out.Kind == Denied && first {
 		s.denied++
 	}
@@ -60,10 +80,9 @@ func (c *Core) exhausted(s *server, release int64) {
 	}
 }
 
-// raise goes one level up, as far as there is room for a period released at since. Where there is too little
+// raise goes up to a level, as far as there is room for a period released at since. Where there is too little
 // it asks victims to make room for later.
-func (c *Core) raise(s *server, since int64, set Setter) Kind {
-	level := s.above()
+func (c *Core) raise(s *server, level, since int64, set Setter) Kind {
 	if level <= s.level() {
 		return Denied
 	}

@@ -222,8 +222,15 @@ func (w *world) overrun(t *rapid.T) {
 		return
 	}
 	tell := w.core.Alarm
-	if rapid.IntRange(0, 3).Draw(t, "end") == 0 {
+	switch rapid.IntRange(0, 7).Draw(t, "tell") {
+	case 0, 1:
 		tell = w.core.End
+	case 2:
+		used := k.budget * 1000 * rapid.Int64Range(2, 50).Draw(t, "budgets")
+		w.happened["debt"]++
+		tell = func(slot int, release, now int64, set governor.Setter) governor.Outcome {
+			return w.core.Owes(slot, release, used, now, set)
+		}
 	}
 	w.happened[tell(k.spec.Slot, i.release, w.now, w).Kind.String()]++
 }
@@ -338,7 +345,7 @@ func TestNoMoreIsPromisedThanThePlanAllows(t *testing.T) {
 		w.checkAll(t)
 	})
 	t.Log(happened)
-	for _, kind := range []string{"Raised", "Partial", "Denied", "Refused", "Counted", "Recovered", "restart", "write refused"} {
+	for _, kind := range []string{"Raised", "Partial", "Denied", "Refused", "Counted", "Recovered", "debt", "restart", "write refused"} {
 		if happened[kind] == 0 {
 			t.Errorf("%s never happened", kind)
 		}

@@ -53,7 +53,7 @@ func (c *Core) settle(s *server, set Setter) {
 	if at, known := c.idleAt(s); known && at <= now && s.retryAt <= now {
 		c.giveBack(s, set)
 	}
-	if s.wants && now > s.lastOverrun+s.dwell() {
+	if s.wants && now > s.lastNeed()+s.dwell() {
 		s.wants = false
 	}
 	if s.budget > s.want() && s.retryAt <= now {
@@ -68,7 +68,7 @@ func (c *Core) retry(s *server, set Setter) {
 	}
 	_ = c.grow(s, set) // tried again later
 	if s.wants {
-		c.raise(s, s.released(s.over.last, c.bandwidth.now), set)
+		c.raise(s, s.above(), s.released(s.over.last, c.bandwidth.now), set)
 	}
 }
 
@@ -78,7 +78,7 @@ func (c *Core) idleAt(s *server) (at int64, known bool) {
 		return 0, false
 	}
 	seen, known := c.seen(s)
-	return max(seen+s.clean(), s.dwellEnds()), known
+	return max(seen+s.clean(), s.owedUntil+s.clean(), s.dwellEnds()), known
 }
 
 // roomier is when a period under way will have been released after more became free; 0 when that is so.
@@ -107,7 +107,7 @@ func (c *Core) Next() int64 {
 			at = sooner(at, max(idle, s.retryAt))
 		}
 		if s.wants {
-			at = sooner(at, s.lastOverrun+s.dwell()+1)
+			at = sooner(at, s.lastNeed()+s.dwell()+1)
 		}
 		if s.retryAt > c.bandwidth.now {
 			at = sooner(at, s.retryAt)

@@ -32,6 +32,7 @@ type server struct {
 	over        periods // that used up the level
 	top         periods // that used up the highest budget
 	lastOverrun int64
+	owedUntil   int64 // stopped for what it owes, until then
 	scaledAt    int64 // release of the period whose raises are scaled,
 	scaledFrom  int64 // and the budget that it began with
 	raisedAt    int64
@@ -124,7 +125,7 @@ const cleanPeriods = 20
 func (s *server) clean() int64 { return max(cleanPeriods*s.period, int64(time.Second)) }
 
 // dwellEnds is when a raise may be given back.
-func (s *server) dwellEnds() int64 { return max(s.raisedAt, s.lastOverrun) + s.dwell() }
+func (s *server) dwellEnds() int64 { return max(s.raisedAt, s.lastNeed()) + s.dwell() }
 
 // escalates takes down the begin of a raise. Its dwell doubles when the last recovery is not longer ago than twice
 // the dwell, and halves for every such time that was quiet.
