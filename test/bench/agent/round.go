@@ -20,6 +20,7 @@ type ramp struct {
 	periodUs      int64
 	lowUs, stepUs int64
 	levels        int
+	leadUs        int64 // when not 0, the first jobs are so much shorter: they end just after their alarms
 }
 
 // highUs is the highest budget. There is a level above every job.
@@ -32,6 +33,9 @@ func (r ramp) duration() time.Duration {
 
 // tail is how long the tasks go on so that they are there when everything is read.
 const tail = 20 * time.Second
+
+// samples is how many reactions of a round are kept: all.
+const samples = 10_000
 
 // startAfter is when the first jobs are released: by then the agent and all tasks have started.
 const startAfter = 6 * time.Second
@@ -46,7 +50,7 @@ func (r ramp) file(b bench, lead string, start int64) rig.File {
 		}
 		period, us := time.Duration(r.periodUs)*time.Microsecond, func(us int64) string { return fmt.Sprintf("%dus", us) }
 		s.Command = []string{
-			b.programs.Task, "--name", s.Name, "--period", period.String(), "--start", fmt.Sprint(start), "--align", period.String(), "--policy", "fifo", "--work", us(r.lowUs + r.stepUs/2), "--ramp", us(r.stepUs),
+			b.programs.Task, "--name", s.Name, "--period", period.String(), "--start", fmt.Sprint(start), "--align", period.String(), "--policy", "fifo", "--work", us(r.lowUs - r.leadUs + r.stepUs/2), "--ramp", us(r.stepUs),
 			"--duration", (r.duration() + tail).String(), "--grace", "0s",
 		}
 		f.Servers = append(f.Servers, s)
@@ -118,7 +122,9 @@ func (b bench) pass(ctx context.Context, loaded bool, lead string) (r round, err
 		defer stop()
 	}
 	start := rig.Monotonic() + startAfter.Nanoseconds()
-	agent, err := rig.Start(ctx, b.programs, b.ramp.file(b, lead, start), dir)
+	file := b.ramp.file(b, lead, start)
+	file.Samples = samples
+	agent, err := rig.Start(ctx, b.programs, file, dir)
 	if err != nil {
 		return r, err
 	}
@@ -141,7 +147,7 @@ func (b bench) pass(ctx context.Context, loaded bool, lead string) (r round, err
 	if r.perSwitch, err = watch.since(); err != nil {
 		return r, err
 	}
-	samples, err := agent.Client.Samples(ctx)
+	reactions, err := agent.Client.Samples(ctx)
 	if err != nil {
 		return r, err
 	}
@@ -153,7 +159,7 @@ func (b bench) pass(ctx context.Context, loaded bool, lead string) (r round, err
 		return r, err
 	}
 	r.loaded, r.leadUs, r.lost = loaded, state.LeadUs, state.Lost
-	r.take(samples, start)
+	r.take(reactions, start)
 	return r, nil
 }
 

@@ -96,26 +96,40 @@ func parseSchedstat(text string) (time.Duration, error) {
 	return time.Duration(ns), nil
 }
 
-// RSS is the resident memory of a process, in bytes.
-func RSS(pid int) (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+// Memory that a process has, in bytes: all that is resident, and of that what is its own. The rest are pages of files,
+// which are one copy for all.
+type Memory struct{ Resident, Own int64 }
+
+// MemoryOf a process.
+func MemoryOf(pid int) (Memory, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
-		return 0, fmt.Errorf("reading memory: %w", err)
+		return Memory{}, fmt.Errorf("reading memory: %w", err)
 	}
-	return parseRSS(string(text))
+	return parseMemory(string(text))
 }
 
-func parseRSS(status string) (int64, error) {
-	for line := range strings.Lines(status) {
-		value, is := strings.CutPrefix(line, "VmRSS:")
+func parseMemory(rollup string) (m Memory, err error) {
+	for key, to := range map[string]*int64{"Rss:": &m.Resident, "Anonymous:": &m.Own} {
+		if *to, err = kilobytes(rollup, key); err != nil {
+			return m, err
+		}
+	}
+	return m, nil
+}
+
+// kilobytes reads the line of a key, and returns bytes.
+func kilobytes(text, key string) (int64, error) {
+	for line := range strings.Lines(text) {
+		value, is := strings.CutPrefix(line, key)
 		if !is {
 			continue
 		}
 		kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("VmRSS %q; want a number of kB", strings.TrimSpace(value))
+			return 0, fmt.Errorf("%s %q; want a number of kB", key, strings.TrimSpace(value))
 		}
 		return kib << 10, nil
 	}
-	return 0, errors.New("no VmRSS; want the memory of a process that runs")
+	return 0, fmt.Errorf("no %s; want the memory of a process that runs", key)
 }

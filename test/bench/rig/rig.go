@@ -74,8 +74,10 @@ type File struct {
 	// Granularity that is charged to every budget; empty: as measured.
 	Granularity string `json:"charge_granularity,omitempty"`
 	// Admission T1: by bandwidth alone.
-	Admission string   `json:"admission,omitempty"`
-	Servers   []Server `json:"servers"`
+	Admission string `json:"admission,omitempty"`
+	// Samples is how many reactions are kept for each core.
+	Samples int      `json:"-"`
+	Servers []Server `json:"servers"`
 }
 
 // Agent is a node agent that runs.
@@ -87,9 +89,6 @@ type Agent struct {
 	// Dir holds its state and all logs.
 	Dir string
 }
-
-// samples is how many reactions are kept for each core.
-const samples = 100_000
 
 // Start starts the agent with a file, and returns once all its servers have begun to run. Dir is new, and may
 // be removed once the agent has stopped.
@@ -104,7 +103,7 @@ func Start(ctx context.Context, p Programs, f File, dir string) (*Agent, error) 
 	}
 	child, err := process.Start(process.Command{
 		Name: "mainspring", Path: p.Mainspring, Log: filepath.Join(dir, "agent.log"),
-		Args: []string{"agent", "--standalone", file, "--fastpath", p.Fastpath, "--state-dir", dir, "--plain", "--samples", strconv.Itoa(samples), "--report", reportFile(dir)},
+		Args: []string{"agent", "--standalone", file, "--fastpath", p.Fastpath, "--state-dir", dir, "--plain", "--samples", strconv.Itoa(f.Samples), "--report", reportFile(dir)},
 	})
 	if err != nil {
 		return nil, err
