@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
+	"runtime/debug"
 	"runtime/metrics"
 	"sync"
 	"sync/atomic"
@@ -176,12 +176,12 @@ func (e *Engine) Resume() {
 // garbage is how much of it there may be before it is collected.
 const garbage = 4 << 20
 
-// collectGarbage collects garbage when there is much. The readers let it stop the world meanwhile.
+// collectGarbage collects garbage when there is much, and gives its memory back. The readers let it stop the world meanwhile.
 func (e *Engine) collectGarbage() {
 	if objects() < e.kept+garbage {
 		return
 	}
-	e.lettingGo(runtime.GC)
+	e.lettingGo(debug.FreeOSMemory) // which collects first
 	e.kept = objects()
 }
 

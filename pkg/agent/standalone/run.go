@@ -13,6 +13,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
+	"github.com/mainspring-rt/mainspring/pkg/agent/lean"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/host"
 	"github.com/mainspring-rt/mainspring/pkg/process"
@@ -164,6 +165,7 @@ func (o Options) govern(ctx context.Context, fast *client.Client, child *process
 	if err := p.start(o.File, admitted); err != nil {
 		return last, err
 	}
+	_ = lean.Trim(true) // it is only about memory, and from here on little happens
 	last, err = o.watch(ctx, fast, child, p)
 	return last, errors.Join(err, p.failures())
 }
