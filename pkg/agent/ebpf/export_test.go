@@ -15,6 +15,8 @@ type Tracked = tracked
 var (
 	Takes     = takes
 	HasMember = hasMember
+	// RetryMemory tries again what failed for want of memory.
+	RetryMemory = retryMemory
 )
 
 // OpenWithDeadline opens a monitor and loads, but does not attach, the program of the tracepoint for throttled

@@ -65,14 +65,31 @@ func (m *Monitor) tryBudget(o Options, kernel features, timerFlags uint64) error
 
 // initTimer initialises a timer, which only a program may do.
 func (m *Monitor) initTimer(args initArgs) error {
-	code, err := m.budget.BudgetInit.Run(&ebpf.RunOptions{Context: &args})
+	err := retryMemory(func() error {
+		code, err := m.budget.BudgetInit.Run(&ebpf.RunOptions{Context: &args})
+		if err == nil && code != 0 {
+			err = unix.Errno(-int32(code))
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("initialising a timer: %w", err)
 	}
-	if code != 0 {
-		return fmt.Errorf("initialising a timer: %w", unix.Errno(-int32(code)))
-	}
 	return nil
+}
+
+// retryMemory tries what fails for want of memory a few times. The kernel takes that of a timer only from what a core has
+// at hand, without waiting: there may be none though there is plenty.
+func retryMemory(do func() error) error {
+	const tries = 10
+	pause := unix.Timespec{Nsec: 2_000_000}
+	for range tries - 1 {
+		if err := do(); !errors.Is(err, unix.ENOMEM) {
+			return err
+		}
+		_ = unix.Nanosleep(&pause, nil) // a shorter one does no harm
+	}
+	return do()
 }
 
 // initCoreTimers initialises the timers of all cores that the machine may have.

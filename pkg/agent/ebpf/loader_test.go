@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,21 @@ func TestVerifier(t *testing.T) {
 		}
 		if err := errors.Join(program.Close(), m.Close()); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+func TestWantOfMemoryIsWaitedOut(t *testing.T) {
+	for want, errs := range map[error][]error{
+		nil:          {unix.ENOMEM, unix.ENOMEM, nil},
+		unix.EPERM:   {unix.ENOMEM, unix.EPERM},
+		unix.ENOMEM:  slices.Repeat([]error{unix.ENOMEM}, 10),
+		unix.ENOTDIR: {unix.ENOTDIR},
+	} {
+		n := 0
+		err := ebpf.RetryMemory(func() error { n++; return errs[n-1] })
+		if !errors.Is(err, want) || n != len(errs) {
+			t.Errorf("%v after %d tries; want %v after %d", err, n, want, len(errs))
 		}
 	}
 }
