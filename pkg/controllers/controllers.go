@@ -9,6 +9,7 @@ import (
 
 	"github.com/awslabs/operatorpkg/controller"
 	"github.com/samber/lo"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 	cloudprovidermetrics "sigs.k8s.io/karpenter/pkg/cloudprovider/metrics"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider/overlay"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	rtstate "github.com/mainspring-rt/mainspring/pkg/state"
 )
 
@@ -36,12 +38,20 @@ type Set struct {
 	CloudProvider cloudprovider.CloudProvider
 }
 
+// Options are the settings of our own controllers.
+type Options struct {
+	Realtime rtruntime.Options
+	Queue    orchestration.Options
+	// Lease says which process's orchestration queue acts.
+	Lease types.NamespacedName
+}
+
 // New assembles Karpenter's standard controllers and ours around one cluster state, one
 // provisioner and one disruption queue. The provider is decorated here, innermost first: metrics,
 // then NodeOverlays, which so adjust the prices that every policy below them has already set.
 // The real-time store stands beside the cluster state and is fed here; whoever else reads it is given the
 // same one.
-func New(ctx context.Context, op *operator.Operator, provider cloudprovider.CloudProvider, store *rtstate.Store, rt rtruntime.Options) (Set, error) {
+func New(ctx context.Context, op *operator.Operator, provider cloudprovider.CloudProvider, store *rtstate.Store, o Options) (Set, error) {
 	measured := cloudprovidermetrics.Decorate(provider)
 	overlaid := overlay.Decorate(measured, op.GetClient(), op.InstanceTypeStore)
 	repairPolicies, err := health.NewRepairPolicyMatcher(ctx, overlaid)
@@ -52,25 +62,32 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 	standard := karpenter.NewControllers(ctx, op.Manager, op.Clock, op.GetClient(), op.EventRecorder,
 		overlaid, measured, cluster, op.InstanceTypeStore, op.PredictionStore)
 
-	list, err := withOwnDisruption(ctx, op, overlaid, cluster, standard)
+	disruptions, ok := find[*karpenterdisruption.Queue](standard)
+	if !ok {
+		return Set{}, fmt.Errorf("assembling controllers: Karpenter's list has no *disruption.Queue")
+	}
+	list, err := withOwnDisruption(ctx, op, overlaid, cluster, disruptions, standard)
 	if err != nil {
 		return Set{}, err
 	}
-	list = append(list, realtime(op, cluster, store, rt)...)
+	queue, err := newQueue(op, overlaid, cluster, disruptions, o)
+	if err != nil {
+		return Set{}, err
+	}
+	list = append(list, realtime(op, cluster, store, queue, o.Realtime)...)
+	for _, loop := range queue.Loops() {
+		list = append(list, loop)
+	}
 	return Set{Controllers: list, Cluster: cluster, CloudProvider: overlaid}, nil
 }
 
 // withOwnDisruption replaces Karpenter's disruption controller by ours, on the queue and
 // provisioner that it was built with. The running cost of the cluster is private to Karpenter's
 // list, so the controllers that feed and read it are rebuilt around an instance that ours can read.
-func withOwnDisruption(ctx context.Context, op *operator.Operator, provider cloudprovider.CloudProvider, cluster *state.Cluster, standard []controller.Controller) ([]controller.Controller, error) {
+func withOwnDisruption(ctx context.Context, op *operator.Operator, provider cloudprovider.CloudProvider, cluster *state.Cluster, queue *karpenterdisruption.Queue, standard []controller.Controller) ([]controller.Controller, error) {
 	provisioner, ok := find[*provisioning.Provisioner](standard)
 	if !ok {
 		return nil, fmt.Errorf("assembling controllers: Karpenter's list has no *provisioning.Provisioner")
-	}
-	queue, ok := find[*karpenterdisruption.Queue](standard)
-	if !ok {
-		return nil, fmt.Errorf("assembling controllers: Karpenter's list has no *disruption.Queue")
 	}
 	clusterCost := cost.NewClusterCost(ctx, provider, op.GetClient())
 	observed := !options.FromContext(ctx).DisableClusterStateObservability

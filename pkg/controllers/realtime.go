@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/karpenter/pkg/operator"
 
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	rtstate "github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/state/informer"
 )
@@ -26,13 +28,15 @@ const (
 )
 
 // realtime are the controllers of real-time containers, and the one that feeds the cache they share.
-func realtime(op *operator.Operator, cluster *state.Cluster, store *rtstate.Store, o rtruntime.Options) []controller.Controller {
+func realtime(op *operator.Operator, cluster *state.Cluster, store *rtstate.Store, queue *orchestration.Queue, o rtruntime.Options) []controller.Controller {
+	queue.Handle(rules.Preempt, rtruntime.NewPreempt(op.GetAPIReader()))
 	loops := rtruntime.NewControllers(rtruntime.Dependencies{
 		Clock:         op.Clock,
 		Client:        op.GetClient(),
 		Recorder:      op.EventRecorder,
 		Store:         store,
 		InFlight:      inFlight(cluster, op.Clock),
+		Actions:       queue,
 		FreedCapacity: func() { cluster.MarkUnconsolidated() },
 		Options:       o,
 	})

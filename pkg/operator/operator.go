@@ -67,7 +67,9 @@ func Run(ctx context.Context, args []string) error {
 		return err
 	}
 	store := state.New(state.Options{Granularity: own.RT.BudgetGranularity.Microseconds(), Clock: op.Clock})
-	set, err := controllers.New(base, op, provider.CloudProvider, store, own.RT.runtime())
+	set, err := controllers.New(base, op, provider.CloudProvider, store, controllers.Options{
+		Realtime: own.RT.runtime(), Queue: own.Queue.queue(), Lease: queueLease(options.FromContext(base)),
+	})
 	if err != nil {
 		return err
 	}

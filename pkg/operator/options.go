@@ -42,6 +42,8 @@ type Options struct {
 	MetricsCertDir string
 	// RT are the settings of real-time admission.
 	RT RTOptions
+	// Queue are the settings of the orchestration queue.
+	Queue QueueOptions
 	// Webhooks are the settings of the admission webhooks.
 	Webhooks WebhookOptions
 	// Overruns are the settings of POST /overrun.
@@ -68,6 +70,7 @@ func (o *Options) addFlags(fs *options.FlagSet) {
 	o.Inventory.addFlags(fs)
 	fs.StringVar(&o.MetricsCertDir, "metrics-cert-dir", "", "Directory with tls.crt and tls.key for the metrics endpoint. Empty: a self-signed certificate")
 	o.RT.addFlags(fs)
+	o.Queue.addFlags(fs)
 	o.Webhooks.addFlags(fs)
 	o.Overruns.addFlags(fs)
 }
@@ -93,6 +96,9 @@ func (o *Options) validate(karpenter *options.Options) error {
 		return err
 	}
 	if err := o.RT.validate(); err != nil {
+		return err
+	}
+	if err := o.Queue.validate(); err != nil {
 		return err
 	}
 	for _, p := range ports(karpenter) {

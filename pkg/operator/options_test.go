@@ -74,6 +74,8 @@ func TestParseOptionsRefusals(t *testing.T) {
 		"no lease namespace":     {args: []string{"--kubeconfig=/some/file"}, want: []string{"--leader-election-namespace", "namespace of the lease"}},
 		"granularity":            {args: []string{"--rt-budget-granularity=1500ns"}, want: []string{"--rt-budget-granularity", "1.5µs", "whole microseconds"}},
 		"preemption delay":       {args: []string{"--rt-preemption-delay=-1s"}, want: []string{"--rt-preemption-delay", "-1s", "0s to 1h"}},
+		"queue limit":            {args: []string{"--queue-cluster-limit=0"}, want: []string{"--queue-cluster-limit is 0", "at least 1"}},
+		"queue age step":         {args: []string{"--queue-age-step=1ms"}, want: []string{"--queue-age-step is 1ms", "1s to 24h"}},
 		"agent timeout":          {args: []string{"--rt-agent-timeout=10ms"}, want: []string{"--rt-agent-timeout", "10ms", "1s to 1h"}},
 		"overrun port":           {args: []string{"--overrun-port=70000"}, want: []string{"--overrun-port", "70000", "65535"}},
 		"overrun certificate":    {args: []string{"--overrun-port=8090", "--overrun-cert-dir=/does/not/exist"}, want: []string{"--overrun-cert-dir", "/does/not/exist", "tls.crt"}},

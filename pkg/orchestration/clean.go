@@ -3,6 +3,7 @@ package orchestration
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
 // clean lets those go that are over: a user may delete them at once, and the oldest go by themselves.
@@ -45,6 +47,20 @@ func (q *Queue) release(ctx context.Context, o *v1alpha1.RTAction) error {
 		return fmt.Errorf("releasing action %s: %w", o.Name, err)
 	}
 	return q.ledger.refresh(ctx, o.Name)
+}
+
+// drop remembers an action that is no longer stored. Of one that was not over somebody has taken the finalizer: nothing is
+// done about it any longer.
+func (q *Queue) drop(last *v1alpha1.RTAction) {
+	if !over(last) {
+		last = last.DeepCopy()
+		a, _ := record.Read(last) // for its phase
+		a.Phase, a.Entered, a.Message = rules.Withdrawn, q.Clock.Now(), "It was deleted by force"
+		record.Write(a, last)
+	}
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	q.dropped[last.Name] = last
 }
 
 // disposable are the actions that are over and not needed any longer: nobody has asked about their cause for a while, and
@@ -97,8 +113,19 @@ func (q *Queue) forget() {
 		causes[o.Spec.Cause] = true
 		names[o.Name] = !over(o)
 	}
+	now := q.Clock.Now()
+	q.lock.Lock()
+	dropped := slices.Collect(maps.Values(q.dropped))
+	q.lock.Unlock()
+	late := slices.DeleteFunc(dropped, func(o *v1alpha1.RTAction) bool { return now.Before(q.needed(o)) })
 	q.lock.Lock()
 	defer q.lock.Unlock()
+	for _, o := range late {
+		delete(q.dropped, o.Name)
+	}
+	for _, o := range q.dropped {
+		causes[o.Spec.Cause] = true
+	}
 	for cause := range q.asked {
 		if !causes[cause] {
 			delete(q.asked, cause)

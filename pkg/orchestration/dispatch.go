@@ -86,27 +86,32 @@ func (q *Queue) round(ctx context.Context) (time.Duration, error) {
 // expire ends phases whose time is over, and withdraws what users have deleted or nobody needs.
 func (q *Queue) expire(ctx context.Context) error {
 	for _, o := range q.ledger.all() {
-		if over(o) {
-			continue
-		}
-		why, err := q.unneeded(ctx, o)
-		if err != nil {
+		if err := q.review(ctx, o); err != nil {
 			return err
-		}
-		after, err := q.transition(ctx, o.Name, o.ResourceVersion, func(a rules.Action, now time.Time) rules.Action {
-			if why != "" {
-				a = a.Withdraw(why, now)
-			}
-			return a.Tick(now)
-		})
-		if err != nil {
-			return err
-		}
-		if phaseOf(after).Holds() && phaseOf(after) != phaseOf(o) {
-			q.running.ring(o.Name)
 		}
 	}
 	return nil
+}
+
+// review does that for one action.
+func (q *Queue) review(ctx context.Context, o *v1alpha1.RTAction) error {
+	if over(o) {
+		return nil
+	}
+	why, err := q.unneeded(ctx, o)
+	if err != nil {
+		return err
+	}
+	after, err := q.transition(ctx, o.Name, o.ResourceVersion, func(a rules.Action, now time.Time) rules.Action {
+		if why != "" {
+			a = a.Withdraw(why, now)
+		}
+		return a.Tick(now)
+	})
+	if err == nil && phaseOf(after).Holds() && phaseOf(after) != phaseOf(o) {
+		q.running.ring(o.Name)
+	}
+	return err
 }
 
 // dispatch does what the rules say about the actions that wait.

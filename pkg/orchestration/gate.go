@@ -13,9 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// LeaseName is that of the Lease which says who may start actions.
-const LeaseName = "mainspring-queue"
-
 // ErrDeposed is the error of a queue from which another has taken over. It may take over again after a while, should its
 // process still be there: whoever has lost the election is gone by then.
 var ErrDeposed = errors.New("another controller has taken the queue over")

@@ -24,6 +24,8 @@ var errMoved = errors.New("the action has changed meanwhile")
 type ledger struct {
 	client client.Client
 	reader client.Reader
+	// removed is told of actions that are no longer stored.
+	removed func(last *v1alpha1.RTAction)
 
 	lock    sync.RWMutex
 	entries map[string]*entry
@@ -38,8 +40,8 @@ type entry struct {
 	doubt atomic.Bool
 }
 
-func newLedger(c client.Client, r client.Reader) *ledger {
-	return &ledger{client: c, reader: r, entries: map[string]*entry{}}
+func newLedger(c client.Client, r client.Reader, removed func(*v1alpha1.RTAction)) *ledger {
+	return &ledger{client: c, reader: r, removed: removed, entries: map[string]*entry{}}
 }
 
 func (l *ledger) find(name string) (*entry, bool) {
@@ -85,8 +87,12 @@ func (l *ledger) put(o *v1alpha1.RTAction) {
 
 func (l *ledger) remove(name string) {
 	l.lock.Lock()
-	defer l.lock.Unlock()
+	e, ok := l.entries[name]
 	delete(l.entries, name)
+	l.lock.Unlock()
+	if ok {
+		l.removed(e.object)
+	}
 }
 
 // change stores what f makes of the status of an action, and only then takes it into the ledger. With a version, the

@@ -1,9 +1,11 @@
 package orchestration
 
 import (
+	"context"
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -91,7 +93,7 @@ type Nodes interface {
 	// Disrupted tells why a node is being closed already; empty: it is not.
 	Disrupted(node string) string
 	// Allowed is how many more nodes each NodePool's disruption budgets let go now.
-	Allowed() (map[string]int, error)
+	Allowed(ctx context.Context) (map[string]int, error)
 }
 
 // Dependencies are the collaborators of the queue. All are required.
@@ -103,16 +105,16 @@ type Dependencies struct {
 	// Recorder is told what users may wonder about.
 	Recorder Recorder
 	Nodes    Nodes
-	// Namespace is where the Lease of the queue is kept.
-	Namespace string
+	// Lease says which queue may start actions.
+	Lease types.NamespacedName
 	// Identity tells this queue from every other, of other processes too.
 	Identity string
 	Options  Options
 }
 
 func (d Dependencies) validate() error {
-	if d.Namespace == "" || d.Identity == "" {
-		return fmt.Errorf("making the orchestration queue: namespace %q and identity %q must not be empty", d.Namespace, d.Identity)
+	if d.Lease.Namespace == "" || d.Lease.Name == "" || d.Identity == "" {
+		return fmt.Errorf("making the orchestration queue: Lease %q and identity %q must be named", d.Lease, d.Identity)
 	}
 	return nil
 }

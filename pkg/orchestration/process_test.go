@@ -82,7 +82,7 @@ func (s *stage) spawn() *process {
 	})
 	var err error
 	p.queue, err = orchestration.New(orchestration.Dependencies{
-		Clock: s.clock, Client: guarded, Reader: guarded, Recorder: s.told, Nodes: s.nodes, Namespace: "default",
+		Clock: s.clock, Client: guarded, Reader: guarded, Recorder: s.told, Nodes: s.nodes, Lease: client.ObjectKey{Namespace: "default", Name: "queue"},
 		Identity: fmt.Sprintf("process-%d", s.processes), Options: s.options,
 	})
 	s.must(err)
@@ -150,7 +150,7 @@ func (p *process) turn() error {
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		_, err := orchestration.Runner(p.queue).Reconcile(p.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+		_, err := p.queue.Loops()[1].Reconcile(p.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
 		if p.dead {
 			return errDied
 		}
@@ -170,5 +170,5 @@ func (p *process) verdict(err error) error {
 }
 
 func (p *process) dispatch() (reconcile.Result, error) {
-	return orchestration.Dispatcher(p.queue).Reconcile(p.Context(), reconcile.Request{})
+	return p.queue.Loops()[0].Reconcile(p.Context(), reconcile.Request{})
 }

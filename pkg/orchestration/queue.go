@@ -40,6 +40,8 @@ type Queue struct {
 	asked map[string]time.Time
 	// noted is what was last told about a waiting action, and when.
 	noted map[string]note
+	// dropped are actions that are no longer stored and still count, by their names: users have deleted them.
+	dropped map[string]*v1alpha1.RTAction
 	// resume is when the queue may take the gate again after it has lost it.
 	resume time.Time
 }
@@ -50,18 +52,20 @@ func New(d Dependencies) (*Queue, error) {
 		return nil, err
 	}
 	d.Options = d.Options.withDefaults()
-	return &Queue{
+	q := &Queue{
 		Dependencies: d,
-		ledger:       newLedger(d.Client, d.Reader),
 		gate: &gate{
 			client: d.Client, reader: d.Reader, holder: d.Identity,
-			key: types.NamespacedName{Namespace: d.Namespace, Name: LeaseName},
+			key: d.Lease,
 			now: func() metav1.MicroTime { return metav1.MicroTime{Time: d.Clock.Now()} },
 		},
 		executors: map[rules.Kind]Executor{},
 		asked:     map[string]time.Time{},
 		noted:     map[string]note{},
-	}, nil
+		dropped:   map[string]*v1alpha1.RTAction{},
+	}
+	q.ledger = newLedger(d.Client, d.Reader, q.drop)
+	return q, nil
 }
 
 // Handle has an executor do the actions of a kind. It is called before the loops start.
@@ -170,15 +174,30 @@ func (q *Queue) create(ctx context.Context, o *v1alpha1.RTAction) (*v1alpha1.RTA
 	return o, nil
 }
 
-// latest attempt at what a key stands for; nil for none.
+// latest attempt at what a key stands for; nil for none. One that a user has deleted counts: it was withdrawn.
 func (q *Queue) latest(key string) *v1alpha1.RTAction {
+	all := q.ledger.all()
+	q.lock.Lock()
+	for _, o := range q.dropped {
+		all = append(all, o)
+	}
+	q.lock.Unlock()
 	var last *v1alpha1.RTAction
-	for _, o := range q.ledger.all() {
+	for _, o := range all {
 		if o.Labels[v1alpha1.LabelActionKey] == key && (last == nil || o.Spec.Attempt > last.Spec.Attempt) {
 			last = o
 		}
 	}
 	return last
+}
+
+// Find is the ticket of the last attempt at what a request asks for, which is not submitted by that.
+func (q *Queue) Find(r Request) (Ticket, bool) {
+	last := q.latest(r.key())
+	if last == nil {
+		return Ticket{}, false
+	}
+	return q.ticket(last), true
 }
 
 // remember that a cause still matters.

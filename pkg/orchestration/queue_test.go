@@ -290,7 +290,8 @@ func TestDeletingAnActionWithdrawsIt(t *testing.T) {
 			}
 			p := s.spawn()
 			s.turns(p, 1)
-			ticket := s.submit(p, s.request(rules.Preempt, "NoCore", "n1", s.pod("a1")))
+			pod := s.pod("a1")
+			ticket := s.submit(p, s.request(rules.Preempt, "NoCore", "n1", pod))
 			s.turns(p, turns)
 			if got := s.action(ticket.Name); string(got.Status.Phase) != phase && phase != "new" {
 				t.Fatalf("it is %s", got.Status.Phase)
@@ -304,6 +305,9 @@ func TestDeletingAnActionWithdrawsIt(t *testing.T) {
 			s.turns(p, 4)
 			s.is()
 			s.ends()
+			if again := s.submit(p, s.request(rules.Preempt, "NoCore", "n1", pod)); again.Name != ticket.Name || !again.Phase.Over() {
+				t.Errorf("asked again for what was deleted: %+v", again)
+			}
 			if len(orchestration.Names(p.queue)) > 0 {
 				t.Errorf("the queue knows of %v", orchestration.Names(p.queue))
 			}

@@ -47,10 +47,11 @@ func (r *runner) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if r.state() != nil {
 		return reconcile.Result{RequeueAfter: unready}, nil
 	}
-	if err := r.look(ctx, request.Name); err != nil {
-		return reconcile.Result{}, err
+	var wait time.Duration
+	err := r.look(ctx, request.Name)
+	if err == nil {
+		wait, err = r.run(ctx, request.Name)
 	}
-	wait, err := r.run(ctx, request.Name)
 	if errors.Is(err, errMoved) {
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
 	}
@@ -78,6 +79,9 @@ func (q *Queue) look(ctx context.Context, name string) error {
 		return err
 	}
 	q.dispatching.ring("")
+	if o, ok := q.ledger.get(name); ok {
+		return q.review(ctx, o)
+	}
 	return nil
 }
 

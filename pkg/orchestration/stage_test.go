@@ -108,8 +108,9 @@ type nodes struct {
 	allowed   map[string]int
 }
 
-func (n *nodes) Disrupted(node string) string     { return n.disrupted[node] }
-func (n *nodes) Allowed() (map[string]int, error) { return n.allowed, nil }
+func (n *nodes) Disrupted(node string) string { return n.disrupted[node] }
+
+func (n *nodes) Allowed(context.Context) (map[string]int, error) { return n.allowed, nil }
 
 // told records Events.
 type told struct{ list []events.Event }

@@ -45,6 +45,14 @@ type picture struct {
 	allowed map[rules.Key]int
 	// vetoes are what else forbids actions for now.
 	vetoes map[string]veto
+	// nodes that were looked at, by their names.
+	nodes map[string]nodeLook
+}
+
+// nodeLook is what was found of a node.
+type nodeLook struct {
+	gone      bool
+	disrupted string
 }
 
 type veto struct{ reason, message string }
@@ -69,7 +77,7 @@ func (p picture) world(o Options) rules.World {
 func (q *Queue) picture(ctx context.Context, objects []*v1alpha1.RTAction) (picture, error) {
 	p := picture{
 		objects: map[string]*v1alpha1.RTAction{}, impossible: map[string]string{},
-		allowed: map[rules.Key]int{}, vetoes: map[string]veto{},
+		allowed: map[rules.Key]int{}, vetoes: map[string]veto{}, nodes: map[string]nodeLook{},
 	}
 	pods := map[string][]*corev1.Pod{}
 	for _, o := range objects {
@@ -92,7 +100,7 @@ func (q *Queue) picture(ctx context.Context, objects []*v1alpha1.RTAction) (pict
 	if err := q.charge(ctx, &p, pods); err != nil {
 		return p, err
 	}
-	return p, q.pools(&p)
+	return p, q.pools(ctx, &p)
 }
 
 // survey looks at the pods and nodes of an action, and returns the pods that are still there.
@@ -108,14 +116,14 @@ func (q *Queue) survey(ctx context.Context, p *picture, o *v1alpha1.RTAction, a 
 		if node == "" {
 			continue
 		}
-		if why := q.Nodes.Disrupted(node); why != "" {
-			p.vetoes[a.ID] = veto{ReasonNodeBeingDisrupted, fmt.Sprintf("node %s %s", node, why)}
-		}
-		gone, err := q.gone(ctx, &corev1.Node{}, types.NamespacedName{Name: node}, "")
+		n, err := q.node(ctx, p, node)
 		if err != nil {
 			return nil, err
 		}
-		if gone {
+		if n.disrupted != "" {
+			p.vetoes[a.ID] = veto{ReasonNodeBeingDisrupted, fmt.Sprintf("node %s %s", node, n.disrupted)}
+		}
+		if n.gone {
 			p.impossible[a.ID] = fmt.Sprintf("Node %s is gone", node)
 		}
 	}
@@ -123,6 +131,16 @@ func (q *Queue) survey(ctx context.Context, p *picture, o *v1alpha1.RTAction, a 
 		p.impossible[a.ID], err = q.allGone(ctx, o)
 	}
 	return pods, err
+}
+
+// node is looked at once in a round.
+func (q *Queue) node(ctx context.Context, p *picture, name string) (nodeLook, error) {
+	if n, ok := p.nodes[name]; ok {
+		return n, nil
+	}
+	gone, err := q.gone(ctx, &corev1.Node{}, types.NamespacedName{Name: name}, "")
+	p.nodes[name] = nodeLook{gone: gone, disrupted: q.Nodes.Disrupted(name)}
+	return p.nodes[name], err
 }
 
 // pods of an action that the cache has, and that are not ending.
@@ -222,14 +240,14 @@ func names(budgets []*policyv1.PodDisruptionBudget) string {
 }
 
 // pools asks what the budgets of NodePools allow, if an action is charged to one.
-func (q *Queue) pools(p *picture) error {
+func (q *Queue) pools(ctx context.Context, p *picture) error {
 	charged := slices.ContainsFunc(p.actions, func(a rules.Action) bool {
 		return a.Phase == rules.Waiting && slices.ContainsFunc(a.Uses, func(u rules.Use) bool { return u.Resource == rules.PoolBudget })
 	})
 	if !charged {
 		return nil
 	}
-	allowed, err := q.Nodes.Allowed()
+	allowed, err := q.Nodes.Allowed(ctx)
 	if err != nil {
 		return fmt.Errorf("asking for disruption budgets of NodePools: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -24,7 +25,6 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/agent"
 	"github.com/mainspring-rt/mainspring/pkg/controllers"
-	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/webhooks"
@@ -49,7 +49,7 @@ func registered(t *testing.T) map[string][]string {
 		InstanceTypeStore: nodeoverlay.NewInstanceTypeStore(),
 		PredictionStore:   prediction.NewStore(),
 	}
-	if _, err := controllers.New(ctx, op, fake.NewCloudProvider(), state.New(state.Options{}), rtruntime.Options{}); err != nil {
+	if _, err := controllers.New(ctx, op, fake.NewCloudProvider(), state.New(state.Options{}), controllers.Options{Lease: types.NamespacedName{Namespace: "default", Name: "queue"}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, register := range []func(prometheus.Registerer) error{metrics.Register, webhooks.RegisterMetrics} {

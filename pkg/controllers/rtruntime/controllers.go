@@ -52,6 +52,8 @@ type Dependencies struct {
 	// InFlight tells whether a node may still come for a pending pod: one is being opened for it, or
 	// nobody has yet decided that none will.
 	InFlight func(ctx context.Context, pod *corev1.Pod) bool
+	// Actions is the orchestration queue, in which preemptions take their turn.
+	Actions Actions
 	// FreedCapacity is called after capacity was freed or claimed otherwise than by pods coming and going.
 	FreedCapacity func()
 	Options       Options

@@ -206,6 +206,9 @@ func (p *preemptions) proceed(ctx context.Context, c preemptor, plan state.Preem
 	s, machines := p.sceneFor(ctx, c, now)
 	s.patient = true
 	todo := nextStep(s, plan, now)
+	if why := p.calledOff(c, plan); why != "" && todo.Outcome == "" {
+		todo = preemptionStep{Outcome: why, Failed: true}
+	}
 	if machines.err != nil && now.Before(plan.Deadline.Time) {
 		return reconcile.Result{}, machines.err
 	}

@@ -15,6 +15,7 @@ import (
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
@@ -23,6 +24,7 @@ type besieger struct {
 	*siege
 	reconcile.Reconciler
 	store *state.Store
+	queue *orchestration.Queue
 	seen  map[types.UID]client.Object
 }
 
@@ -34,8 +36,9 @@ func (s *siege) start(loop func(rtruntime.Dependencies) reconcile.Reconciler) *b
 	b.look()
 	b.store.Complete()
 	own.Step(time.Minute) // claims may name pods that are gone
+	b.queue = s.actions()
 	b.Reconciler = loop(rtruntime.Dependencies{
-		Clock: s.clock, Client: s.Client, Recorder: s.told, Store: b.store, FreedCapacity: func() {},
+		Clock: s.clock, Client: s.Client, Recorder: s.told, Store: b.store, FreedCapacity: func() {}, Actions: b.queue,
 		InFlight: func(context.Context, *corev1.Pod) bool { return s.inFlight },
 		Options:  rtruntime.Options{Granularity: granularity, PreemptionDelay: preemptionDelay, AgentTimeout: 10 * time.Second},
 	})
@@ -70,8 +73,15 @@ func (b *besieger) look() {
 	b.seen = now
 }
 
-// act takes one step for a pod on what the cache has.
+// act takes one step for a pod on what the cache has, after the queue has had its turn.
 func (b *besieger) act(pod string) time.Duration {
+	b.Helper()
+	b.must(b.turn())
+	return b.step(pod)
+}
+
+// step is one without the queue.
+func (b *besieger) step(pod string) time.Duration {
 	b.Helper()
 	result, err := b.Reconcile(b.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: b.namespace, Name: pod}})
 	b.must(err)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
@@ -68,7 +69,18 @@ func newSiege(t testing.TB, namespace string) *siege {
 		t.Fatal(err)
 	}
 	s := &siege{TB: t, API: api, namespace: namespace, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), told: &told{}}
-	s.Client = interceptor.NewClient(api, interceptor.Funcs{Get: s.get, Patch: s.patch, SubResourceCreate: s.evict})
+	s.Client = interceptor.NewClient(api, interceptor.Funcs{
+		Get: s.get, Patch: s.patch, SubResourceCreate: s.evict,
+		Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return s.write(func() error { return api.Create(ctx, o, opts...) })
+		},
+		Update: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			return s.write(func() error { return api.Update(ctx, o, opts...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, api client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			return s.write(func() error { return api.SubResource(sub).Update(ctx, o, opts...) })
+		},
+	})
 	s.must(api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	t.Cleanup(s.leave)
 	return s
@@ -77,6 +89,13 @@ func newSiege(t testing.TB, namespace string) *siege {
 // leave takes the nodes away, which other tests would see.
 func (s *siege) leave() {
 	ctx := context.Background()
+	actions := &v1alpha1.RTActionList{}
+	s.must(s.API.List(ctx, actions))
+	for i := range actions.Items {
+		actions.Items[i].Finalizers = nil
+		s.must(client.IgnoreNotFound(s.API.Update(ctx, &actions.Items[i])))
+		s.must(client.IgnoreNotFound(s.API.Delete(ctx, &actions.Items[i])))
+	}
 	nodes, slices := &corev1.NodeList{}, &resourcev1.ResourceSliceList{}
 	s.must(s.API.List(ctx, nodes))
 	s.must(s.API.List(ctx, slices))

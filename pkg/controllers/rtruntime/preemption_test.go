@@ -153,7 +153,7 @@ func TestAPlanEndsAtItsDeadlineAndRests(t *testing.T) {
 		b.look()
 	}
 	y.look()
-	if wait := y.act("held"); wait == 0 || len(s.pod("held").Spec.SchedulingGates) != 2 {
+	if wait := y.step("held"); wait == 0 || len(s.pod("held").Spec.SchedulingGates) != 2 {
 		t.Errorf("let go while the plan lasts: %v", s.pod("held").Spec.SchedulingGates)
 	}
 	s.clock.SetTime(s.plan("high").Deadline.Time)
@@ -162,7 +162,7 @@ func TestAPlanEndsAtItsDeadlineAndRests(t *testing.T) {
 		t.Errorf("plan %+v, told %v", s.plan("high"), s.told.reasons("high"))
 	}
 	y.look()
-	y.act("held")
+	y.step("held")
 	if got := s.pod("held").Spec.SchedulingGates; !slices.Equal(got, []corev1.PodSchedulingGate{{Name: "mine"}}) {
 		t.Errorf("gates: %v", got)
 	}
@@ -285,7 +285,7 @@ func TestAPodThatGoesTakesItsPlanWithIt(t *testing.T) {
 	if wait := b.act("high"); wait != 0 || len(s.evicted) > 0 {
 		t.Errorf("asked again after %s, evicted %v", wait, s.evicted)
 	}
-	s.start(yielding).act("held")
+	s.start(yielding).step("held")
 	if got := s.pod("held").Spec.SchedulingGates; len(got) > 0 {
 		t.Errorf("still held back: %v", got)
 	}

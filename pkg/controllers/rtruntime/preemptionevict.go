@@ -18,9 +18,14 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// displace evicts the first of the victims, provided that all of them could be: none goes for nothing. Rivals
-// that wait for the same node go before. The rest is decided anew, each time.
+// displace evicts the first of the victims, provided that all of them could be, which would else go for nothing, and that it
+// is the plan's turn in the orchestration queue. Rivals that wait for the same node go before. The rest is decided anew,
+// each time.
 func (p *preemptions) displace(ctx context.Context, c preemptor, plan state.Preemption, uids []types.UID) (reconcile.Result, error) {
+	ok, why, err := p.mayEvict(ctx, c, plan)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	victims, err := p.read(ctx, uids)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -29,34 +34,47 @@ func (p *preemptions) displace(ctx context.Context, c preemptor, plan state.Pree
 		return reconcile.Result{RequeueAfter: soon}, nil // some have just gone
 	}
 	refused, err := p.refusals(ctx, victims)
-	if err != nil {
+	switch {
+	case err != nil:
+		return reconcile.Result{}, err
+	case refused != nil:
+		return p.hold(ctx, c, plan, *refused)
+	case !ok:
+		return p.queued(ctx, c, plan, why)
+	}
+	return p.strike(ctx, c, plan, victims[0])
+}
+
+// strike evicts a victim, once no rivals are left.
+func (p *preemptions) strike(ctx context.Context, c preemptor, plan state.Preemption, victim *corev1.Pod) (reconcile.Result, error) {
+	if written, err := p.waits(ctx, c, plan, ""); written || err != nil {
+		return reconcile.Result{RequeueAfter: soon}, err
+	}
+	if err := p.unchanged(ctx, c); err != nil {
 		return reconcile.Result{}, err
 	}
-	if refused == nil {
-		if written, err := p.waits(ctx, c, plan, ""); written || err != nil {
-			return reconcile.Result{RequeueAfter: soon}, err
-		}
-		if err := p.unchanged(ctx, c); err != nil {
-			return reconcile.Result{}, err
-		}
-		left, vetoed, err := p.clear(ctx, c, plan)
-		if err != nil {
-			return reconcile.Result{}, err
-		}
-		if left && vetoed == nil {
-			return reconcile.Result{RequeueAfter: soon}, nil
-		}
-		if refused = vetoed; refused == nil {
-			if refused, err = p.evict(ctx, victims[0]); err != nil {
-				return reconcile.Result{}, err
-			}
-		}
+	left, refused, err := p.clear(ctx, c, plan)
+	if err == nil && refused == nil && !left {
+		refused, err = p.evict(ctx, victim)
 	}
-	if refused != nil {
+	switch {
+	case err != nil:
+		return reconcile.Result{}, err
+	case refused != nil:
 		return p.hold(ctx, c, plan, *refused)
+	case !left:
+		p.evicted(c, plan, victim)
 	}
-	p.evicted(c, plan, victims[0])
 	return reconcile.Result{RequeueAfter: soon}, nil
+}
+
+// queued says what the plan's turn waits for; without why, the queue has not looked at it yet.
+func (p *preemptions) queued(ctx context.Context, c preemptor, plan state.Preemption, why string) (reconcile.Result, error) {
+	if why == "" {
+		return reconcile.Result{RequeueAfter: soon}, nil
+	}
+	_, err := p.waits(ctx, c, plan, why)
+	return reconcile.Result{RequeueAfter: progress}, err
 }
 
 // unchanged asks the API server, and not the cache, whether the pod is still as it was read: without a node,

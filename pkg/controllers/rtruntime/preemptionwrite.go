@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/events"
@@ -41,6 +42,9 @@ func (p *preemptions) finish(ctx context.Context, c preemptor, plan state.Preemp
 	if end.Failed {
 		c.memory.inVain++
 		c.memory.rest = p.Clock.Now().Add(restAfter(c.memory.inVain))
+	}
+	if err := p.release(ctx, c, plan, end.Outcome); err != nil {
+		log.FromContext(ctx).Error(err, "withdrawing the action of a plan that has ended; it expires with the plan")
 	}
 	p.measure(plan)
 	p.publish(events.PreemptionFinished(c.pod, string(c.pod.UID), end.Outcome))

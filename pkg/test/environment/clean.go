@@ -38,6 +38,7 @@ func (env *Environment) cleaned() []client.ObjectList {
 		&batchv1.JobList{},
 		&corev1.PodList{},
 		&mcoperatorv1.McKubeList{},
+		&mckubev1alpha1.RTActionList{},
 		&resourcev1.ResourceClaimTemplateList{},
 		&resourcev1.ResourceClaimList{},
 		&karpenterv1.NodePoolList{},

@@ -1,0 +1,101 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	"sigs.k8s.io/karpenter/pkg/cloudprovider"
+	karpenterdisruption "sigs.k8s.io/karpenter/pkg/controllers/disruption"
+	"sigs.k8s.io/karpenter/pkg/controllers/state"
+	karpenterevents "sigs.k8s.io/karpenter/pkg/events"
+	"sigs.k8s.io/karpenter/pkg/operator"
+	nodepoolutils "sigs.k8s.io/karpenter/pkg/utils/nodepool"
+
+	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+)
+
+// reasonPressure is for which nodes are disrupted by actions. Budgets of NodePools that name no reasons govern it.
+const reasonPressure karpenterv1.DisruptionReason = "RTPressure"
+
+// newQueue is the orchestration queue, which asks Karpenter's what it does to nodes.
+func newQueue(op *operator.Operator, provider cloudprovider.CloudProvider, cluster *state.Cluster, disruption *karpenterdisruption.Queue, o Options) (*orchestration.Queue, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("asking for the host's name: %w", err)
+	}
+	return orchestration.New(orchestration.Dependencies{
+		Clock:    op.Clock,
+		Client:   op.GetClient(),
+		Reader:   op.GetAPIReader(),
+		Recorder: recorder{op.EventRecorder},
+		Nodes:    &disrupted{client: op.GetClient(), provider: provider, cluster: cluster, queue: disruption, clock: op.Clock},
+		Lease:    o.Lease,
+		Identity: host + "_" + string(uuid.NewUUID()),
+		Options:  o.Queue,
+	})
+}
+
+// recorder hands Events to Karpenter's, which leaves equal ones out.
+type recorder struct{ karpenterevents.Recorder }
+
+// Publish implements orchestration.Recorder.
+func (r recorder) Publish(list ...events.Event) {
+	for _, e := range list {
+		r.Recorder.Publish(karpenterevents.Event{
+			InvolvedObject: e.Object, Type: e.Type, Reason: e.Reason, Message: e.Message, DedupeValues: e.Dedupe,
+		})
+	}
+}
+
+// disrupted is what Karpenter does to nodes.
+type disrupted struct {
+	client   client.Client
+	provider cloudprovider.CloudProvider
+	cluster  *state.Cluster
+	queue    *karpenterdisruption.Queue
+	clock    clock.Clock
+}
+
+// Disrupted implements orchestration.Nodes.
+func (d *disrupted) Disrupted(name string) string {
+	for node := range d.cluster.Nodes() {
+		if node.Name() != name {
+			continue
+		}
+		switch {
+		case d.queue.HasAny(node.ProviderID()):
+			return "is being replaced or closed by a disruption"
+		case node.MarkedForDeletion():
+			return "is being closed"
+		}
+		return ""
+	}
+	return ""
+}
+
+// Allowed implements orchestration.Nodes.
+func (d *disrupted) Allowed(ctx context.Context) (map[string]int, error) {
+	pools, err := nodepoolutils.ListManaged(ctx, d.client, d.provider)
+	if err != nil {
+		return nil, fmt.Errorf("listing NodePools: %w", err)
+	}
+	byName := map[string]*karpenterv1.NodePool{}
+	for _, pool := range pools {
+		byName[pool.Name] = pool
+	}
+	nodes, disrupting := karpenterdisruption.NodePoolStats(d.cluster, reasonPressure)
+	return karpenterdisruption.NodePoolBudgetMap(ctx, d.clock, byName, nodes, disrupting, reasonPressure), nil
+}
+
+// LeaseOf is the Lease of the queue beside that of the leader.
+func LeaseOf(leader types.NamespacedName) types.NamespacedName {
+	leader.Name += "-queue"
+	return leader
+}
