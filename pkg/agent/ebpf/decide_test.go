@@ -87,7 +87,7 @@ func TestClean(t *testing.T) {
 		"a dirty one":                          {Used: 96, Limit: 95, Begun: 1, Clean: 3, Windows: 20, After: 0, Next: 5},
 		"idle periods are clean":               {Used: 10, Limit: 95, Begun: 1, Idle: 6, Clean: 3, Windows: 8, After: 10, Next: 12},
 		"idle periods after a dirty window":    {Used: 96, Limit: 95, Begun: 1, Idle: 6, Clean: 3, Windows: 8, After: 6, Next: 8},
-		"windows in which a debt was paid":      {Used: 10, Limit: 95, Begun: 1, Idle: 6, Clean: 3, Windows: 8, Stopped: 1, After: 0, Next: 2},
+		"windows in which a debt was paid":     {Used: 10, Limit: 95, Begun: 1, Idle: 6, Clean: 3, Windows: 8, Stopped: 1, After: 0, Next: 2},
 		"windows that were run through":        {Used: 10, Limit: 95, Begun: 2, Clean: 3, Windows: 8, After: 0, Next: 2},
 		"told again after at least one window": {Used: 0, Limit: 95, Begun: 1, Clean: 0, Windows: 0, After: 1, Next: 2},
 		"the count does not wrap":              {Limit: 95, Begun: 1, Idle: 1 << 40, Clean: 3, Windows: 8, After: 0xffffffff, Next: 1},

@@ -76,7 +76,7 @@ func TestADebtIsPaidWithinThePlan(t *testing.T) {
 // has paid, and as long as any raise after that.
 func TestNobodyRecoversWhileItPays(t *testing.T) {
 	t.Parallel()
-	ran := int64(start)
+	ran := start
 	b := newBenchSerial(t, governor.Options{Seen: func(int) int64 { return ran }}, 900_000, srv(0, "High", 2000, 4000)).begun()
 	b.owes(0, 800_000, governor.Raised) // 200 periods of 10 ms at 4000 us
 	b.tickFor(1990 * ms)

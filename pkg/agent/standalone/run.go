@@ -84,15 +84,17 @@ func Run(ctx context.Context, o Options) (last table.Report, err error) {
 
 // alone waits until nobody answers at our socket. The fast path of a run that was killed ends a moment after it.
 func (o Options) alone(ctx context.Context, fast *client.Client) error {
-	for began := o.Clock.Now(); ; {
-		if _, err := fast.Report(ctx); err != nil {
-			return nil
-		}
+	for began := o.Clock.Now(); answers(ctx, fast); <-o.Clock.After(pollEvery) {
 		if o.Clock.Since(began) > aloneTimeout {
 			return fmt.Errorf("a fast path answers at %s already; stop it first, or use another state directory", Socket(o.StateDir))
 		}
-		<-o.Clock.After(pollEvery)
 	}
+	return nil
+}
+
+func answers(ctx context.Context, fast *client.Client) bool {
+	_, err := fast.Report(ctx)
+	return err == nil
 }
 
 func arguments(o Options) []string {
@@ -199,7 +201,7 @@ func (o Options) awaitBudgets(ctx context.Context, fast *client.Client, t table.
 		if err != nil {
 			return last, err
 		}
-		missing, refused := unfunded(last, t)
+		refused, missing := unfunded(last, t)
 		if missing == nil || refused {
 			return last, missing
 		}
@@ -211,7 +213,7 @@ func (o Options) awaitBudgets(ctx context.Context, fast *client.Client, t table.
 }
 
 // unfunded says which servers have less than their low budgets. Refused: waiting is of no use.
-func unfunded(r table.Report, t table.Table) (missing error, refused bool) {
+func unfunded(r table.Report, t table.Table) (refused bool, missing error) {
 	var faults []error
 	for _, want := range t.Servers {
 		s := find(r, want.ID)
@@ -225,7 +227,7 @@ func unfunded(r table.Report, t table.Table) (missing error, refused bool) {
 			faults = append(faults, fmt.Errorf("server %q: no budget is in force; want at least %d us", want.ID, want.LowUs))
 		}
 	}
-	return errors.Join(faults...), refused
+	return refused, errors.Join(faults...)
 }
 
 // watch shows reports until there is nothing left to watch.
