@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,9 @@ func TestTheSocketCarriesEverything(t *testing.T) {
 	first, err := c.Room(ctx, high("b", "/b", 0))
 	if err != nil || first.RuntimeUs != 2_000 || first.PeriodUs != 10_000 {
 		t.Errorf("%+v %v", first, err)
+	}
+	if !slices.Contains(k.log, "room for b in /b") {
+		t.Errorf("the backend was not told whose room it is: %q", k.log)
 	}
 	if err := c.Restore(ctx); err != nil || k.restored != 1 {
 		t.Errorf("%v, restored %d times", err, k.restored)
