@@ -75,7 +75,9 @@ func (k *kernel) Capacity(cores []int) map[int]int64 {
 func (k *kernel) Room(s actuator.Server) (table.First, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.note("room for %s in %s", s.ID, s.Cgroup)
+	if k.roomErr == nil {
+		k.note("room for %s in %s", s.ID, s.Cgroup)
+	}
 	return table.First{RuntimeUs: s.BudgetUs, PeriodUs: s.PeriodUs}, k.roomErr
 }
 
