@@ -39,7 +39,7 @@ func runVictim(text string) {
 		_, err = standalone.Run(context.Background(), standalone.Options{
 			File: file, Fastpath: n.Fastpath, Launcher: n.Launcher, StateDir: n.StateDir, Host: host.New("/"), Clock: clock.RealClock{},
 			Show: func(table.Report, time.Duration) {
-				if shown++; shown == 2 { // half a second after the commands were started
+				if shown++; shown == 2 { // a second after the commands were started
 					fmt.Println("governs")
 				}
 			},

@@ -36,7 +36,7 @@ type Options struct {
 	Samples int
 	Host    host.Host
 	Clock   clock.WithTicker
-	// Show is called with every report, about twice a second.
+	// Show is called with every report, about once a second.
 	Show func(table.Report, time.Duration)
 }
 
@@ -49,7 +49,7 @@ const (
 	startTimeout = 30 * time.Second
 	stopTimeout  = 30 * time.Second
 	pollEvery    = 50 * time.Millisecond
-	showEvery    = 500 * time.Millisecond
+	showEvery    = time.Second
 	fastStop     = 5 * time.Second
 	// budgetTimeout is longer than any period: what an earlier run promised is over then.
 	budgetTimeout = time.Duration(rt.MaxPeriod)*time.Microsecond + 5*time.Second
