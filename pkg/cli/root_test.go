@@ -42,6 +42,10 @@ func TestUsageErrorsAreOneLineAndExitTwo(t *testing.T) {
 		{[]string{"explain", "pod"}, "mainspring explain pod wants one argument, the pod's name, but got 0"},
 		{[]string{"explain", "pod", "p", "-o", "yaml"}, `--output is "yaml"; want text or json`},
 		{[]string{"explain", "pod", "p", "--rt-budget-granularity", "10ns"}, "--rt-budget-granularity is 10ns; want whole microseconds"},
+		{[]string{"queue", "all"}, `mainspring queue takes no argument, but got "all"`},
+		{[]string{"queue", "-o", "yaml"}, `--output is "yaml"; want text, wide or json`},
+		{[]string{"queue", "--interval", "1ms"}, "--interval is 1ms; want at least 100ms"},
+		{[]string{"queue", "--queue-age-step", "0s"}, "--queue-age-step is 0s; want more than 0s"},
 		{[]string{"local", "sideways"}, `"sideways" is not a command of mainspring local`},
 	} {
 		code, _, err := run(c.args...)
