@@ -38,6 +38,8 @@ type simKernel struct {
 	closed bool
 	// refuseAll: no thread may become real-time.
 	refuseAll bool
+	// fullOfDeadlines: no thread may become a deadline thread any more.
+	fullOfDeadlines bool
 	// refuse writes to files of this name.
 	refuse string
 	// stuck threads want to run and do not.
@@ -264,6 +266,8 @@ func (k *simKernel) setAttr(tid int, a *unix.SchedAttr) error {
 		return unix.ESRCH
 	case k.refuseAll && a.Policy != unix.SCHED_NORMAL:
 		return unix.EPERM
+	case k.fullOfDeadlines && a.Policy == unix.SCHED_DEADLINE && th.attr.Policy != unix.SCHED_DEADLINE:
+		return unix.EBUSY
 	case realtime(a.Policy) && !k.mayRealtime(th):
 		return unix.EPERM
 	case a.Policy == unix.SCHED_DEADLINE && k.narrow(th):

@@ -3,6 +3,7 @@ package actuator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,9 +44,10 @@ func (s *simTree) mustStart(want string) Choice {
 	return c
 }
 
-// fill has another group take all that is left of the pot.
+// fill has another group take all bandwidth that is left, and other deadline threads theirs.
 func (s *simTree) fill() {
 	s.t.Helper()
+	s.fullOfDeadlines = true
 	s.tree.Group("/foreign")
 	dir, err := s.cg.Dir("cpu", "/foreign")
 	if err != nil {
@@ -55,9 +57,11 @@ func (s *simTree) fill() {
 	if f.inode, err = s.inode(dir); err != nil {
 		s.t.Fatal(err)
 	}
-	for us, step := int64(0), int64(1<<19); step > 0; step /= 2 {
-		if f.write(rtRuntime, itoa(us+step)) == nil {
-			us += step
+	for file, format := range map[string]string{rtRuntime: "%d", rtMax: "%d 1000000", rtMulti: "0-3 %d"} {
+		for us, step := 0, 1<<19; step > 0; step /= 2 {
+			if f.write(file, fmt.Sprintf(format, us+step)) == nil {
+				us += step
+			}
 		}
 	}
 }
@@ -132,6 +136,32 @@ func TestAFullNodeWithoutARecord(t *testing.T) {
 			}
 			if got := s.get("cpu", c.first, rtRuntime); got != "1000" {
 				t.Errorf("the container has %s us; want 1000 still", got)
+			}
+		})
+	}
+}
+
+// TestEveryBackendThatNeedsBandwidth comes back on a full node, with its record and without.
+func TestEveryBackendThatNeedsBandwidth(t *testing.T) {
+	for _, l := range layouts[:7] {
+		t.Run(l.name, func(t *testing.T) {
+			s := newSim(t, l.mount)
+			c := populate(s)
+			first := s.mustStart(l.backend)
+			mustOpen(t, first.Backend, serverOf(c.first))
+			s.fill()
+			before := s.snapshot()
+			for _, remembered := range []bool{true, false} {
+				if !remembered {
+					s.choice("")
+				}
+				again := s.mustStart(l.backend)
+				if again.Backend.Name() != l.backend || again.GranularityUs != first.GranularityUs {
+					t.Errorf("remembered %v: %s, %d us; want %s, %d", remembered, again.Backend.Name(), again.GranularityUs, l.backend, first.GranularityUs)
+				}
+				if d := differences(before, s.snapshot()); len(d) > 0 {
+					t.Errorf("remembered %v: it changed\n%s", remembered, strings.Join(d, "\n"))
+				}
 			}
 		})
 	}
