@@ -1,0 +1,13 @@
+package standalone
+
+import (
+	"context"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+)
+
+// AwaitBudgets is awaitBudgets.
+func AwaitBudgets(ctx context.Context, o Options, fast *client.Client, t table.Table) (table.Report, error) {
+	return o.awaitBudgets(ctx, fast, t)
+}
