@@ -169,7 +169,7 @@ func (p *Provider) take(ctx context.Context, claim *karpv1.NodeClaim, m *Machine
 	changed := m.DeepCopy()
 	changed.Status.Claim = &v1alpha1.MachineClaim{
 		NodeClaim: claim.Name, UID: claim.UID, NodePool: claim.Labels[karpv1.NodePoolLabelKey],
-		Adopted: adopted, Time: now, Stage: v1alpha1.StageStarting, StageTime: now,
+		Reservation: p.offering(m), Adopted: adopted, Time: now, Stage: v1alpha1.StageStarting, StageTime: now,
 	}
 	setAvailable(changed, now.Time, verdict{v1alpha1.ReasonMachineClaimed, "NodeClaim " + claim.Name + " has the machine"})
 	// The machine's resource version goes along, so that of two claims one is refused.

@@ -40,8 +40,9 @@ func adoptingEvent(m *Machine, claim *karpv1.NodeClaim) events.Event {
 	return normal(m, reasonAdopting, claim.Name, fmt.Sprintf("Node %s has joined already; NodeClaim %s takes it over", nodeName(m), claim.Name))
 }
 
+// onBoth tells it on the machine and on the NodeClaim. Events of one reason are told apart by their dedupe values alone.
 func onBoth(m *Machine, claim *karpv1.NodeClaim, reason, message string) []events.Event {
-	list := []events.Event{warning(m, reason, string(m.Status.Claim.UID), message)}
+	list := []events.Event{warning(m, reason, m.Name+string(m.Status.Claim.UID), message)}
 	if claim != nil {
 		list = append(list, warning(claim, reason, string(claim.UID), message))
 	}

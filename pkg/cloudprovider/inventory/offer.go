@@ -119,6 +119,8 @@ func (o *offer) signature(machines []*Machine) string {
 			b.WriteByte(' ')
 			b.WriteString(wattsLabels(m)[key])
 		}
+		b.WriteByte(' ')
+		b.WriteString(heldReservation(m))
 		b.WriteString(strconv.FormatBool(claimable(m)))
 		b.WriteString(strconv.FormatBool(usable(m)))
 		b.WriteByte('\n')
@@ -143,8 +145,55 @@ func reservationID(typeName string, m *Machine) string {
 	return typeName + "." + strconv.FormatFloat(priceOf(m), 'f', -1, 64)
 }
 
+// heldReservation is the reservation that the machine's NodeClaim was launched in.
+func heldReservation(m *Machine) string {
+	if m.Status.Claim == nil {
+		return ""
+	}
+	return m.Status.Claim.Reservation
+}
+
 // build makes the instance types, in the order of the first machine of each.
 func (o *offer) build(machines []*Machine) []*cloudprovider.InstanceType {
+	made := o.grouped(machines)
+	addHeld(made, machines, o.names)
+	return made
+}
+
+// addHeld has each machine that was edited since it was claimed stand under the reservation that its NodeClaim holds,
+// too: Karpenter ends a drifted node before its replacement when the reservation that this frees is what the pods
+// then fit into. Where the reservation has other machines that are free it stands for those alone.
+func addHeld(made []*cloudprovider.InstanceType, machines []*Machine, names *typeNames) {
+	free := map[string]int{}
+	for _, it := range made {
+		for _, of := range it.Offerings {
+			free[of.ReservationID()] += of.ReservationCapacity
+		}
+	}
+	for _, m := range machines {
+		held := heldReservation(m)
+		if held == "" || held == reservationID(names.of(m), m) || free[held] > 0 || !usable(m) {
+			continue
+		}
+		for _, it := range made {
+			if it.Name == names.of(m) && !slices.Contains(reservationsOf(it.Offerings), held) {
+				it.Offerings = append(it.Offerings, newOffering(held, m))
+				it.Requirements[v1alpha1.LabelReservationID] = in(v1alpha1.LabelReservationID, reservationsOf(it.Offerings)...)
+			}
+		}
+	}
+}
+
+func reservationsOf(offerings cloudprovider.Offerings) []string {
+	ids := make([]string, len(offerings))
+	for i, of := range offerings {
+		ids[i] = of.ReservationID()
+	}
+	return ids
+}
+
+// grouped makes an instance type of each group of like machines.
+func (o *offer) grouped(machines []*Machine) []*cloudprovider.InstanceType {
 	groups := map[string][]*Machine{}
 	var order []string
 	for _, m := range machines {
@@ -180,8 +229,7 @@ func newInstanceType(name string, machines []*Machine, keys []string) *cloudprov
 		requirements[key] = inOrAbsent(key, valuesOf(machines, func(m *Machine) string { return wattsLabels(m)[key] })...)
 	}
 	offerings := newOfferings(name, machines)
-	requirements[v1alpha1.LabelReservationID] = in(v1alpha1.LabelReservationID,
-		valuesOf(machines, func(m *Machine) string { return reservationID(name, m) })...)
+	requirements[v1alpha1.LabelReservationID] = in(v1alpha1.LabelReservationID, reservationsOf(offerings)...)
 	return &cloudprovider.InstanceType{
 		Name:             name,
 		Requirements:     requirements,
@@ -200,11 +248,7 @@ func newOfferings(typeName string, machines []*Machine) cloudprovider.Offerings 
 		id := reservationID(typeName, m)
 		of := byID[id]
 		if of == nil {
-			of = &cloudprovider.Offering{Price: priceOf(m), Requirements: scheduling.NewRequirements(
-				in(karpv1.CapacityTypeLabelKey, karpv1.CapacityTypeReserved),
-				in(corev1.LabelTopologyZone, m.Spec.Zone),
-				in(v1alpha1.LabelReservationID, id),
-			)}
+			of = newOffering(id, m)
 			byID[id] = of
 			offerings = append(offerings, of)
 		}
@@ -214,6 +258,15 @@ func newOfferings(typeName string, machines []*Machine) cloudprovider.Offerings 
 		}
 	}
 	return offerings
+}
+
+// newOffering is a reserved offering of machines like this one; it has no free ones yet.
+func newOffering(id string, m *Machine) *cloudprovider.Offering {
+	return &cloudprovider.Offering{Price: priceOf(m), Available: usable(m), Requirements: scheduling.NewRequirements(
+		in(karpv1.CapacityTypeLabelKey, karpv1.CapacityTypeReserved),
+		in(corev1.LabelTopologyZone, m.Spec.Zone),
+		in(v1alpha1.LabelReservationID, id),
+	)}
 }
 
 func in(key string, values ...string) *scheduling.Requirement {

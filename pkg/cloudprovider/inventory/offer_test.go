@@ -86,6 +86,44 @@ func TestLikeMachinesAreOneInstanceType(t *testing.T) {
 	}
 }
 
+// Karpenter frees a slot by the reservation in the NodeClaim's labels: an edited machine has to be found under it.
+func TestAMachineThatWasEditedKeepsItsReservation(t *testing.T) {
+	w, claim := running(t)
+	held := claim.Labels[v1alpha1.LabelReservationID]
+	edit := func(name string) {
+		t.Helper()
+		m := w.machine(name)
+		inRack("a7")(m)
+		m.Generation++
+		if err := w.client.Update(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edit("m1")
+	types := w.types(nodePool("edge"))
+	if len(types) != 1 || types[0].Name == claim.Labels[corev1.LabelInstanceTypeStable] || types[0].Requirements.Get(rack).Any() != "a7" {
+		t.Fatalf("types %+v", types)
+	}
+	if i := slices.IndexFunc(types[0].Offerings, func(of *karpcloud.Offering) bool { return of.ReservationID() == held }); i < 0 ||
+		!types[0].Offerings[i].Available || types[0].Offerings[i].ReservationCapacity != 0 || !types[0].Requirements.Get(v1alpha1.LabelReservationID).Has(held) {
+		t.Errorf("offerings %+v", types[0].Offerings)
+	}
+	// The reservation's other machines, where there are free ones, are what it stands for.
+	other := machine("m2")
+	other.UID = "uid-m2"
+	if err := w.client.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	w.settle("m2")
+	for _, it := range w.types(nodePool("edge")) {
+		for _, of := range it.Offerings {
+			if of.ReservationID() == held && of.ReservationCapacity != 1 {
+				t.Errorf("reservation %s has %d", held, of.ReservationCapacity)
+			}
+		}
+	}
+}
+
 func TestTheCheapestMachineThatFitsIsClaimed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		requirements []karpv1.NodeSelectorRequirementWithMinValues

@@ -179,6 +179,9 @@ type MachineClaim struct {
 	// nodePool of the NodeClaim.
 	// +optional
 	NodePool string `json:"nodePool,omitempty"`
+	// reservation is the reserved offering that the NodeClaim was launched in, as in label mckube.io/reservation-id.
+	// +optional
+	Reservation string `json:"reservation,omitempty"`
 	// adopted says that the Node had joined before.
 	// +optional
 	Adopted bool `json:"adopted,omitempty"`
