@@ -73,6 +73,11 @@ var flagValues = []struct {
 	{"cloudProvider.catalogue", "types: []", "--catalogue-file=/etc/mainspring/catalogue/catalogue.yaml"},
 	{"cloudProvider.instanceTypes", "[]", "--instance-types-file-path=/etc/mainspring/catalogue/instance-types.json"},
 	{"cloudProvider.simulated.repairToleration", "1m30s", "--simulated-repair-toleration=1m30s"},
+	{"cloudProvider.name", "inventory", "--cloud-provider=inventory"},
+	{"cloudProvider.inventory.labels", list{"example.com/rack", "example.com/slot"}, "--inventory-labels=example.com/rack,example.com/slot"},
+	{"cloudProvider.inventory.powerTimeout", "1m", "--inventory-power-timeout=1m"},
+	{"cloudProvider.inventory.quarantine", "10m", "--inventory-quarantine=10m"},
+	{"cloudProvider.inventory.programs", "programs", "--inventory-exec-directory=/etc/mainspring/programs"},
 	{"settings.logLevel", "debug", "--log-level=debug"},
 	{"settings.logOutputPaths", "stderr", "--log-output-paths=stderr"},
 	{"settings.logErrorOutputPaths", "stdout", "--log-error-output-paths=stdout"},
@@ -116,17 +121,18 @@ const defaultGates = "CapacityBuffer=false,NodeOverlay=true,NodeRepair=true,PodD
 
 // notValues are the flags that no value sets.
 var notValues = map[string]string{
-	"kubeconfig":              "a pod uses the in-cluster configuration",
-	"karpenter-service":       "names the Service of a webhook that the controller does not have",
-	"memory-limit":            "comes from resources.limits.memory through the environment",
-	"cpu-requests":            "comes from resources.requests.cpu through the environment",
-	"disable-leader-election": "see TestOneReplicaNeedsNoLeader",
-	"webhook-host":            "a pod listens on every address",
-	"overrun-host":            "a pod listens on every address",
-	"webhook-namespace":       "is the release's, see TestWebhooksAreTheReleasesOwn",
-	"webhook-cert-secret":     "is named after the release, see TestWebhooksAreTheReleasesOwn",
-	"webhook-dns-names":       "is the name of the Service, see TestWebhooksAreTheReleasesOwn",
-	"webhook-configurations":  "are named after the release, see TestWebhooksAreTheReleasesOwn",
+	"kubeconfig":                 "a pod uses the in-cluster configuration",
+	"karpenter-service":          "names the Service of a webhook that the controller does not have",
+	"memory-limit":               "comes from resources.limits.memory through the environment",
+	"cpu-requests":               "comes from resources.requests.cpu through the environment",
+	"disable-leader-election":    "see TestOneReplicaNeedsNoLeader",
+	"webhook-host":               "a pod listens on every address",
+	"overrun-host":               "a pod listens on every address",
+	"inventory-secret-namespace": "is the release's, see TestInventoryRights",
+	"webhook-namespace":          "is the release's, see TestWebhooksAreTheReleasesOwn",
+	"webhook-cert-secret":        "is named after the release, see TestWebhooksAreTheReleasesOwn",
+	"webhook-dns-names":          "is the name of the Service, see TestWebhooksAreTheReleasesOwn",
+	"webhook-configurations":     "are named after the release, see TestWebhooksAreTheReleasesOwn",
 }
 
 func arguments(t *testing.T, v map[string]any) []string {

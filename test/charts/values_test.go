@@ -37,7 +37,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"number for a duration":  {values(10, "settings", "batchMaxDuration"), "at '/settings/batchMaxDuration': got number, want string"},
 		"duration without unit":  {values("10", "settings", "batchMaxDuration"), "at '/settings/batchMaxDuration': '10' does not match pattern"},
 		"unknown level":          {values("trace", "settings", "logLevel"), "at '/settings/logLevel': value must be one of 'error', 'info', 'debug'"},
-		"unknown provider":       {values("aws", "cloudProvider", "name"), "at '/cloudProvider/name': value must be 'simulated'"},
+		"unknown provider":       {values("aws", "cloudProvider", "name"), "at '/cloudProvider/name': value must be one of 'simulated', 'inventory'"},
 		"port":                   {values(70000, "metrics", "port"), "at '/metrics/port': maximum: got 70,000, want 65,535"},
 		"one port for two":       {values(8081, "metrics", "port"), "metrics.port and healthProbe.port are both 8081; they must differ"},
 		"one port for webhooks":  {values(8080, "webhook", "port"), "webhook.port is 8080, which is metrics.port or healthProbe.port; it must differ"},

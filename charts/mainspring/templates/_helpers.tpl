@@ -90,6 +90,11 @@ app.kubernetes.io/component: agent
 {{- if or .Values.cloudProvider.catalogue .Values.cloudProvider.instanceTypes -}}true{{- end -}}
 {{- end -}}
 
+{{/* Whether the controller has anything mounted. */}}
+{{- define "mainspring.hasVolumes" -}}
+{{- if or (include "mainspring.hasCatalogue" .) .Values.metrics.certificateSecret (include "mainspring.hasOverrunSecret" .) .Values.cloudProvider.inventory.programs -}}true{{- end -}}
+{{- end -}}
+
 {{/* The feature gates as the flag takes them, each named: what a release runs with never depends on a default in the binary. */}}
 {{- define "mainspring.featureGates" -}}
 {{- $gates := list -}}
@@ -111,6 +116,10 @@ app.kubernetes.io/component: agent
 {{- $args := list
   (printf "--cloud-provider=%s" .Values.cloudProvider.name)
   (printf "--simulated-repair-toleration=%s" .Values.cloudProvider.simulated.repairToleration)
+  (printf "--inventory-secret-namespace=%s" .Release.Namespace)
+  (printf "--inventory-labels=%s" (join "," .Values.cloudProvider.inventory.labels))
+  (printf "--inventory-power-timeout=%s" .Values.cloudProvider.inventory.powerTimeout)
+  (printf "--inventory-quarantine=%s" .Values.cloudProvider.inventory.quarantine)
   (printf "--log-level=%s" $settings.logLevel)
   (printf "--log-output-paths=%s" $settings.logOutputPaths)
   (printf "--log-error-output-paths=%s" $settings.logErrorOutputPaths)
@@ -168,6 +177,9 @@ app.kubernetes.io/component: agent
 {{- end -}}
 {{- if .Values.cloudProvider.instanceTypes -}}
 {{- $args = append $args "--instance-types-file-path=/etc/mainspring/catalogue/instance-types.json" -}}
+{{- end -}}
+{{- if .Values.cloudProvider.inventory.programs -}}
+{{- $args = append $args "--inventory-exec-directory=/etc/mainspring/programs" -}}
 {{- end -}}
 {{- if .Values.metrics.certificateSecret -}}
 {{- $args = append $args "--metrics-cert-dir=/etc/mainspring/metrics" -}}

@@ -11,6 +11,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/samber/lo"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -51,7 +55,10 @@ var _ = BeforeEach(func() {
 	env.BeforeEach()
 })
 
-var _ = AfterEach(func() { env.AfterEach() })
+var _ = AfterEach(func() {
+	env.AfterEach()
+	env.ExpectNothingForbidden()
+})
 
 // machine is one that the suite's program switches.
 func machine(name string, changes ...func(*mckubev1alpha1.InventoryMachine)) *mckubev1alpha1.InventoryMachine {
@@ -59,6 +66,23 @@ func machine(name string, changes ...func(*mckubev1alpha1.InventoryMachine)) *mc
 		m.Spec.Power.Exec.Args = []string{states, env.Plane.Kubeconfig()}
 	}
 	return test.InventoryMachine(name, append(changes, args)...)
+}
+
+// inRack gives the machine the label that pods select by.
+func inRack(value string) func(*mckubev1alpha1.InventoryMachine) {
+	return func(m *mckubev1alpha1.InventoryMachine) { m.Spec.Labels = map[string]string{rack: value} }
+}
+
+// costing is the machine's price in USD per hour.
+func costing(price string) func(*mckubev1alpha1.InventoryMachine) {
+	return func(m *mckubev1alpha1.InventoryMachine) { m.Spec.PricePerHour = lo.ToPtr(resource.MustParse(price)) }
+}
+
+// byHand makes the Node one that was joined without Karpenter: without the taint that awaits it.
+func byHand(name string) {
+	GinkgoHelper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	environment.ExpectChanged(env, node, func(n *corev1.Node) { n.Spec.Taints = nil })
 }
 
 // power is whether the machine is on, as the program knows it.
