@@ -187,9 +187,7 @@ var _ = Describe("Real-time containers of a real node", Serial, func() {
 		eventuallyRunning(p)
 		Expect(containerID(p, "app")).To(Equal(id))
 		expectKept(p, "app", group)
-		// The new kubelet has deleted the node's ResourceSlices. An agent that starts now publishes them.
-		env.NodeAgent.Agent.ExpectStopped()
-		env.NodeAgent.ExpectRunning()
+		// The new kubelet has deleted the node's ResourceSlices; the agent publishes them again.
 		next := loaded("next")
 		expectKept(next, "app", governed(promised("next"), next))
 	})
