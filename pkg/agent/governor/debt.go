@@ -1,5 +1,11 @@
 package governor
 
+import "time"
+
+// tick is the longest of any kernel's: so far a server may run past its budget. What it is charged with beyond
+// that was not its work, but a stall of the machine.
+const tick = int64(10 * time.Millisecond)
+
 // mostLost is how many windows a server is taken to be stopped for at most.
 const mostLost = 1000
 
@@ -13,7 +19,11 @@ func (c *Core) Owes(slot int, release, used, now int64, set Setter) Outcome {
 		return Outcome{}
 	}
 	out := c.answer(s, overrun{release: min(release, c.bandwidth.now), used: used}, set)
-	s.owedUntil = max(s.owedUntil, release+min(used/(s.budget*1000), mostLost)*s.period)
+	stopped := min(used/(s.budget*1000), mostLost) * s.period
+	s.owedUntil = max(s.owedUntil, release+stopped)
+	if used-s.budget*1000 > tick { // what queued up meanwhile takes as long again
+		s.excusedUntil = max(s.excusedUntil, release+2*stopped)
+	}
 	return out
 }
 

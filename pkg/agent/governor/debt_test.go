@@ -87,3 +87,31 @@ func TestNobodyRecoversWhileItPays(t *testing.T) {
 	b.tickFor(10 * ms)
 	b.has(2000)
 }
+
+// Who works off what a stall of the machine left has no fault, unless it goes on. What is owed because the kernel ends
+// budgets at ticks is the server's own doing.
+func TestAStallIsNoFault(t *testing.T) {
+	for name, test := range map[string]struct {
+		usedUs  int64
+		excused bool
+	}{"a stall": {40_000, true}, "a tick": {11_000, false}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, governor.Options{}, 900_000, srv(0, "High", 2000, 4000)).begun()
+			b.owes(0, test.usedUs, governor.Raised)
+			for range 6 {
+				b.pass(10 * ms)
+				b.end(0, governor.Counted)
+			}
+			if got := b.State(0).Fault; got == test.excused {
+				t.Errorf("fault %t", got)
+			}
+			for range 20 {
+				b.pass(10 * ms)
+				b.end(0, governor.Counted)
+			}
+			if !b.State(0).Fault {
+				t.Error("it goes on for ever without a fault")
+			}
+		})
+	}
+}

@@ -75,6 +75,10 @@ func (c *Core) exhausted(s *server, release int64) {
 	if s.top.count(release, s.period) && s.highest(s.level()) {
 		s.overruns++
 	}
+	if c.bandwidth.now < s.excusedUntil {
+		s.top.mask = 0
+		return
+	}
 	if s.criticality != rt.Low && s.top.within(c.options.FaultAfter) == c.options.FaultAfter {
 		s.fault = true
 	}

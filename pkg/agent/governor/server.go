@@ -33,16 +33,18 @@ type server struct {
 	top         periods // that used up the highest budget
 	lastOverrun int64
 	owedUntil   int64 // stopped for what it owes, until then
-	scaledAt    int64 // release of the period whose raises are scaled,
-	scaledFrom  int64 // and the budget that it began with
-	raisedAt    int64
-	recoveredAt int64
-	doublings   int
-	wants       bool // an overrun asks for a raise that was not granted in full
-	fault       bool
-	rearm       uint32
-	tries       int   // refused by the Setter in a row
-	retryAt     int64 // earliest next try after a refusal
+	// excusedUntil: until then it is no fault to use up the highest budget, for what it owes was no work of its.
+	excusedUntil int64
+	scaledAt     int64 // release of the period whose raises are scaled,
+	scaledFrom   int64 // and the budget that it began with
+	raisedAt     int64
+	recoveredAt  int64
+	doublings    int
+	wants        bool // an overrun asks for a raise that was not granted in full
+	fault        bool
+	rearm        uint32
+	tries        int   // refused by the Setter in a row
+	retryAt      int64 // earliest next try after a refusal
 
 	overruns, raises, partial, denied, refused, squeezedTimes, recoveries uint64
 }
