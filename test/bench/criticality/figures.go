@@ -24,7 +24,7 @@ type outcome struct {
 	responses stats.Sorted // ms
 }
 
-func (o *outcome) add(l joblog.Log, stalls []span) {
+func (o *outcome) add(l joblog.Log, stalls []stall) {
 	o.jobs += l.Released
 	o.misses += l.Misses()
 	o.beside += beside(l, stalls)

@@ -20,6 +20,8 @@ type late struct {
 	StallMs float64 `json:"stall_ms"`
 	// AfterLate: the job before it was late, too.
 	AfterLate bool `json:"after_late"`
+	// Core says who had the core from its release to its end, by the kernel's trace; empty without one.
+	Core string `json:"core,omitempty"`
 }
 
 // String says it in words.
@@ -32,6 +34,9 @@ func (l late) String() string {
 		why = "began late: the job before it was late"
 	case l.AskedMs > l.LowMs:
 		why = "an overrun"
+	}
+	if l.Core != "" {
+		why += "; the core had " + l.Core
 	}
 	return fmt.Sprintf("%s late at %.0f ms: %.2f ms of %.0f, asked for %.2f, ran %.2f, low budget %.2f: %s",
 		l.Task, l.AtMs, l.ResponseMs, l.DeadlineMs, l.AskedMs, l.RanMs, l.LowMs, why)
@@ -60,25 +65,14 @@ func (r run) lateJobs(s rt.Server, l joblog.Log) []late {
 		if j.Response <= l.Deadline {
 			continue
 		}
+		under := span{j.Release, j.Release + j.Response}
 		out = append(out, late{
 			Task: l.Name, AtMs: ms(j.Release - l.Jobs[0].Release), ResponseMs: ms(j.Response), DeadlineMs: ms(l.Deadline), AskedMs: ms(j.Demand), RanMs: ms(j.CPU),
-			LowMs: float64(s.Low) / 1e3, StallMs: ms(r.stalledIn(span{j.Release, j.Release + j.Response})), AfterLate: i > 0 && l.Jobs[i-1].Response > l.Deadline,
+			LowMs: float64(s.Low) / 1e3, StallMs: ms(r.stalledIn(under)), AfterLate: i > 0 && l.Jobs[i-1].Response > l.Deadline,
+			Core: r.recording.whoRan(under),
 		})
 	}
 	return out
-}
-
-// stalledIn is the longest stall of a job that was under way in a span.
-func (r run) stalledIn(s span) int64 {
-	longest := int64(0)
-	for _, l := range r.logs {
-		for _, j := range l.Jobs {
-			if stall := j.CPU - j.Demand; stall >= stallNs && j.Release < s.to && s.from < j.Release+j.Response {
-				longest = max(longest, stall)
-			}
-		}
-	}
-	return longest
 }
 
 func ms(ns int64) float64 { return float64(ns) / 1e6 }

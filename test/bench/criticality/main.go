@@ -31,6 +31,7 @@ type bench struct {
 	spinners int   // beside the tasks
 	nice     int   // of one more
 	kinds    []kind
+	trace    bool
 	dir      string
 	out      string
 	progress *progress
@@ -53,6 +54,7 @@ func main() {
 	flag.Int64Var(&b.scale, "scale", 1, "what periods and budgets are multiplied by; from about 40 on sets are admitted with a tick as granularity")
 	flag.IntVar(&b.spinners, "spinners", 8, "busy threads of nice 0 on the core of the tasks; with them comes one of --nice")
 	flag.IntVar(&b.nice, "nice", -20, "nice value of one more busy thread; at -20 it has 87 times the share of an ordinary one")
+	flag.BoolVar(&b.trace, "trace", true, "have the kernel record who has the core, to say of late High jobs why")
 	sets := flag.String("sets", "", "kinds of sets to run; all when empty")
 	b.programs.AddFlags(flag.CommandLine)
 	flag.Parse()

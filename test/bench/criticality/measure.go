@@ -44,6 +44,8 @@ type run struct {
 	logs          []joblog.Log // as set.servers
 	agent         deeds        // none under cfs
 	budgets       []snapshot   // of sets that squeeze
+	recording     recording    // empty without a trace
+	held          [][]int64    // as logs[].Jobs: for how long the task had the core
 }
 
 // result is everything that ran with one backend.
@@ -230,12 +232,7 @@ func (b bench) once(ctx context.Context, backend, configuration string, s set, c
 	}
 	defer stop()
 	e := execution{bench: b, dir: dir, set: s, start: start, chargeUs: chargeUs}
-	if configuration == cfs {
-		err = e.plainly(ctx)
-	} else {
-		r.agent, r.budgets, err = e.governed(ctx, backend, configuration)
-	}
-	if err != nil {
+	if err := b.execute(ctx, e, backend, &r); err != nil {
 		return r, err
 	}
 	for _, server := range s.servers {
@@ -245,7 +242,27 @@ func (b bench) once(ctx context.Context, backend, configuration string, s set, c
 		}
 		r.logs = append(r.logs, log)
 	}
+	r.held = heldOf(r.logs, r.recording.turns)
 	return r, os.RemoveAll(dir)
+}
+
+// execute runs the tasks while the kernel records who has the core.
+func (b bench) execute(ctx context.Context, e execution, backend string, r *run) (err error) {
+	if b.trace {
+		recorder, err := record(b.core, e.dir)
+		if err != nil {
+			return fmt.Errorf("%w; --trace=false does without", err)
+		}
+		defer func() {
+			heard, stopped := recorder.stop()
+			r.recording, err = heard, errors.Join(err, stopped)
+		}()
+	}
+	if r.configuration == cfs {
+		return e.plainly(ctx)
+	}
+	r.agent, r.budgets, err = e.governed(ctx, backend, r.configuration)
+	return err
 }
 
 // load is the same in every configuration: busy threads on the core of the tasks, one on each other core.

@@ -129,7 +129,7 @@ func (a admission) String() string {
 const mostScale = 10_000_000 / longUs
 
 // scaleToAdmit is what all times of the sets would have to be multiplied by to be admitted with the granularity that
-// the node publishes, and how long a run of the longer time would take.
+// the node publishes and nobody squeezed, and how long a run would take then.
 func (r result) scaleToAdmit() report.Figure {
 	f := report.Figure{Key: "scale_to_admit", Note: fmt.Sprintf("no scale up to %d is admitted", mostScale)}
 	for scale := int64(1); scale <= mostScale; scale++ {
@@ -149,7 +149,7 @@ func (r result) admitsAt(scale int64) bool {
 		}
 		servers := slices.Clone(s.servers)
 		larger := made(s.kind, s.seed, scale, s.drawn, servers)
-		if !larger.judge(r.node, r.core()).own.Admitted {
+		if a := larger.judge(r.node, r.core()); !a.own.Admitted || a.squeezes {
 			return false
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -132,6 +133,9 @@ func run(s settings) error {
 	}
 	n := int(s.duration / s.period)
 	l := newLoop(s.demand().Draw(s.seed, n), int64(s.period))
+	if err := nameThread(s.name); err != nil {
+		return err
+	}
 	if err := s.place(); err != nil { // last: what it takes to start is no job of the task
 		return err
 	}
@@ -143,6 +147,18 @@ func run(s settings) error {
 	}
 	log := joblog.Log{Name: s.name, Period: int64(s.period), Deadline: int64(s.deadline), Released: n, Jobs: l.jobs[:l.done]}
 	return log.Write(s.log)
+}
+
+// nameThread gives the thread the task's name, for traces.
+func nameThread(name string) error {
+	text, err := unix.BytePtrFromString(name)
+	if err == nil {
+		err = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(text)), 0, 0, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("naming the thread: %w", err)
+	}
+	return nil
 }
 
 func startAgain() error {
