@@ -124,10 +124,11 @@ static __always_inline __u64 used_of_whole(__u64 whole, __u64 part, __s64 rest)
 	return (__u64)((__s64)part - rest) * n;
 }
 
-/* of_each is how long one of the threads that share a budget may run until they have together run so long. */
+/* of_each is how long one of the threads that share a budget may run until they have together run so long; negative:
+ * since when it has run beyond that. */
 static __always_inline __s64 of_each(__s64 ns, __u64 n)
 {
-	return ns > 0 ? (__s64)((__u64)ns / n) : ns;
+	return ns > 0 ? (__s64)((__u64)ns / n) : -(__s64)((__u64)-ns / n);
 }
 
 /* What is left of a budget, as of now. Negative: since when it is used up. */

@@ -29,21 +29,21 @@ func lostBy(all []ebpf.Event, budget int64) []ebpf.Event {
 func TestDebtIsTold(t *testing.T) {
 	attached(t)
 	m := open(t, ebpf.Options{})
-	const period, small = 50 * ms, 4 * ms
-	dir, id := rtGroup(t, cpuRoot, testName(), 30*time.Millisecond, 50*time.Millisecond)
+	const period, small = 300 * ms, 15 * ms
+	dir, id := rtGroup(t, cpuRoot, testName(), 225*time.Millisecond, 300*time.Millisecond)
 	watch(t, m, 1, ebpf.Config{
-		BudgetNs: uint64(30 * ms), AlarmNs: uint64(20 * ms), PeriodNs: uint64(period), CleanWindows: 3, CleanNs: uint64(3 * ms),
+		BudgetNs: uint64(225 * ms), AlarmNs: uint64(45 * ms), PeriodNs: uint64(period), CleanWindows: 3, CleanNs: uint64(12 * ms),
 		Source: ebpf.SourceRTGroup, Flags: ebpf.FlagAlarm | ebpf.FlagRaised, Generation: 1, Core: 1,
 	}, id)
-	work := []int64{27 * ms, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms}
-	p := start(t, task{Groups: []string{dir}, Core: 1, Policy: unix.SCHED_FIFO, Prio: 50, Period: period, Work: work, Jobs: len(work)})
+	work := []int64{140 * ms, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms}
+	p := start(t, task{Groups: []string{dir}, Core: 1, Policy: unix.SCHED_FIFO, Prio: 50, Period: period, Work: work, Jobs: len(work), Wall: true})
 	cut := false
 	end := follow(t, m, func(e ebpf.Event) {
 		if e.Kind == ebpf.KindAlarm && !cut {
 			cut = true
 			atomic.StoreUint64(&m.Config(1).BudgetNs, uint64(small))
 			atomic.StoreUint64(&m.Config(1).AlarmNs, uint64(small))
-			_ = os.WriteFile(filepath.Join(dir, "cpu.rt_runtime_us"), []byte("4000"), 0)
+			_ = os.WriteFile(filepath.Join(dir, "cpu.rt_runtime_us"), []byte("15000"), 0)
 		}
 	})
 	p.let()
@@ -55,8 +55,8 @@ func TestDebtIsTold(t *testing.T) {
 	}
 	windows := int64(lost[0].UsedNs)/small - 1
 	paid := int64(lost[0].Window) + (windows+1)*period
-	if windows < 4 || log[0].End < paid {
-		t.Errorf("%d windows were lost, the job ended at %d; want at least 4, and not before %d", windows, log[0].End, paid)
+	if windows < 2 || log[0].End < paid {
+		t.Errorf("%d windows were lost, the job ended at %d; want at least 2, and not before %d", windows, log[0].End, paid)
 	}
 	clean := kinds(all, ebpf.KindClean)
 	if len(clean) == 0 || int64(clean[0].Window) < paid+3*period {
@@ -114,8 +114,8 @@ func TestDeadlineThreadsShareTheirServersBudget(t *testing.T) {
 		t.Fatalf("events %+v: want an alarm in the second jobs, an alarm and an end in the third", all)
 	}
 	second := min(log[0][1].Release, log[1][1].Release)
-	if a := int64(alarms[0].Instant); a < second+2*ms || a > max(log[0][1].End, log[1][1].End) {
-		t.Errorf("alarm %+v: want it in one of the jobs %+v %+v, after 2 ms of it", alarms[0], log[0][1], log[1][1])
+	if a := int64(alarms[0].Instant); a < second+2*ms-ms/10 || a > max(log[0][1].End, log[1][1].End) {
+		t.Errorf("alarm %+v: want it in one of the jobs %+v %+v, when 2 ms of it were done", alarms[0], log[0][1], log[1][1])
 	}
 	if e := ends[0]; e.UsedNs < uint64(8*ms) || int64(e.Instant) < log[0][2].Release+4*ms {
 		t.Errorf("end %+v: want the server's budget used up in the third job", e)

@@ -127,7 +127,7 @@ func TestPartsOfABudget(t *testing.T) {
 		"nothing used":                           {Whole: 9000, Part: 3000, Rest: 3000, Left: 6000, Sharers: 3, Used: 0, Each: 2000},
 		"a third":                                {Whole: 9000, Part: 3000, Rest: 2000, Left: 1000, Sharers: 3, Used: 3000, Each: 333},
 		"a part is the whole":                    {Whole: 9000, Part: 3000, Rest: 0, Left: 0, Sharers: 3, Used: 9000, Each: 0},
-		"beyond it":                              {Whole: 9000, Part: 3000, Rest: -100, Left: -300, Sharers: 3, Used: 9300, Each: -300},
+		"beyond it":                              {Whole: 9000, Part: 3000, Rest: -100, Left: -300, Sharers: 3, Used: 9300, Each: -100},
 		"parts that are rounded down":            {Whole: 10_000, Part: 3333, Rest: 0, Sharers: 3, Used: 10_000},
 		"almost, of parts that are rounded down": {Whole: 10_000, Part: 3333, Rest: 1, Sharers: 3, Used: 9996},
 		"one thread":                             {Whole: 9000, Part: 9000, Rest: -100, Left: 500, Sharers: 1, Used: 9100, Each: 500},
