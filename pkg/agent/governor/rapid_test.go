@@ -45,7 +45,7 @@ type world struct {
 
 func (w *world) Set(slot int, budgetUs int64) error {
 	t := w.tasks[slot]
-	if t == nil || budgetUs < w.floor(t) || budgetUs > max(t.spec.HighUs, t.spec.LeastUs) || budgetUs == t.budget {
+	if t == nil || budgetUs < min(w.floor(t), t.budget) || budgetUs > max(t.spec.HighUs, t.spec.LeastUs) || budgetUs == t.budget {
 		w.Fatalf("%d us are set for slot %d, %+v", budgetUs, slot, t)
 	}
 	if rapid.IntRange(0, 9).Draw(w.T, "refused") == 0 {
@@ -63,7 +63,8 @@ func (w *world) Set(slot int, budgetUs int64) error {
 	return nil
 }
 
-// floor is the least budget that a server may have.
+// floor is the least budget that a server may be cut to. Who was cut further, by the plan before, gets back what there
+// is room for.
 func (w *world) floor(t *task) int64 {
 	for _, q := range w.plan.Squeeze {
 		if q.ID == t.spec.ID && t.spec.LeastUs <= t.spec.LowUs {

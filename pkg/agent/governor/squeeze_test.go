@@ -178,6 +178,17 @@ func TestVictimsWhoArePlannedNoLongerAreRestored(t *testing.T) {
 	b.has(2000, 2000, 2000, 2000)
 }
 
+// So they are when there is room for a part of it only.
+func TestVictimsWhoArePlannedNoLongerAreRestoredInPart(t *testing.T) {
+	b := crowded(t).begun()
+	b.alarm(0, 0, governor.Denied)
+	b.tickFor(20 * ms)
+	b.plan.Squeeze, b.plan.ThresholdPpm = nil, 850_000
+	b.load(0)
+	b.tickFor(50 * ms)
+	b.has(4000, 2000, 1500, 1000)
+}
+
 // Under fixed priorities a plan that names victims, and not for Limited servers, is one of two modes (AMC-rtb): with
 // the first raise all of them give way, and none comes back while somebody is raised.
 func TestModeSwitch(t *testing.T) {
