@@ -71,7 +71,11 @@ func runQueue(ctx context.Context, s Streams, settings queueSettings) error {
 	clk := clock.RealClock{}
 	var shown []byte
 	for {
-		if shown, err = showQueue(ctx, s, settings, reader, shown); err != nil {
+		shown, err = showQueue(ctx, s, settings, reader, shown)
+		if ctx.Err() != nil {
+			return nil // interrupted, which is how it ends
+		}
+		if err != nil {
 			return err
 		}
 		select {
@@ -86,9 +90,6 @@ func runQueue(ctx context.Context, s Streams, settings queueSettings) error {
 func showQueue(ctx context.Context, s Streams, settings queueSettings, reader client.Reader, before []byte) (shown []byte, err error) {
 	objects, err := queue.Read(ctx, reader)
 	if err != nil {
-		if settings.watch && ctx.Err() != nil {
-			return before, nil
-		}
 		return nil, err
 	}
 	now := clock.RealClock{}.Now()

@@ -89,17 +89,10 @@ func (o *Options) validate(karpenter *options.Options) error {
 	if err := hasCertificate("--metrics-cert-dir", o.MetricsCertDir); err != nil {
 		return err
 	}
-	if err := o.Overruns.validate(); err != nil {
-		return err
-	}
-	if err := o.Webhooks.validate(); err != nil {
-		return err
-	}
-	if err := o.RT.validate(); err != nil {
-		return err
-	}
-	if err := o.Queue.validate(); err != nil {
-		return err
+	for _, validate := range []func() error{o.Overruns.validate, o.Webhooks.validate, o.RT.validate, o.Queue.validate} {
+		if err := validate(); err != nil {
+			return err
+		}
 	}
 	for _, p := range ports(karpenter) {
 		if p.number < 0 || p.number > 65535 {

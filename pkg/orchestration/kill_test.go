@@ -36,20 +36,26 @@ func longPlay(t *testing.T) play {
 	}, [][]string{{"First Succeeded", "GivesUp RolledBack", "Second Succeeded", "Third Succeeded", "Whole Succeeded"}}}
 }
 
-// shortPlay has one that gives up and one that wants the same pod, and leaves nothing of it if it comes first.
-func shortPlay(t *testing.T) play {
+// overtaking is a play in which the more critical of two actions on one pod may not begin yet, because of its other node.
+// Once something goes wrong it may: a process that does not know what is stored would start it beside the other.
+func overtaking(t *testing.T) play {
 	s := newStage(t)
 	s.node("n1")
-	s.conduct["GivesUp"] = conduct{givesUp: true}
+	s.node("n2")
 	pod := s.pod("b1")
-	return play{s, []orchestration.Request{
-		s.request(rules.Migrate, "GivesUp", "n1", pod),
-		s.request(rules.Preempt, "Then", "n1", pod),
-	}, [][]string{{"GivesUp RolledBack", "Then Succeeded"}, {"GivesUp Refused", "Then Succeeded"}}}
+	high := s.request(rules.Preempt, "High", "n2", pod)
+	high.Beneficiary.Criticality = "High"
+	s.nodes.disrupted["n2"] = "is being replaced"
+	return play{s, []orchestration.Request{high, s.request(rules.Migrate, "Low", "n1", pod)}, [][]string{
+		{"High Refused", "Low Succeeded"}, {"High Succeeded", "Low Refused"},
+	}}
 }
 
+// overtake lets it begin.
+func (s *play) overtake() { delete(s.nodes.disrupted, "n2") }
+
 // ask has the controllers ask for what they want, as they do whenever they look.
-func (s play) ask(p *process) {
+func (s *play) ask(p *process) {
 	for _, r := range s.requests {
 		if _, err := p.queue.Submit(s.Context(), r); err != nil && !p.dead && p.fate == none && !errors.Is(err, orchestration.ErrNotReady) {
 			s.Errorf("submitting %s: %v", r.Reason, err)
@@ -58,7 +64,7 @@ func (s play) ask(p *process) {
 }
 
 // perform goes on until everything is over. A process that dies is followed by another.
-func (s play) perform(p *process) {
+func (s *play) perform(p *process) {
 	s.Helper()
 	for turn := range 60 {
 		err := p.turn()
@@ -69,6 +75,7 @@ func (s play) perform(p *process) {
 			p = s.spawn()
 		}
 		s.clock.Step(time.Second)
+		s.consistent()
 		if turn > 0 && len(s.has["Pod a1"])+len(s.has["Pod a2"]) == 0 {
 			s.replenish()
 		}
@@ -81,7 +88,7 @@ func (s play) perform(p *process) {
 }
 
 // replenish plays the controller of PodDisruptionBudgets, one of whose pods may be away at a time.
-func (s play) replenish() {
+func (s *play) replenish() {
 	if text := fmt.Sprint(s.summary()); strings.Contains(text, rules.ReasonDisruptionBudget) && !strings.Contains(text, "Running") {
 		s.allow("web", 1)
 	}
@@ -123,47 +130,46 @@ func TestAnotherProcessGoesOnWhereverOneDies(t *testing.T) {
 
 // Whatever request or reply is lost, or comes late, the process itself goes on the same way.
 func TestRequestsThatAreLostOrLate(t *testing.T) {
-	points := performed(t, shortPlay)
+	points := performed(t, overtaking)
 	for at := 1; at <= points; at++ {
 		for _, f := range []fate{losesRequest, losesReply, isLate} {
 			t.Run(fmt.Sprintf("%s %d", f, at), func(t *testing.T) {
-				s := shortPlay(t)
+				s := overtaking(t)
 				s.faulty = true
 				p := s.spawn()
-				p.at, p.fate = at, f
+				p.at, p.fate, p.meanwhile = at, f, s.overtake
 				s.perform(p)
 			})
 		}
 	}
 }
 
-// A process sleeps before a write or an effect, another takes over and acts, and then the first goes on for a while, not
-// knowing better: whatever it still does is the same as the other does, or is refused.
+// A process sleeps before a write or an effect, another takes over, acts, and may die at any of its own points; then the
+// first goes on for a while, not knowing better. Whatever it still does is the same as the other does, or is refused.
 func TestTwoProcessesAtOnce(t *testing.T) {
-	points := performed(t, shortPlay)
+	points := performed(t, overtaking)
 	for at := 1; at <= points; at++ {
-		for _, head := range []int{1, 3} {
-			t.Run(fmt.Sprintf("%d turns before %d", head, at), func(t *testing.T) {
-				s := shortPlay(t)
+		for death := 1; death <= 9; death++ {
+			t.Run(fmt.Sprintf("sleeps before %d, the other dies before %d", at, death), func(t *testing.T) {
+				s := overtaking(t)
 				s.faulty = true
-				old := s.spawn()
-				old.at, old.fate = at, sleepsBefore
-				young := s.spawn()
-				old.asleep = func() {
-					for range head {
-						s.must(young.turn())
+				old, young := s.spawn(), s.spawn()
+				young.at, young.fate = death, dies
+				old.at, old.fate, old.hasty = at, sleepsBefore, at%2 == 0
+				old.meanwhile = func() {
+					s.overtake()
+					for range 3 {
+						_ = young.turn() // it may die
 						s.ask(young)
 					}
 				}
-				for range 6 {
+				for range 4 {
 					_ = old.turn() // what it is refused is its own business
 					s.ask(old)
 					s.clock.Step(time.Second)
-					if young.points > 0 {
-						s.must(young.turn())
-					}
+					s.consistent()
 				}
-				s.perform(young)
+				s.perform(s.spawn())
 			})
 		}
 	}

@@ -69,7 +69,7 @@ func (m *mover) effect(task orchestration.Task, what string, do func()) error {
 	case stored == nil:
 		m.Errorf("%s for %s, of which there is no record", what, task.Object.Spec.Reason)
 	case m.dead:
-	case !rules.Phase(stored.Status.Phase).Holds() && !slices.Contains(m.effects, what+" "+task.Object.Name):
+	case !rules.Phase(stored.Status.Phase).Holds():
 		m.Errorf("%s for %s, which is %s", what, task.Object.Spec.Reason, stored.Status.Phase)
 	}
 	return m.point(func() error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,14 +38,15 @@ type process struct {
 	*stage
 	queue *orchestration.Queue
 
-	lock   sync.Mutex
 	points int
 	at     int
 	fate   fate
 	dead   bool
 	late   func()
-	// asleep is what happens meanwhile.
-	asleep func()
+	// hasty: its runner looks before its dispatcher.
+	hasty bool
+	// meanwhile is what happens at the point, unless the process dies.
+	meanwhile func()
 }
 
 // spawn starts a process that knows nothing, with an executor for every kind.
@@ -118,6 +118,9 @@ func (p *process) lateOr(late, do func() error) error {
 	if p.points != p.at {
 		return do()
 	}
+	if p.meanwhile != nil && p.fate != dies {
+		p.meanwhile()
+	}
 	doubt := apierrors.NewTimeoutError("who knows", 1)
 	switch p.fate {
 	case dies:
@@ -131,19 +134,33 @@ func (p *process) lateOr(late, do func() error) error {
 	case isLate:
 		p.late = func() { _ = late() }
 		return doubt
-	case sleepsBefore:
-		p.asleep()
 	}
 	return do()
 }
 
 // turn has both loops look at everything once. A process that dies says so.
 func (p *process) turn() error {
-	if _, err := p.dispatch(); p.dead || err != nil && (p.fate != none || errors.Is(err, orchestration.ErrDeposed)) {
-		return p.verdict(err)
-	} else if err != nil {
+	loops := []func() error{p.decide, p.run}
+	if p.hasty {
+		slices.Reverse(loops)
+	}
+	for _, loop := range loops {
+		if err := loop(); err != nil || p.dead {
+			return p.verdict(err)
+		}
+	}
+	return nil
+}
+
+func (p *process) decide() error {
+	_, err := p.queue.Loops()[0].Reconcile(p.Context(), reconcile.Request{})
+	if err != nil && p.fate == none && !errors.Is(err, orchestration.ErrDeposed) {
 		p.Fatalf("dispatching: %v", err)
 	}
+	return err
+}
+
+func (p *process) run() error {
 	names := orchestration.Names(p.queue)
 	for _, o := range p.actions() { // what the watch shows
 		names = append(names, o.Name)
@@ -167,8 +184,4 @@ func (p *process) verdict(err error) error {
 	}
 	p.Logf("bears %v", err)
 	return nil
-}
-
-func (p *process) dispatch() (reconcile.Result, error) {
-	return p.queue.Loops()[0].Reconcile(p.Context(), reconcile.Request{})
 }

@@ -44,7 +44,7 @@ func (r *runner) Register(_ context.Context, m manager.Manager) error {
 
 // Reconcile takes a step of one action.
 func (r *runner) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	if r.state() != nil {
+	if !r.ready.Load() {
 		return reconcile.Result{RequeueAfter: unready}, nil
 	}
 	var wait time.Duration
@@ -87,6 +87,9 @@ func (q *Queue) look(ctx context.Context, name string) error {
 
 // run takes a step of an action that runs or is undone, and stores what came of it.
 func (q *Queue) run(ctx context.Context, name string) (time.Duration, error) {
+	if err := q.ledger.clarify(ctx); err != nil {
+		return 0, err
+	}
 	o, ok := q.ledger.get(name)
 	if !ok || !phaseOf(o).Holds() {
 		return 0, nil

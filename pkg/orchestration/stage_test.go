@@ -220,6 +220,23 @@ func (s *stage) action(name string) *v1alpha1.RTAction {
 	return o
 }
 
+// consistent expects that of what is stored no two actions that run have the same pod.
+func (s *stage) consistent() {
+	s.Helper()
+	by := map[string]string{}
+	for _, o := range s.actions() {
+		if !rules.Phase(o.Status.Phase).Holds() {
+			continue
+		}
+		for _, p := range o.Spec.Pods {
+			if other := by[p.Name]; other != "" {
+				s.Errorf("%s and %s run with pod %s", other, o.Spec.Reason, p.Name)
+			}
+			by[p.Name] = o.Spec.Reason
+		}
+	}
+}
+
 // turns lets a process go on for a while.
 func (s *stage) turns(p *process, n int) {
 	s.Helper()
