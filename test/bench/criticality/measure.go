@@ -65,7 +65,7 @@ func (b bench) measure(ctx context.Context, sets []set) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.progress = newProgress(planned(found, sets))
+	b.progress = newProgress(os.Stderr, planned(found, sets))
 	var plain []run
 	for _, s := range sets {
 		if s.kind.squeezes {
@@ -179,7 +179,8 @@ func (b bench) fill(ctx context.Context, r *result, plain []run) error {
 const attempts = 3
 
 // settled runs a set, again when the machine stood still meanwhile for longer than any schedule could make up for.
-// It returns all runs; the least disturbed one is kept.
+// It returns all runs; the least disturbed one is kept. On a machine that never rests not all runs are made again: see
+// mayRepeat.
 func (b bench) settled(ctx context.Context, backend, configuration string, s set, chargeUs int64) ([]run, error) {
 	var runs []run
 	for attempt := 1; attempt <= attempts; attempt++ {
@@ -189,8 +190,9 @@ func (b bench) settled(ctx context.Context, backend, configuration string, s set
 		}
 		r.attempt = attempt
 		runs = append(runs, r)
-		b.progress.made(backend, r, r.stood() < longStall || attempt == attempts)
-		if r.stood() < longStall {
+		again := r.stood() >= longStall && attempt < attempts && b.progress.mayRepeat()
+		b.progress.made(backend, r, again)
+		if !again {
 			break
 		}
 	}

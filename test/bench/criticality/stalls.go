@@ -10,8 +10,8 @@ import (
 // span of time on CLOCK_MONOTONIC, in nanoseconds.
 type span struct{ from, to int64 }
 
-// longStall is the longest stall, in nanoseconds, with which a run is taken as it is.
-const longStall = 2_000_000
+// longStall is the longest stall, in nanoseconds, with which a run is taken as it is: a quarter of the short period.
+const longStall = shortUs * 1000 / 4
 
 // stallNs is how much longer than it asked for a job must have had the core to count as a stall.
 const stallNs = 500_000
