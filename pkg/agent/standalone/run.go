@@ -50,6 +50,7 @@ const (
 	stopTimeout  = 30 * time.Second
 	pollEvery    = 50 * time.Millisecond
 	showEvery    = time.Second
+	trimEvery    = 10 // reports: what starting and they needed is given back
 	fastStop     = 5 * time.Second
 	// budgetTimeout is longer than any period: what an earlier run promised is over then.
 	budgetTimeout = time.Duration(rt.MaxPeriod)*time.Microsecond + 5*time.Second
@@ -167,7 +168,6 @@ func (o Options) govern(ctx context.Context, fast *client.Client, child *process
 	if err := p.start(o.File, admitted); err != nil {
 		return last, err
 	}
-	_ = lean.Trim(true) // it is only about memory, and from here on little happens
 	last, err = o.watch(ctx, fast, child, p)
 	return last, errors.Join(err, p.failures())
 }
@@ -239,7 +239,11 @@ func (o Options) watch(ctx context.Context, fast *client.Client, child *process.
 	if o.Duration > 0 {
 		over = o.Clock.After(o.Duration)
 	}
-	for ended := false; ; {
+	shown := 0
+	for ended := false; ; shown++ {
+		if shown%trimEvery == 0 {
+			_ = lean.Trim(true) // a failure costs memory, nothing else
+		}
 		now, err := fast.Report(context.WithoutCancel(ctx))
 		if err != nil {
 			return last, err
