@@ -33,6 +33,8 @@ type InventoryOptions struct {
 	PowerTimeout time.Duration
 	// Quarantine is how long a machine that has failed once is not offered.
 	Quarantine time.Duration
+	// RepairToleration is how long a node may be unhealthy before its machine is rebooted.
+	RepairToleration time.Duration
 }
 
 func (o *InventoryOptions) addFlags(fs *options.FlagSet) {
@@ -41,6 +43,7 @@ func (o *InventoryOptions) addFlags(fs *options.FlagSet) {
 	fs.StringVar(&o.Labels, "inventory-labels", "", "Comma-separated keys of InventoryMachines' spec.labels that NodePools and pods may select machines by")
 	fs.DurationVar(&o.PowerTimeout, "inventory-power-timeout", 30*time.Second, "How long each call of a power driver may take")
 	fs.DurationVar(&o.Quarantine, "inventory-quarantine", 5*time.Minute, "How long a machine that did not become a Ready Node is not offered; doubled with each further failure in a row, up to 64 times as long")
+	fs.DurationVar(&o.RepairToleration, "inventory-repair-toleration", 5*time.Minute, "How long a node may be unhealthy before node repair reboots its machine")
 }
 
 func (o *InventoryOptions) validate() error {
@@ -63,6 +66,9 @@ func (o *InventoryOptions) validate() error {
 	if o.Quarantine < time.Second || o.Quarantine > 24*time.Hour {
 		return fmt.Errorf("--inventory-quarantine is %s; it must be from 1s to 24h", o.Quarantine)
 	}
+	if o.RepairToleration <= 0 {
+		return fmt.Errorf("--inventory-repair-toleration is %s; it must be longer than 0", o.RepairToleration)
+	}
 	return nil
 }
 
@@ -77,14 +83,15 @@ func newInventory(op *operator.Operator, own InventoryOptions) *provider {
 	cloudprovider.RegisterLabels()
 	karpv1.WellKnownLabels = karpv1.WellKnownLabels.Insert(own.labels()...)
 	machines := inventory.New(inventory.Options{
-		Client:       op.GetClient(),
-		Reader:       op.GetAPIReader(),
-		Clock:        op.Clock,
-		Recorder:     op.EventRecorder,
-		Dialer:       power.Dialer{Secrets: secretsIn(op.GetAPIReader(), own.SecretNamespace), ExecDirectory: own.ExecDirectory},
-		Labels:       own.labels(),
-		PowerTimeout: own.PowerTimeout,
-		Quarantine:   own.Quarantine,
+		Client:           op.GetClient(),
+		Reader:           op.GetAPIReader(),
+		Clock:            op.Clock,
+		Recorder:         op.EventRecorder,
+		Dialer:           power.Dialer{Secrets: secretsIn(op.GetAPIReader(), own.SecretNamespace), ExecDirectory: own.ExecDirectory},
+		Labels:           own.labels(),
+		PowerTimeout:     own.PowerTimeout,
+		Quarantine:       own.Quarantine,
+		RepairToleration: own.RepairToleration,
 	})
 	return &provider{CloudProvider: machines, controllers: machines.Controllers(), launchAtPricesOf: machines.LaunchAtPricesOf}
 }

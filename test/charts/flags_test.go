@@ -77,6 +77,7 @@ var flagValues = []struct {
 	{"cloudProvider.inventory.labels", list{"example.com/rack", "example.com/slot"}, "--inventory-labels=example.com/rack,example.com/slot"},
 	{"cloudProvider.inventory.powerTimeout", "1m", "--inventory-power-timeout=1m"},
 	{"cloudProvider.inventory.quarantine", "10m", "--inventory-quarantine=10m"},
+	{"cloudProvider.inventory.repairToleration", "3m", "--inventory-repair-toleration=3m"},
 	{"cloudProvider.inventory.programs", "programs", "--inventory-exec-directory=/etc/mainspring/programs"},
 	{"settings.logLevel", "debug", "--log-level=debug"},
 	{"settings.logOutputPaths", "stderr", "--log-output-paths=stderr"},

@@ -120,6 +120,7 @@ app.kubernetes.io/component: agent
   (printf "--inventory-labels=%s" (join "," .Values.cloudProvider.inventory.labels))
   (printf "--inventory-power-timeout=%s" .Values.cloudProvider.inventory.powerTimeout)
   (printf "--inventory-quarantine=%s" .Values.cloudProvider.inventory.quarantine)
+  (printf "--inventory-repair-toleration=%s" .Values.cloudProvider.inventory.repairToleration)
   (printf "--log-level=%s" $settings.logLevel)
   (printf "--log-output-paths=%s" $settings.logOutputPaths)
   (printf "--log-error-output-paths=%s" $settings.logErrorOutputPaths)

@@ -57,6 +57,8 @@ type Options struct {
 	// Quarantine is how long a machine that has failed is not offered; it doubles with each further failure in a row,
 	// up to 64 times as long.
 	Quarantine time.Duration
+	// RepairToleration is how long a Node may be unhealthy before its machine is rebooted.
+	RepairToleration time.Duration
 }
 
 // Provider is the inventory as a cloud. It is safe for concurrent use.
@@ -94,27 +96,23 @@ func (p *Provider) GetSupportedNodeClasses() []status.Object {
 	return []status.Object{&nodeclass.InventoryNodeClass{}}
 }
 
-const (
-	// rebootAfter is how long a Node may be unhealthy before its machine is rebooted, and replaceAfter before it is
-	// replaced because of what no reboot mends.
-	rebootAfter  = 5 * time.Minute
-	replaceAfter = 30 * time.Minute
-)
+// replaceTolerance is how many times as long a Node may be unhealthy before it is replaced as before it is rebooted.
+const replaceTolerance = 6
 
 // RepairPolicies reboot a machine whose kubelet is silent or unwell, without draining: there may be no other machine,
-// and a silent kubelet evicts nothing. A condition that is not the kubelet's own has the machine replaced.
+// and a silent kubelet evicts nothing. A condition without a reason has the node replaced.
 func (p *Provider) RepairPolicies() []cloudprovider.RepairPolicy {
 	reboot := func(status corev1.ConditionStatus) cloudprovider.RepairPolicy {
 		return cloudprovider.RepairPolicy{
 			ConditionType: corev1.NodeReady, ConditionStatus: status, ReasonRegex: ".",
-			TolerationDuration: rebootAfter, TerminationGracePeriod: ptr.To(time.Duration(0)), Priority: 10,
+			TolerationDuration: p.RepairToleration, TerminationGracePeriod: ptr.To(time.Duration(0)), Priority: 10,
 			Action: cloudprovider.RebootNode,
 		}
 	}
 	return []cloudprovider.RepairPolicy{
 		reboot(corev1.ConditionUnknown),
 		reboot(corev1.ConditionFalse),
-		{ConditionType: corev1.NodeReady, ConditionStatus: corev1.ConditionFalse, TolerationDuration: replaceAfter, Action: cloudprovider.ReplaceNode},
+		{ConditionType: corev1.NodeReady, ConditionStatus: corev1.ConditionFalse, TolerationDuration: replaceTolerance * p.RepairToleration, Action: cloudprovider.ReplaceNode},
 	}
 }
 

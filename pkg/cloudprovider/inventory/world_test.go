@@ -163,7 +163,7 @@ func (w *world) restart() {
 	})
 	w.provider = inventory.New(inventory.Options{
 		Client: process, Reader: w.client, Clock: w.clock, Recorder: w.recorder, Dialer: w,
-		Labels: []string{rack}, PowerTimeout: time.Second, Quarantine: time.Minute,
+		Labels: []string{rack}, PowerTimeout: time.Second, Quarantine: time.Minute, RepairToleration: time.Minute,
 	})
 }
 

@@ -28,7 +28,7 @@ func StartInventory(data []byte, directory string, labels ...any) *Environment {
 	env.Controller = env.chartProgram(ready.program(controllerProgram), invocation)
 	env.Agents = env.chartProgram(ready.program(agentsProgram), invocation)
 	env.defaults = merge(merge(without(invocation.Args, healthFlag, metricsFlag), DefaultFlags()...),
-		"--inventory-exec-directory="+directory, "--inventory-power-timeout=5s", "--inventory-quarantine=2s",
+		"--inventory-exec-directory="+directory, "--inventory-power-timeout=5s", "--inventory-quarantine=2s", "--inventory-repair-toleration=2s",
 		"--feature-gates=NodeRepair=true,StaticCapacity=true,ReservedCapacity=true,TerminateFirstDrift=true,TerminateFirstRepair=true")
 	reader := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: metricsReader, Namespace: chartNamespace}}
 	Expect(env.Client.Create(env, reader)).To(Succeed())

@@ -139,6 +139,21 @@ var _ = Describe("A machine", func() {
 		phase("edge-1", "OutOfService")
 	})
 
+	It("whose kubelet is unwell is rebooted, and keeps its node", func() {
+		claim := inUse("edge-1")
+		unwell("edge-1")
+		Eventually(func() int { return calls("edge-1", "restart") }).Should(Equal(1), "the machine should be rebooted")
+		Eventually(func(g Gomega) {
+			g.Expect(env.Client.Get(env, client.ObjectKeyFromObject(claim), claim)).To(Succeed())
+			rebooting := claim.StatusConditions().Get(karpenterv1.ConditionTypeRebooting)
+			g.Expect(rebooting).NotTo(BeNil())
+			g.Expect(rebooting.Reason).To(Equal(karpenterv1.RebootReasonSucceeded), "%s", rebooting.Message)
+		}).Should(Succeed())
+		Expect(env.EventuallyNodes(1)[0].Name).To(Equal("edge-1"))
+		Expect(env.History().Created()).To(HaveLen(1))
+		Expect(calls("edge-1", "off")).To(BeZero())
+	})
+
 	It("that has joined by hand is adopted with what runs on it", func() {
 		Expect(exec.Command(filepath.Join(programs, "machine"), "on", "edge-1", states, env.Plane.Kubeconfig()).Run()).To(Succeed())
 		byHand("edge-1")

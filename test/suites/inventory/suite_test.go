@@ -85,6 +85,24 @@ func byHand(name string) {
 	environment.ExpectChanged(env, node, func(n *corev1.Node) { n.Spec.Taints = nil })
 }
 
+// unwell makes the kubelet of the Node report that it is not ready, until the machine starts anew.
+func unwell(name string) {
+	GinkgoHelper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	environment.ExpectChanged(env, node, func(n *corev1.Node) { n.Labels["kwok.x-k8s.io/stage"] = "unhealthy" })
+	Eventually(func() error {
+		if err := env.Client.Get(env, client.ObjectKeyFromObject(node), node); err != nil {
+			return err
+		}
+		for i := range node.Status.Conditions {
+			if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+				c.Status, c.Reason, c.LastTransitionTime = corev1.ConditionFalse, "KubeletNotReady", metav1.Now()
+			}
+		}
+		return env.Client.Status().Update(env, node)
+	}).Should(Succeed())
+}
+
 // power is whether the machine is on, as the program knows it.
 func power(name string) string {
 	state, err := os.ReadFile(filepath.Join(states, name+".power"))

@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -104,12 +105,17 @@ func (m machine) start(ctx context.Context) error {
 	if _, err := kube.CoreV1().Nodes().Create(ctx, m.node(), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	node, err := kube.CoreV1().Nodes().Get(ctx, m.name, metav1.GetOptions{})
-	if err != nil {
+	return m.again(ctx, kube)
+}
+
+// again is a new boot of a machine whose Node is there already: another boot ID, and a kubelet that is well.
+func (m machine) again(ctx context.Context, kube kubernetes.Interface) error {
+	booted := fmt.Appendf(nil, `{"status":{"nodeInfo":{"bootID":%q}}}`, uuid.NewUUID())
+	if _, err := kube.CoreV1().Nodes().Patch(ctx, m.name, types.MergePatchType, booted, metav1.PatchOptions{}, "status"); err != nil {
 		return err
 	}
-	node.Status.NodeInfo.BootID = string(uuid.NewUUID())
-	_, err = kube.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
+	well := []byte(`{"metadata":{"labels":{"kwok.x-k8s.io/stage":null}}}`)
+	_, err := kube.CoreV1().Nodes().Patch(ctx, m.name, types.MergePatchType, well, metav1.PatchOptions{})
 	return err
 }
 
