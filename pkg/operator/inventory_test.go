@@ -31,6 +31,7 @@ func TestInventoryOptions(t *testing.T) {
 		"--inventory-labels=a,,b":                 `--inventory-labels has ""`,
 		"--inventory-power-timeout=10ms":          "from 1s to 5m",
 		"--inventory-quarantine=0s":               "from 1s to 24h",
+		"--inventory-repair-toleration=-1s":       "longer than 0",
 	} {
 		if _, _, err := parse(t, argument); !IsUsageError(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", argument, err, want)
