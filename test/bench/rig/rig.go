@@ -203,5 +203,5 @@ func (a *Agent) Processes() (map[string]int, error) {
 // Alone waits until nobody else's tests or benchmarks use the real-time scheduler of this machine.
 func Alone() (release func(), err error) { return privileged.Lock() }
 
-// Signals end a benchmark; what it changed is put back.
-var Signals = []os.Signal{os.Interrupt, syscall.SIGTERM}
+// Signals end a benchmark, a terminal or a reader of its output that goes away among them; what it changed is put back.
+var Signals = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE}
