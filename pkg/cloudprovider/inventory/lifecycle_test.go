@@ -99,6 +99,30 @@ func TestTwoNodeClaimsForOneMachine(t *testing.T) {
 	}
 }
 
+// A leader that does not know yet that it leads no more reads the machine free, and writes too late.
+func TestTwoProcessesForOneMachine(t *testing.T) {
+	w := newWorld(t, machine("m1"), nodePool("edge"))
+	w.settle("m1")
+	former := w.provider
+	w.restart()
+	for _, claim := range []*karpv1.NodeClaim{nodeClaim("a"), nodeClaim("b")} {
+		if err := w.client.Create(t.Context(), claim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.meanwhile = func() {
+		if _, err := w.provider.Create(t.Context(), nodeClaim("b")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := former.Create(t.Context(), nodeClaim("a")); !karpcloud.IsInsufficientCapacityError(err) {
+		t.Errorf("error %v: both have it", err)
+	}
+	if claim := w.machine("m1").Status.Claim; claim == nil || claim.NodeClaim != "b" {
+		t.Errorf("claim %+v", claim)
+	}
+}
+
 func firstOf(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {

@@ -55,8 +55,9 @@ type world struct {
 	provider *inventory.Provider
 	// writes until the process dies; negative: it does not.
 	writes int
-	// calls of power drivers that are over before the process dies.
-	died bool
+	died   bool
+	// meanwhile, where it is set, happens once, between what the process has read and what it then writes.
+	meanwhile func()
 }
 
 // board is a machine's power.
@@ -168,6 +169,10 @@ func (w *world) restart() {
 }
 
 func (w *world) write(do func() error) error {
+	if meanwhile := w.meanwhile; meanwhile != nil {
+		w.meanwhile = nil
+		meanwhile()
+	}
 	if w.writes == 0 {
 		w.died = true
 	}
