@@ -233,7 +233,8 @@ func TestAPodIsToldThatAllNodesAreTooCoarse(t *testing.T) {
 		tc.change(m)
 		s, a := statetest.Build(m.objects()...), m.mckubes["a"]
 		message := rtruntime.ToldOf(s, a, rtruntime.StatusOf(s, a, start, nil), m.pods["a"].UID)["NotAdmitted"]
-		if tc.told != (message != "") || tc.told && !(strings.Contains(message, "4000 us late") && strings.Contains(message, "--rt-budget-granularity")) {
+		says := strings.Contains(message, "4000 us late") && strings.Contains(message, "--rt-budget-granularity")
+		if tc.told != (message != "") || tc.told != says {
 			t.Errorf("%s: told %q", name, message)
 		}
 	}
