@@ -120,12 +120,12 @@ func TestOverrunOfGroupIsToldBeforeItsEnd(t *testing.T) {
 func TestRaisedBudgetIsWatchedAnew(t *testing.T) {
 	attached(t)
 	m := open(t, ebpf.Options{})
-	dir, id := rtGroup(t, cpuRoot, testName(), 80*time.Millisecond, 100*time.Millisecond)
+	dir, id := rtGroup(t, cpuRoot, testName(), 400*time.Millisecond, 500*time.Millisecond)
 	watch(t, m, 1, ebpf.Config{
-		BudgetNs: uint64(20 * ms), AlarmNs: uint64(2 * ms), PeriodNs: uint64(100 * ms), CleanWindows: 3, CleanNs: uint64(ms),
+		BudgetNs: uint64(20 * ms), AlarmNs: uint64(2 * ms), PeriodNs: uint64(500 * ms), CleanWindows: 3, CleanNs: uint64(ms),
 		Source: ebpf.SourceRTGroup, Flags: ebpf.FlagAlarm, Generation: 1, Core: 1,
 	}, id)
-	p := start(t, task{Groups: []string{dir}, Core: 1, Policy: unix.SCHED_FIFO, Prio: 50, Period: 100 * ms, Work: []int64{30 * ms}, Jobs: 1})
+	p := start(t, task{Groups: []string{dir}, Core: 1, Policy: unix.SCHED_FIFO, Prio: 50, Period: 500 * ms, Work: []int64{30 * ms}, Jobs: 1})
 	raised := false
 	end := follow(t, m, func(e ebpf.Event) {
 		if e.Kind == ebpf.KindAlarm && !raised {
