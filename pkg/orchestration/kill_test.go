@@ -174,3 +174,25 @@ func TestTwoProcessesAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// A process that has lost the queue does not even look at the actions that it believes to run.
+func TestAProcessThatWasOvertakenTakesNoStep(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.faulty = true
+	old := s.spawn()
+	s.turns(old, 1)
+	s.submit(old, s.request(rules.Preempt, "One", "n1", s.pod("a1")))
+	s.submit(old, s.request(rules.Preempt, "Two", "n1", s.pod("b1")))
+	s.turns(old, 1)
+	s.is("One Running", "Two Running")
+	s.turns(s.spawn(), 3)
+	s.is("One Succeeded", "Two Succeeded")
+	if err := old.run(); !errors.Is(err, orchestration.ErrDeposed) && err != nil {
+		t.Error(err)
+	}
+	if _, err := old.queue.Submit(t.Context(), s.request(rules.Rearrange, "Three", "n1")); !errors.Is(err, orchestration.ErrNotReady) {
+		t.Errorf("it still takes requests: %v", err)
+	}
+	s.ends()
+}

@@ -47,6 +47,8 @@ var _ = Describe("A more critical container", func() {
 		undisturbed(began, full.Pod, mid.Pod)
 		env.EventuallyEvent(strong.Pod, "Preempting", victim.Pod.Name)
 		env.EventuallyEvent(victim.Pod, "Preempted", "strong")
+		env.EventuallyEvent(victim.Pod, "ActionStarted", "Preempt for Pod strong")
+		Eventually(func() string { return env.ExpectCommand("queue") }).Should(MatchRegexp(`preempt-[0-9a-f]+-1 +default/strong +High .* Succeeded .*evicted default/weak`))
 		again := env.EventuallyUnschedulable("weak")
 		Expect(again.UID).NotTo(Equal(victim.Pod.UID))
 		expectYielded("weak", strong.Pod.UID)
@@ -79,6 +81,7 @@ var _ = Describe("A more critical container", func() {
 		env.ExpectApplied(test.McKube("strong", 50, test.Critical(high)), test.RTPod("strong"))
 		strong := env.EventuallyUnschedulable("strong")
 		env.EventuallyEvent(strong, "PreemptionWaits", "PodDisruptionBudget")
+		Eventually(func() string { return env.ExpectCommand("queue") }).Should(MatchRegexp(`default/strong +High .* PodDisruptionBudget .*weak allows 0, 1 needed`))
 		undisturbed(began, victims[0].Pod, victims[1].Pod)
 
 		environment.ExpectChanged(env, pdb, func(b *policyv1.PodDisruptionBudget) { *b.Spec.MaxUnavailable = intstr.FromInt32(1) })
