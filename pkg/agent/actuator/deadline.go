@@ -39,18 +39,15 @@ func buildDeadline(m *machine) (Backend, func() error, error) {
 
 func (m *machine) tryDeadline() error {
 	return m.kernel.borrow(func(tid int, _ map[string]string) error {
-		a := deadlineAttr(1_000, 1_000_000, 1_000_000)
-		err := m.kernel.setAttr(tid, &a)
+		err := m.tryPolicy(tid, deadlineAttr(1_000, 1_000_000, 1_000_000))
 		switch {
 		case errors.Is(err, unix.EPERM):
 			return refusal{"SCHED_DEADLINE is refused to a thread of ours: no right, or not allowed on all CPUs",
 				"give the process CAP_SYS_NICE and all CPUs of its scheduling domain"}
 		case errors.Is(err, unix.EBUSY):
 			return full{refusal{"SCHED_DEADLINE is refused: other deadline threads hold all bandwidth", ""}}
-		case err != nil:
-			return err
 		}
-		return m.kernel.setAttr(tid, &unix.SchedAttr{Policy: unix.SCHED_NORMAL})
+		return err
 	})
 }
 

@@ -87,3 +87,31 @@ func TestRoomsOnThisKernel(t *testing.T) {
 		b = start("").Backend
 	}
 }
+
+// watched tells which threads take a policy that a budget bounds for themselves.
+type watched struct {
+	linux
+	own *[]uint32
+}
+
+func (w watched) setAttr(tid int, a *unix.SchedAttr) error {
+	if tid == unix.Gettid() && (realtime(a.Policy) || a.Policy == unix.SCHED_DEADLINE) {
+		*w.own = append(*w.own, a.Policy)
+	}
+	return w.linux.setAttr(tid, a)
+}
+
+// TestTrialsSleepOnThisKernel: a thread that runs on the budget of a trial may be throttled for longer than anybody waits.
+func TestTrialsSleepOnThisKernel(t *testing.T) {
+	privileged.Require(t, privileged.Root, privileged.RTGroups)
+	privileged.Machine(t)
+	for _, want := range []string{RTGroup, Deadline} {
+		var own []uint32
+		_, findings, err := Probe(ProbeOptions{
+			Host: host.New("/"), Want: want, StateDir: t.TempDir(), Cores: []int{0, 1}, Now: func() int64 { return 1 }, kernel: watched{linux{host.New("/")}, &own},
+		})
+		if err != nil || len(own) > 0 {
+			t.Errorf("%s: %v %v; threads took policies %v for themselves while they ran", want, err, findings, own)
+		}
+	}
+}
