@@ -70,20 +70,28 @@ func (e *Engine) Set(r client.SetRequest) error {
 	if err := allowed(en.spec, r); err != nil {
 		return &client.StatusError{Code: 409, Reason: err.Error()}
 	}
-	t := e.table
+	former, fault := e.table, en.fault
+	t := former
 	t.Servers = slices.Clone(t.Servers)
 	i := slices.IndexFunc(t.Servers, func(s table.Server) bool { return s.ID == en.spec.ID })
 	t.Servers[i].LeastUs = r.RuntimeUs
-	if err := e.store.save(kept{Table: t}); err != nil {
-		return err
+	if err := e.try(en, t); err != nil {
+		en.fault = fault
+		return errors.Join(err, e.adopt(former))
 	}
+	return nil
+}
+
+// try adopts a table and keeps it, unless the server is not granted what the table says. It is kept last: what was
+// refused must not be carried out by a successor.
+func (e *Engine) try(en *entry, t table.Table) error {
 	if err := e.adopt(t); err != nil {
 		return err
 	}
 	if en.fault != nil {
 		return &client.StatusError{Code: 409, Reason: en.fault.Error()}
 	}
-	return nil
+	return e.store.save(kept{Table: t})
 }
 
 // find is the server of an ID or a container ID, whole; nil when there is none.
