@@ -72,10 +72,7 @@ func runQueue(ctx context.Context, s Streams, settings queueSettings) error {
 	var shown []byte
 	for {
 		shown, err = showQueue(ctx, s, settings, reader, shown)
-		if ctx.Err() != nil {
-			return nil // interrupted, which is how it ends
-		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil { // interrupted is how it ends
 			return err
 		}
 		select {

@@ -1,0 +1,84 @@
+package pdb_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/pdb"
+)
+
+// budget covers pods whose label app is x.
+func budget(change func(*policyv1.PodDisruptionBudget)) policyv1.PodDisruptionBudget {
+	b := policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b", Generation: 2},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}},
+		Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 2, DisruptionsAllowed: 1, CurrentHealthy: 2, DesiredHealthy: 1},
+	}
+	if change != nil {
+		change(&b)
+	}
+	return b
+}
+
+func pod(phase corev1.PodPhase, ready bool) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Labels: map[string]string{"app": "x"}}}
+	p.Status.Phase = phase
+	if ready {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	return p
+}
+
+func TestCovering(t *testing.T) {
+	elsewhere := budget(func(b *policyv1.PodDisruptionBudget) { b.Namespace = "other" })
+	others := budget(func(b *policyv1.PodDisruptionBudget) { b.Spec.Selector.MatchLabels["app"] = "y" })
+	all := []policyv1.PodDisruptionBudget{budget(nil), elsewhere, others, budget(nil)}
+	ending := pod(corev1.PodRunning, true)
+	ending.DeletionTimestamp = &metav1.Time{}
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		want int
+	}{
+		"runs": {pod(corev1.PodRunning, true), 2}, "is not ready": {pod(corev1.PodRunning, false), 2}, "pending": {pod(corev1.PodPending, false), 0},
+		"succeeded": {pod(corev1.PodSucceeded, false), 0}, "failed": {pod(corev1.PodFailed, false), 0}, "is being deleted": {ending, 0},
+	} {
+		if got := pdb.Covering(all, c.pod); len(got) != c.want {
+			t.Errorf("%s: %d budgets, want %d", name, len(got), c.want)
+		}
+	}
+}
+
+func TestAllowed(t *testing.T) {
+	current := budget(nil)
+	stale := budget(func(b *policyv1.PodDisruptionBudget) { b.Generation = 3 })
+	if pdb.Allowed(&current) != 1 || pdb.Allowed(&stale) != 0 {
+		t.Errorf("allowed %d, and %d where nobody has looked at it", pdb.Allowed(&current), pdb.Allowed(&stale))
+	}
+}
+
+// As the API server's eviction does.
+func TestCharges(t *testing.T) {
+	always := func(b *policyv1.PodDisruptionBudget) {
+		b.Spec.UnhealthyPodEvictionPolicy = ptr.To(policyv1.AlwaysAllow)
+	}
+	healthy := func(current, desired int32) func(*policyv1.PodDisruptionBudget) {
+		return func(b *policyv1.PodDisruptionBudget) { b.Status.CurrentHealthy, b.Status.DesiredHealthy = current, desired }
+	}
+	for name, c := range map[string]struct {
+		change func(*policyv1.PodDisruptionBudget)
+		ready  bool
+		want   bool
+	}{
+		"ready": {nil, true, true}, "ready, whatever the policy": {always, true, true}, "not ready, enough others are": {nil, false, false},
+		"not ready, too few are": {healthy(0, 1), false, true}, "not ready, none is wanted": {healthy(0, 0), false, true}, "not ready may always go": {always, false, false},
+	} {
+		b := budget(c.change)
+		if got := pdb.Charges(&b, pod(corev1.PodRunning, c.ready)); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}
