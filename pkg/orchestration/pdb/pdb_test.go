@@ -66,7 +66,9 @@ func TestCharges(t *testing.T) {
 		b.Spec.UnhealthyPodEvictionPolicy = ptr.To(policyv1.AlwaysAllow)
 	}
 	healthy := func(current, desired int32) func(*policyv1.PodDisruptionBudget) {
-		return func(b *policyv1.PodDisruptionBudget) { b.Status.CurrentHealthy, b.Status.DesiredHealthy = current, desired }
+		return func(b *policyv1.PodDisruptionBudget) {
+			b.Status.CurrentHealthy, b.Status.DesiredHealthy = current, desired
+		}
 	}
 	for name, c := range map[string]struct {
 		change func(*policyv1.PodDisruptionBudget)
