@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,8 +23,8 @@ const (
 	recordHeader = 8
 )
 
-// holdFor bounds a wait that the Go runtime does not know of, and so how long a collection is held up that nobody
-// announced.
+// holdFor is how often a reader that is held makes room nevertheless, and so how long a collection is held up that
+// nobody announced.
 const holdFor = int64(100 * time.Millisecond)
 
 // Ring is the stream of events of one core. Next and SetDeadline belong to one thread; Wake, Hold and Close may be
@@ -45,6 +46,7 @@ type Ring struct {
 	mu    sync.Mutex // held by Next: the memory goes after it
 	until int64      // CLOCK_MONOTONIC ns; 0: for ever
 	armed int64      // when the timer fires; 0: it does not
+	shown int64      // when the Go runtime last saw the reader
 	ready [3]unix.EpollEvent
 	count [8]byte
 }
@@ -96,8 +98,8 @@ func (r *Ring) watch(fd int) error {
 func (r *Ring) SetDeadline(at int64) { r.until = at }
 
 // Hold has Next wait without the Go runtime knowing. Its scheduler then neither takes the reader's place from it
-// nor has to give one back, which costs more than the event itself. The world cannot be stopped meanwhile, for up to
-// a tenth of a second: whoever collects garbage lets go before.
+// nor has to give one back, which costs more than the event itself. The world cannot be stopped meanwhile: every tenth
+// of a second the reader makes room for that. Whoever collects garbage lets go before.
 func (r *Ring) Hold(on bool) {
 	r.held.Store(on)
 	r.Wake()
@@ -115,6 +117,7 @@ func (r *Ring) Next(e *Event) error {
 		if r.closed.Load() {
 			return os.ErrClosed
 		}
+		r.show()
 		if err := r.arm(); err != nil {
 			return err
 		}
@@ -150,12 +153,25 @@ func (r *Ring) read(e *Event) bool {
 	}
 }
 
+// show lets the Go runtime have the reader for a moment, now and then. Requests that come while it is pinned are
+// dropped, and whoever made them asks again too rarely to meet it between two waits: without this the world would
+// hardly ever stop. There is nothing to read now.
+func (r *Ring) show() {
+	if !r.held.Load() {
+		return
+	}
+	if now := r.now(); now-r.shown >= holdFor {
+		runtime.Gosched()
+		r.shown = now
+	}
+}
+
 // arm has the timer fire by the deadline. One that fires earlier is left as it is: setting it costs more than
 // waking once too early.
 func (r *Ring) arm() error {
 	until := r.until
-	if r.held.Load() && until == 0 {
-		until = r.now() + holdFor
+	if soonest := r.shown + holdFor; r.held.Load() && (until == 0 || until > soonest) {
+		until = soonest
 	}
 	if until == 0 || r.armed != 0 && r.armed <= until {
 		return nil

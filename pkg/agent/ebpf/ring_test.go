@@ -110,10 +110,21 @@ func TestHeldReaderLetsTheWorldStop(t *testing.T) {
 	for _, held := range []bool{true, false} {
 		ring.Hold(held)
 		start := time.Now()
-		for range 3 {
-			runtime.GC()
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for range 3 {
+				runtime.GC()
+			}
+		}()
+		select {
+		case <-stopped:
+			t.Logf("held %t: %v", held, time.Since(start))
+		case <-time.After(10 * time.Second): // three collections stop the world or a part of it some twelve times
+			t.Errorf("held %t: three collections have not ended after %v", held, time.Since(start))
+			ring.Hold(false)
+			<-stopped
 		}
-		t.Logf("held %t: %v", held, time.Since(start))
 	}
 	if err := ring.Close(); err != nil {
 		t.Error(err)
