@@ -57,7 +57,11 @@ func (v Verdict) String() string {
 	if v.Server != "" {
 		about = " (" + v.Server + ")"
 	}
-	return fmt.Sprintf("%s: %s%s: needs %d ppm, %d of %d ppm used", v.Test, v.Reason, about, v.Need, v.Used, v.Limit)
+	need := ""
+	if v.Need != 0 {
+		need = fmt.Sprintf("needs %d ppm, ", v.Need)
+	}
+	return fmt.Sprintf("%s: %s%s: %s%d of %d ppm used", v.Test, v.Reason, about, need, v.Used, v.Limit)
 }
 
 // judge decides by bandwidth alone. A core that owes bandwidth has none.

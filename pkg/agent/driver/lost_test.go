@@ -57,6 +57,10 @@ func TestAClaimWhoseRecordIsLostIsKept(t *testing.T) {
 				_, err := os.Stat(filepath.Join(n.cdi, "cpu.mckube.io-claim_"+string(gone.UID)+".json"))
 				return errors.Is(err, fs.ErrNotExist)
 			})
+			eventually(t, "forgetting its record", func() bool {
+				left, err := filepath.Glob(filepath.Join(n.records(), string(gone.UID)+".json*"))
+				return err == nil && len(left) == 0
+			})
 			n.expectPrepared(claim)
 		})
 	}

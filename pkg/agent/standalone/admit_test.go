@@ -2,6 +2,7 @@ package standalone_test
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -58,6 +59,21 @@ func TestAdmitRefuses(t *testing.T) {
 		var refused *standalone.RefusedError
 		if !errors.As(err, &refused) || refused.Verdict.Reason != c.reason || refused.Core != 1 {
 			t.Errorf("%s: error %v; want core 1 refused for %s", c.name, err, c.reason)
+		}
+	}
+}
+
+// The example of the documentation must start on any machine: on one that ends budgets at a tick of 4 ms, too.
+func TestTheExampleIsAdmittedEverywhere(t *testing.T) {
+	text, err := os.ReadFile("../../../examples/standalone/two-loops.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for backend, granularity := range map[string]int64{"rtgroup": 4_000, "deadline": 4_000, "cfs": 4_000, "fifo": 100} {
+		here := node(backend, 1)
+		here.GranularityUs = granularity
+		if _, err := standalone.Admit(parse(t, string(text)), here, standalone.Group); err != nil {
+			t.Errorf("backend %s, granularity %d us: %v", backend, granularity, err)
 		}
 	}
 }
