@@ -131,8 +131,9 @@ func TestFloodedRingLosesCountedEvents(t *testing.T) {
 	p.wait()
 	kept := events(t, m, 1, 10*time.Millisecond)
 	state := m.State(4).Load()
-	if len(kept) == 0 || m.Lost() == 0 || uint64(len(kept))+m.Lost() < 2*state.Overruns || state.Overruns < 50 {
-		t.Errorf("%d events kept, %d lost, %d overruns: want two events of each, some lost, and every overrun counted", len(kept), m.Lost(), state.Overruns)
+	// A job that a stall of the machine stretches over the end of a window may take one event for two.
+	if len(kept) == 0 || m.Lost() == 0 || uint64(len(kept))+m.Lost()+4 < 2*state.Overruns || state.Overruns < 50 {
+		t.Errorf("%d events kept, %d lost, %d overruns: want two events of nearly each, some lost, and every overrun counted", len(kept), m.Lost(), state.Overruns)
 	}
 	p = start(t, task{Groups: []string{dir}, Core: 1, Policy: unix.SCHED_FIFO, Prio: 50, Period: 5 * ms, Work: []int64{3 * ms}, Jobs: 2})
 	p.let()
