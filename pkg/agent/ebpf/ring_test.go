@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
 	"github.com/mainspring-rt/mainspring/pkg/test/privileged"
 )
@@ -30,62 +28,6 @@ func inSettledRuntime(t *testing.T) bool {
 		t.Error(err)
 	}
 	return false
-}
-
-// Go's scheduler asks a reader to make room every 10 ms, and one that does changes places with another thread twice
-// before it handles the event.
-func TestHeldReaderDoesNotMakeRoom(t *testing.T) {
-	privileged.Require(t, privileged.Root, privileged.BTF)
-	if !inSettledRuntime(t) {
-		return
-	}
-	privileged.Machine(t)
-	m := open(t, ebpf.Options{Identity: ebpf.IdentityCpuset})
-	dir, id := cpusetGroup(t, testName())
-	watch(t, m, 1, ebpf.Config{
-		BudgetNs: uint64(4 * ms), AlarmNs: uint64(ms), PeriodNs: uint64(20 * ms), Source: ebpf.SourceOwn, Flags: ebpf.FlagAlarm, Generation: 1, Core: 1,
-	}, id)
-	ring, err := m.Ring(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := start(t, task{Groups: []string{dir}, Core: 1, Policy: unix.SCHED_FIFO, Prio: 50, Period: 20 * ms, Work: []int64{2 * ms}, Jobs: 60})
-	events, switches := make(chan int, 1), make(chan int64, 1)
-	go func() {
-		runtime.LockOSThread()
-		ring.Hold(true)
-		n, before := 0, slept()
-		var e ebpf.Event
-		for {
-			err := ring.Next(&e)
-			if errors.Is(err, os.ErrClosed) {
-				break
-			}
-			if err == nil {
-				n++
-			}
-		}
-		events <- n
-		switches <- slept() - before
-	}()
-	p.let()
-	p.wait()
-	if err := ring.Close(); err != nil {
-		t.Error(err)
-	}
-	n, slept := <-events, <-switches
-	t.Logf("%d events, slept %d times", n, slept)
-	// Its timer fires ten times a second; a reader that makes room sleeps 40 times more.
-	if n < 40 || slept > int64(n)*5/4+15 {
-		t.Errorf("slept %d times for %d events; want about once for each of some 60", slept, n)
-	}
-}
-
-// slept is how often the calling thread gave up its core.
-func slept() int64 {
-	var usage unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_THREAD, &usage) // cannot fail: the thread exists and usage is ours
-	return usage.Nvcsw
 }
 
 // A collection that nobody announced waits for held readers, but not for ever; one that was does not.
