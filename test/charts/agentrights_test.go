@@ -215,7 +215,15 @@ func (p plane) prepareClaim(t *testing.T, kubelet string) {
 		Request: "core", Driver: mckubev1alpha1.DriverCPU, Pool: "mine", Device: "core-1", ShareID: ptr.To(types.UID("aaaaaaaa-0000-4000-8000-000000000000")),
 		ConsumedCapacity: map[resourcev1.QualifiedName]resource.Quantity{mckubev1alpha1.CapacityRTBandwidth: resource.MustParse("100000")},
 	}}}}
-	claim.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "p", UID: "p"}}
+	// A pod that is there: who is not loses his place to the controller of claims.
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: test.Namespace, Name: "p"}, Spec: corev1.PodSpec{
+		NodeName: "mine", Containers: []corev1.Container{{Name: "app", Image: "app"}},
+		ResourceClaims: []corev1.PodResourceClaim{{Name: "core", ResourceClaimName: &claim.Name}},
+	}}
+	soon(t, func(g gomega.Gomega) { // the namespace's ServiceAccount comes by itself
+		g.Expect(p.client.Create(t.Context(), pod)).To(gomega.Succeed())
+	})
+	claim.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: pod.Name, UID: pod.UID}}
 	if err := p.client.Status().Update(t.Context(), claim); err != nil {
 		t.Fatal(err)
 	}
