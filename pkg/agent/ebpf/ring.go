@@ -23,9 +23,10 @@ const (
 	recordHeader = 8
 )
 
-// holdFor is how often a reader that is held makes room nevertheless, and so how long a collection is held up that
-// nobody announced.
-const holdFor = int64(100 * time.Millisecond)
+// holdFor is how often a reader that is held makes room nevertheless. Each time it waits for a thread of the Go runtime to
+// give it its place back, tens of microseconds if the core of those has time for them: so it is done rarely. It bounds how
+// long one stop of the world is held up that nobody announced; a collection makes about four.
+const holdFor = int64(time.Second)
 
 // Ring is the stream of events of one core. Next and SetDeadline belong to one thread; Wake, Hold and Close may be
 // called by others.
@@ -98,8 +99,8 @@ func (r *Ring) watch(fd int) error {
 func (r *Ring) SetDeadline(at int64) { r.until = at }
 
 // Hold has Next wait without the Go runtime knowing. Its scheduler then neither takes the reader's place from it
-// nor has to give one back, which costs more than the event itself. The world cannot be stopped meanwhile: every tenth
-// of a second the reader makes room for that. Whoever collects garbage lets go before.
+// nor has to give one back, which costs more than the event itself. The world cannot be stopped meanwhile: once a
+// second the reader makes room for that. Whoever collects garbage lets go before.
 func (r *Ring) Hold(on bool) {
 	r.held.Store(on)
 	r.Wake()

@@ -55,15 +55,13 @@ func TestHeldReaderLetsTheWorldStop(t *testing.T) {
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			for range 3 {
-				runtime.GC()
-			}
+			runtime.GC()
 		}()
 		select {
 		case <-stopped:
 			t.Logf("held %t: %v", held, time.Since(start))
-		case <-time.After(10 * time.Second): // three collections stop the world or a part of it some twelve times
-			t.Errorf("held %t: three collections have not ended after %v", held, time.Since(start))
+		case <-time.After(20 * time.Second): // a collection stops the world, or a part of it, some four times
+			t.Errorf("held %t: a collection has not ended after %v", held, time.Since(start))
 			ring.Hold(false)
 			<-stopped
 		}
