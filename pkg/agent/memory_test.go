@@ -26,9 +26,6 @@ const maxOwn = 20 << 10
 // The program as it is shipped, with 100 containers that overrun all the time, and as many that are no business of
 // its, stays small.
 func TestTheAgentStaysSmall(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it builds the program")
-	}
 	w := newWorld(t)
 	w.fast.start("x")
 	program := filepath.Join(t.TempDir(), "agent")

@@ -26,52 +26,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent"
-	"github.com/mainspring-rt/mainspring/pkg/apis"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/host/hosttest"
-	"github.com/mainspring-rt/mainspring/pkg/localplane"
-	"github.com/mainspring-rt/mainspring/pkg/toolchain"
+	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
 )
 
-var running *localplane.Plane
-
-// plane is a real API server with our CRDs, started by the first test that needs it.
-var plane = sync.OnceValues(func() (*localplane.Plane, error) {
-	ctx := context.Background()
-	options := localplane.Options{APIServerArgs: []string{"--disable-admission-plugins=ServiceAccount"}} // nobody makes them here
-	var err error
-	if options.Bin, err = toolchain.Ensure(ctx, os.Stderr, options.Tools()...); err != nil {
-		return nil, err
-	}
-	if running, err = localplane.Start(ctx, options); err != nil {
-		return nil, err
-	}
-	crds, err := apis.CRDs()
-	if err != nil {
-		return running, err
-	}
-	for _, crd := range crds {
-		data, err := yaml.Marshal(crd)
-		if err != nil {
-			return running, err
-		}
-		if err := running.ApplyCRDs(ctx, data); err != nil {
-			return running, err
-		}
-	}
-	return running, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if running != nil {
-		_ = running.Stop() // the tests are over
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(apiserver.Main(m)) }
 
 // road leads to an API server, and can be closed.
 type road struct {
@@ -151,7 +113,7 @@ var worlds atomic.Int64
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	p, err := plane()
+	p, err := apiserver.Shared()
 	if err != nil {
 		t.Fatal(err)
 	}

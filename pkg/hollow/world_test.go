@@ -17,51 +17,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/yaml"
 
-	"github.com/mainspring-rt/mainspring/pkg/apis"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/catalogue"
 	"github.com/mainspring-rt/mainspring/pkg/hollow"
-	"github.com/mainspring-rt/mainspring/pkg/localplane"
-	"github.com/mainspring-rt/mainspring/pkg/toolchain"
+	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
 )
 
-// plane is a real API server with our CRDs and the rights of an administrator.
-var plane = sync.OnceValues(func() (*localplane.Plane, error) {
-	ctx := context.Background()
-	options := localplane.Options{APIServerArgs: []string{"--disable-admission-plugins=ServiceAccount"}} // nobody makes them here
-	var err error
-	if options.Bin, err = toolchain.Ensure(ctx, os.Stderr, options.Tools()...); err != nil {
-		return nil, err
-	}
-	started, err := localplane.Start(ctx, options)
-	if err != nil {
-		return nil, err
-	}
-	crds, err := apis.CRDs()
-	if err != nil {
-		return started, err
-	}
-	for _, crd := range crds {
-		data, err := yaml.Marshal(crd)
-		if err != nil {
-			return started, err
-		}
-		if err := started.ApplyCRDs(ctx, data); err != nil {
-			return started, err
-		}
-	}
-	return started, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if p, _ := plane(); p != nil {
-		_ = p.Stop() // the tests are over
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(apiserver.Main(m)) }
 
 // world is a cluster with a fleet, or with several one after the other.
 type world struct {
@@ -72,7 +35,7 @@ type world struct {
 
 func newWorld(t testing.TB) world {
 	t.Helper()
-	p, err := plane()
+	p, err := apiserver.Shared()
 	if err != nil {
 		t.Fatal(err)
 	}

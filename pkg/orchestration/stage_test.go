@@ -21,6 +21,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/events"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
 )
 
 // stage is an API server with pods and nodes, and the world that actions change.
@@ -54,7 +55,7 @@ type conduct struct {
 
 func newStage(t testing.TB) *stage {
 	t.Helper()
-	p, err := plane()
+	p, err := apiserver.Shared()
 	if err != nil {
 		t.Fatal(err)
 	}

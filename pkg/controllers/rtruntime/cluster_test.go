@@ -31,6 +31,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
+	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
 )
 
 // told records Events.
@@ -71,7 +72,7 @@ var clusters atomic.Int64
 
 func newCluster(t testing.TB) *cluster {
 	t.Helper()
-	p, err := plane()
+	p, err := apiserver.Shared()
 	if err != nil {
 		t.Fatal(err)
 	}

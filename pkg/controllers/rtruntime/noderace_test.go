@@ -27,6 +27,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/state/informer"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
+	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
 )
 
 // patience is how long the API server, its watches and the loops may take.
@@ -35,7 +36,7 @@ const patience = 30 * time.Second
 // controller runs a node loop in a manager of its own, as a process does, until the test ends.
 func (c *cluster) controller() {
 	c.Helper()
-	p, err := plane()
+	p, err := apiserver.Shared()
 	c.must(err)
 	noNames := true
 	mgr, err := ctrl.NewManager(p.RESTConfig(), ctrl.Options{
@@ -64,7 +65,7 @@ func (c *cluster) controller() {
 // fails the test when any on the way exceeds a core.
 func (c *cluster) versions(node string, cores []rt.Core) (until func(pods ...string)) {
 	c.Helper()
-	p, err := plane()
+	p, err := apiserver.Shared()
 	c.must(err)
 	watcher, err := client.NewWithWatch(p.RESTConfig(), client.Options{Scheme: c.Scheme()})
 	c.must(err)

@@ -20,6 +20,7 @@ import (
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
+	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
 )
 
 // office is a loop over McKubes beside one over nodes, on one cache. The loop over McKubes may be made to die
@@ -41,7 +42,7 @@ func (c *cluster) office() *office {
 // hire starts a controller that knows nothing of its predecessor.
 func (o *office) hire() {
 	o.Helper()
-	p, err := plane()
+	p, err := apiserver.Shared()
 	o.must(err)
 	config := p.RESTConfig()
 	config.QPS = -1

@@ -25,6 +25,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
+	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
 )
 
 // preemptionDelay of the controllers under test.
@@ -54,7 +55,7 @@ type siege struct {
 
 func newSiege(t testing.TB, namespace string) *siege {
 	t.Helper()
-	p, err := plane()
+	p, err := apiserver.Shared()
 	if err != nil {
 		t.Fatal(err)
 	}
