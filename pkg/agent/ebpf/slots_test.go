@@ -157,14 +157,25 @@ func TestSlotThatChangesHands(t *testing.T) {
 		watch(t, m, 4, config, id)
 		p := start(t, work)
 		p.let()
-		p.wait()
+		// A hypervisor that takes the core while the kernel switches to the thread takes from a job what the
+		// kernel then charges to it: such a job is shorter than its work.
+		sure, possible := uint64(0), uint64(0)
+		for _, j := range p.wait()[0] {
+			if j.End-j.Woken > 2*ms+ms/2 {
+				sure++
+			}
+			if j.End-j.Woken > 2*ms-ms/2 {
+				possible++
+			}
+		}
 		for _, e := range events(t, m, 1, 10*time.Millisecond) {
 			if e.Generation != generation {
 				t.Errorf("event %+v in generation %d", e, generation)
 			}
 		}
-		if state := m.State(4).Load(); state.Overruns != 3 {
-			t.Errorf("generation %d: state %+v; want its own 3 overruns", generation, state)
+		if state := m.State(4).Load(); state.Overruns < max(sure, 1) || state.Overruns > possible {
+			t.Errorf("generation %d: state %+v; want its own overruns, %d to %d by the log of its jobs",
+				generation, state, max(sure, 1), possible)
 		}
 	}
 	*m.Config(4), *m.State(4) = ebpf.Config{}, ebpf.State{}
