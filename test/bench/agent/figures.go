@@ -77,6 +77,6 @@ func reactions(prefix, name string, plain, led round) []report.Figure {
 		{Key: prefix + "react_p99_us", Value: plain.react.Quantile(0.99), Goal: "<= 70 loaded"},
 		{Key: prefix + "react_p999_us", Value: plain.react.Quantile(0.999)},
 		{Key: prefix + "react_max_us", Value: plain.react.Max()},
-		{Key: prefix + "raised_before_end_ratio", Value: led.inTime(), Goal: ">= 0.999", Note: fmt.Sprintf("lead %d us, %s, n %d, counted raise by raise; least slack %.0f us, p50 %.0f us%s", led.leadUs, name, len(led.react), led.slack.Quantile(0), led.slack.Quantile(0.5), few)},
+		{Key: prefix + "raised_before_end_ratio", Value: led.inTime(), Goal: ">= 0.999", Note: fmt.Sprintf("lead %d us, %s, n %d, counted raise by raise; least slack %.0f us, p50 %.0f us; %s; the hypervisor took the core for %s%s", led.leadUs, name, len(led.react), led.slack.Quantile(0), led.slack.Quantile(0.5), led.late, led.stolen, few)},
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+	"github.com/mainspring-rt/mainspring/pkg/host"
 	"github.com/mainspring-rt/mainspring/test/bench/rig"
 	"github.com/mainspring-rt/mainspring/test/bench/stats"
 )
@@ -64,8 +65,37 @@ type round struct {
 	leadUs                       int64
 	react, detect, wake, actuate stats.Sorted
 	slack                        stats.Sorted // from the written budget to the end of the one before
+	late                         late
+	stolen                       time.Duration // by the hypervisor, of the servers' core, while it ran
 	lost                         uint64
 	perSwitch                    perSwitch
+}
+
+// late counts raises that came after the end of the budget before, by what alone made them late: each phase took
+// longer than the lead. Of those in between none did, only all together.
+type late struct{ detect, wake, actuate, between int }
+
+func (l late) String() string {
+	return fmt.Sprintf("%d late: %d seen more than the lead late, %d woken so, %d written so, %d by all together",
+		l.detect+l.wake+l.actuate+l.between, l.detect, l.wake, l.actuate, l.between)
+}
+
+// count takes a raise that was late.
+func (l *late) count(s client.Sample) {
+	switch {
+	case s.Detected-s.Instant > s.LeadNs:
+		l.detect++
+	case s.Woken-s.Detected > s.LeadNs:
+		l.wake++
+	case s.Written-s.Woken > s.LeadNs:
+		l.actuate++
+	default:
+		l.between++
+	}
+}
+
+func (l late) plus(o late) late {
+	return late{l.detect + o.detect, l.wake + o.wake, l.actuate + o.actuate, l.between + o.between}
 }
 
 func (r round) String() string {
@@ -73,9 +103,9 @@ func (r round) String() string {
 	if r.loaded {
 		load = "loaded"
 	}
-	return fmt.Sprintf("%s, lead %d us: %d events, react p50 %.1f p99 %.1f max %.1f us (p50 p99: detect %.1f %.1f, wake %.1f %.1f, actuate %.1f %.1f), in time %.4f, %.0f ns per switch, %d lost",
+	return fmt.Sprintf("%s, lead %d us: %d events, react p50 %.1f p99 %.1f max %.1f us (p50 p99: detect %.1f %.1f, wake %.1f %.1f, actuate %.1f %.1f), in time %.4f (%s), %s stolen, %.0f ns per switch, %d lost",
 		load, r.leadUs, len(r.react), r.react.Quantile(0.5), r.react.Quantile(0.99), r.react.Max(), r.detect.Quantile(0.5), r.detect.Quantile(0.99),
-		r.wake.Quantile(0.5), r.wake.Quantile(0.99), r.actuate.Quantile(0.5), r.actuate.Quantile(0.99), r.inTime(), r.perSwitch.mean(), r.lost)
+		r.wake.Quantile(0.5), r.wake.Quantile(0.99), r.actuate.Quantile(0.5), r.actuate.Quantile(0.99), r.inTime(), r.late, r.stolen, r.perSwitch.mean(), r.lost)
 }
 
 // inTime is the share of raises that were written before the budget ended.
@@ -102,6 +132,8 @@ func (r *round) add(o round) {
 	r.wake = stats.Of(append(r.wake, o.wake...))
 	r.actuate = stats.Of(append(r.actuate, o.actuate...))
 	r.slack = stats.Of(append(r.slack, o.slack...))
+	r.late = r.late.plus(o.late)
+	r.stolen += o.stolen
 	r.lost += o.lost
 	r.perSwitch.runs += o.perSwitch.runs
 	r.perSwitch.took += o.perSwitch.took
@@ -136,6 +168,10 @@ func (b bench) pass(ctx context.Context, loaded bool, lead string) (r round, err
 	if err := begins(ctx, start); err != nil {
 		return r, err
 	}
+	before, err := stolen(b.core)
+	if err != nil {
+		return r, err
+	}
 	watch, err := watchPrograms(agent)
 	if err != nil {
 		return r, err
@@ -145,6 +181,10 @@ func (b bench) pass(ctx context.Context, loaded bool, lead string) (r round, err
 		return r, err
 	}
 	if r.perSwitch, err = watch.since(); err != nil {
+		return r, err
+	}
+	after, err := stolen(b.core)
+	if err != nil {
 		return r, err
 	}
 	reactions, err := agent.Client.Samples(ctx)
@@ -158,7 +198,7 @@ func (b bench) pass(ctx context.Context, loaded bool, lead string) (r round, err
 	if err := healthy(state); err != nil {
 		return r, err
 	}
-	r.loaded, r.leadUs, r.lost = loaded, state.LeadUs, state.Lost
+	r.loaded, r.leadUs, r.lost, r.stolen = loaded, state.LeadUs, state.Lost, after-before
 	r.take(reactions, start)
 	return r, nil
 }
@@ -176,8 +216,28 @@ func (r *round) take(samples []client.Sample, start int64) {
 		wake = append(wake, us(s.Woken-s.Detected))
 		actuate = append(actuate, us(s.Written-s.Woken))
 		slack = append(slack, us(s.Instant+s.LeadNs-s.Written))
+		if s.LeadNs > 0 && s.Written > s.Instant+s.LeadNs {
+			r.late.count(s)
+		}
 	}
 	r.react, r.detect, r.wake, r.actuate, r.slack = stats.Of(react), stats.Of(detect), stats.Of(wake), stats.Of(actuate), stats.Of(slack)
+}
+
+// tick is the unit of /proc/stat (USER_HZ).
+const tick = 10 * time.Millisecond
+
+// stolen is the time that the hypervisor has taken from a core since the machine started, as far as it tells.
+func stolen(core int) (time.Duration, error) {
+	times, err := host.New("/").CPUTimes()
+	if err != nil {
+		return 0, err
+	}
+	for _, t := range times {
+		if t.CPU == core {
+			return time.Duration(t.Stolen) * tick, nil
+		}
+	}
+	return 0, fmt.Errorf("reading the stolen time of core %d: it is not online", core)
 }
 
 func us(ns int64) float64 { return float64(ns) / 1000 }

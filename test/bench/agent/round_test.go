@@ -20,6 +20,23 @@ func TestTakeCountsFromSamples(t *testing.T) {
 	if r.inTime() != 0.5 {
 		t.Errorf("%v in time; want one of two: written at the very end is in time", r.inTime())
 	}
+	if r.late != (late{between: 1}) {
+		t.Errorf("%s; want the second, in which no phase alone was longer than the lead", r.late)
+	}
+}
+
+func TestLateRaisesByPhase(t *testing.T) {
+	var r round
+	r.take([]client.Sample{
+		{Instant: 0, Detected: 11, Woken: 12, Written: 13, LeadNs: 10},
+		{Instant: 0, Detected: 1, Woken: 12, Written: 13, LeadNs: 10},
+		{Instant: 0, Detected: 1, Woken: 2, Written: 13, LeadNs: 10},
+		{Instant: 0, Detected: 1, Woken: 2, Written: 3, LeadNs: 10},
+		{Instant: 0, Detected: 11, Woken: 12, Written: 13},
+	}, 0)
+	if want := (late{detect: 1, wake: 1, actuate: 1}); r.late != want {
+		t.Errorf("%s; want %s: without a lead none is late", r.late, want)
+	}
 }
 
 func TestProgramOf(t *testing.T) {
