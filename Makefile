@@ -29,9 +29,12 @@ build: ## Build the controller, the node agent, the hollow agents and the comman
 .PHONY: test
 test: tools unit e2e ## Pass all tests: unit and envtest with the race detector, then every suite
 
+# UNIT_ATTEMPTS=2 runs tests that failed once more, a few of them at most, and names them at the end.
 .PHONY: unit
+UNIT_ATTEMPTS ?= 1
 unit: ## Unit and control-plane tests of the packages, with the race detector
-	go test -race -timeout 15m ./cmd/... ./pkg/... ./hack/... ./test/bench/... ./test/charts/...
+	"$$($(TOOLS) --path gotestsum)" --format pkgname --format-hide-empty-pkg --rerun-fails=$$(($(UNIT_ATTEMPTS) - 1)) --rerun-fails-max-failures=5 \
+	  --packages="./cmd/... ./pkg/... ./hack/... ./test/bench/... ./test/charts/..." -- -race -timeout 15m
 	@echo "again without the race detector, whose code lets Go's scheduler in where the program does not:"
 	go test -count=1 -run TestHeldReader ./pkg/agent/ebpf
 

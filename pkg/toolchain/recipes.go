@@ -14,6 +14,7 @@ const (
 	Helm                  Tool = "helm"
 	ControllerGen         Tool = "controller-gen"
 	GolangciLint          Tool = "golangci-lint"
+	Gotestsum             Tool = "gotestsum"
 )
 
 // Program is one tool of a Recipe.
@@ -79,6 +80,9 @@ func DefaultRecipes() []Recipe {
 		}),
 		single("lint", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint", Program{
 			Name: GolangciLint, Pin: "github.com/golangci/golangci-lint/v2", VersionArgs: []string{"version"}, Exact: true,
+		}),
+		single("unit", "gotest.tools/gotestsum", Program{
+			Name: Gotestsum, Pin: "gotest.tools/gotestsum", VersionArgs: []string{"--version"},
 		}),
 	}, nodeRecipes()...)
 }
