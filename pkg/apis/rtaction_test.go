@@ -42,6 +42,7 @@ func TestRTActionAccepts(t *testing.T) {
 		"kind: Preempt, node: a, " + somePods,
 		"kind: Migrate, node: a, targetNode: b, " + somePods,
 		"kind: Rearrange, node: a",
+		"kind: Rearrange, node: a, moves: [{podUID: u, container: c, core: 0}, {podUID: u, container: d, core: 3}]",
 		"kind: OpenNode, nodePool: x",
 		"kind: ReplaceNode, node: a, nodePool: x, startBy: '2026-01-01T00:00:00.000000Z', uses: [{resource: Cluster}, {resource: Node, name: b, amount: 1}]",
 	} {
@@ -67,6 +68,10 @@ func TestRTActionRefuses(t *testing.T) {
 		{"kind: Rearrange, " + somePods, "kinds ReplaceNode and Rearrange need a node"},
 		{"kind: ReplaceNode, " + somePods, "kinds ReplaceNode and Rearrange need a node"},
 		{"kind: Preempt, nodePool: x, " + somePods, "nodePool is only for kinds OpenNode and ReplaceNode"},
+		{"kind: Preempt, moves: [{podUID: u, container: c, core: 1}], " + somePods, "moves is only for kind Rearrange"},
+		{"kind: Rearrange, node: a, moves: [{podUID: u, container: c, core: -1}]", "greater than or equal to 0"},
+		{"kind: Rearrange, node: a, moves: [{podUID: u, container: c, core: 1}, {podUID: u, container: c, core: 2}]", "Duplicate value"},
+		{"kind: Rearrange, node: a, moves: [" + strings.Repeat("{podUID: u, container: c, core: 1}, ", 65) + "]", "must have at most 64 items"},
 		{"kind: Preempt, targetNode: x, " + somePods, "targetNode is only for kind Migrate"},
 		{"kind: Rearrange, node: a, timeout: 25h", "timeout must be more than 0s and at most 24h"},
 		{"kind: Rearrange, node: a, timeout: 0s", "timeout must be more than 0s and at most 24h"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -254,6 +255,13 @@ func (q *Queue) holds(k rules.Key) string {
 		}
 	}
 	return ""
+}
+
+// Running are the actions of a kind that run or are being undone, by name. Nobody may change them.
+func (q *Queue) Running(kind rules.Kind) []*v1alpha1.RTAction {
+	return slices.DeleteFunc(q.ledger.all(), func(o *v1alpha1.RTAction) bool {
+		return rules.Kind(o.Spec.Kind) != kind || !phaseOf(o).Holds()
+	})
 }
 
 // ticket of an action, with what the dispatcher said last.

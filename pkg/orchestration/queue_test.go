@@ -2,6 +2,7 @@ package orchestration_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -52,22 +53,89 @@ func TestAnActionFromEndToEnd(t *testing.T) {
 	}
 }
 
+// moves of so many containers.
+func moves(n int) []v1alpha1.ActionMove {
+	out := make([]v1alpha1.ActionMove, n)
+	for i := range out {
+		out[i] = v1alpha1.ActionMove{PodUID: "u", Container: fmt.Sprintf("c%d", i), Core: int32(i % 4)}
+	}
+	return out
+}
+
+func TestOtherMovesAreAnotherAction(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	p := s.spawn()
+	s.turns(p, 1)
+	r := s.request(rules.Rearrange, "Moving", "n1")
+	r.Moves = moves(2)
+	first := s.submit(p, r)
+	r.Moves = []v1alpha1.ActionMove{r.Moves[1], r.Moves[0]}
+	if again := s.submit(p, r); again.Name != first.Name {
+		t.Errorf("the same moves in another order are %s, not %s", again.Name, first.Name)
+	}
+	r.Moves = moves(2)
+	r.Moves[1].Core++
+	if other := s.submit(p, r); other.Name == first.Name {
+		t.Error("a move to another core is no other action")
+	}
+	if got := s.action(first.Name).Spec.Moves; !slices.Equal(got, moves(2)) {
+		t.Errorf("stored: %v", got)
+	}
+}
+
+func TestRunningAreThoseThatHold(t *testing.T) {
+	s := newStage(t)
+	for _, name := range []string{"n1", "n2"} {
+		s.node(name)
+	}
+	p := s.spawn()
+	s.turns(p, 1)
+	s.conduct["Hanging"] = conduct{hangs: true}
+	s.conduct["Stuck"] = conduct{hangs: true, clings: true}
+	hanging := s.submit(p, s.request(rules.Rearrange, "Hanging", "n1"))
+	stuck := s.submit(p, s.request(rules.Rearrange, "Stuck", "n2"))
+	s.submit(p, s.request(rules.Preempt, "Other", "n2", s.pod("a1")))
+	if got := p.queue.Running(rules.Rearrange); len(got) != 0 {
+		t.Errorf("before any began: %v", got)
+	}
+	s.turns(p, 1)
+	s.submit(p, s.request(rules.Rearrange, "Waiting", "n1"))
+	s.turns(p, 1)
+	s.must(p.queue.Withdraw(t.Context(), stuck.Name, "not wanted"))
+	var names []string
+	for _, o := range p.queue.Running(rules.Rearrange) {
+		names = append(names, o.Name+" "+string(o.Status.Phase))
+	}
+	want := []string{hanging.Name + " Running", stuck.Name + " RollingBack"}
+	slices.Sort(want)
+	if !slices.Equal(names, want) {
+		t.Errorf("got %v, want %v", names, want)
+	}
+}
+
 func TestRequestsThatAreRefused(t *testing.T) {
 	s := newStage(t)
 	p := s.spawn()
 	s.turns(p, 1)
 	pod := v1alpha1.ActionPod{Namespace: s.namespace, Name: "a", UID: "u"}
 	for want, change := range map[string]func(*orchestration.Request){
-		`reason: "no core" is not one PascalCase word`: func(r *orchestration.Request) { r.Reason = "no core" },
-		`cause: "" must have 1 to 256 bytes`:           func(r *orchestration.Request) { r.Cause = "" },
-		"beneficiary.name: must not be empty":          func(r *orchestration.Request) { r.Beneficiary.Name = "" },
-		`kind: "Dance" is not one of`:                  func(r *orchestration.Request) { r.Kind = "Dance" },
-		"limit: 0s is not a positive duration":         func(r *orchestration.Request) { r.Timeout = 0 },
-		"timeout: 25h0m0s is not at most 24h":          func(r *orchestration.Request) { r.Timeout = 25 * time.Hour },
-		`criticality: "Huge" is not one of`:            func(r *orchestration.Request) { r.Beneficiary.Criticality = "Huge" },
-		"pods[0].uid: must not be empty":               func(r *orchestration.Request) { r.Pods = []v1alpha1.ActionPod{{Namespace: "x", Name: "y"}} },
-		"need the pods that they move":                 func(r *orchestration.Request) { r.Pods = nil },
-		"targetNode is only for kind Migrate":          func(r *orchestration.Request) { r.TargetNode = "n2" },
+		`reason: "no core" is not one PascalCase word`:           func(r *orchestration.Request) { r.Reason = "no core" },
+		`cause: "" must have 1 to 256 bytes`:                     func(r *orchestration.Request) { r.Cause = "" },
+		"beneficiary.name: must not be empty":                    func(r *orchestration.Request) { r.Beneficiary.Name = "" },
+		`kind: "Dance" is not one of`:                            func(r *orchestration.Request) { r.Kind = "Dance" },
+		"limit: 0s is not a positive duration":                   func(r *orchestration.Request) { r.Timeout = 0 },
+		"timeout: 25h0m0s is not at most 24h":                    func(r *orchestration.Request) { r.Timeout = 25 * time.Hour },
+		`criticality: "Huge" is not one of`:                      func(r *orchestration.Request) { r.Beneficiary.Criticality = "Huge" },
+		"pods[0].uid: must not be empty":                         func(r *orchestration.Request) { r.Pods = []v1alpha1.ActionPod{{Namespace: "x", Name: "y"}} },
+		"need the pods that they move":                           func(r *orchestration.Request) { r.Pods = nil },
+		"moves: only actions of kind Rearrange have them":        func(r *orchestration.Request) { r.Moves = moves(1) },
+		"moves: 65 are more than 64":                             func(r *orchestration.Request) { r.Kind, r.Moves = rules.Rearrange, moves(65) },
+		`moves[0]: podUID "" and container "" must not be empty`: func(r *orchestration.Request) { r.Kind, r.Moves = rules.Rearrange, make([]v1alpha1.ActionMove, 1) },
+		"moves[1]: container c0 of pod u can go to one core only": func(r *orchestration.Request) {
+			r.Kind, r.Moves = rules.Rearrange, append(moves(1), moves(1)...)
+		},
+		"targetNode is only for kind Migrate": func(r *orchestration.Request) { r.TargetNode = "n2" },
 	} {
 		r := s.request(rules.Preempt, "NoCore", "n1", pod)
 		change(&r)

@@ -28,6 +28,8 @@ type Request struct {
 	Pods        []v1alpha1.ActionPod
 	// Node that it is done to, TargetNode that pods go to, NodePool of a node that is opened or replaced.
 	Node, TargetNode, NodePool string
+	// Moves of containers to other cores of Node, for kind Rearrange only: 64 at most.
+	Moves []v1alpha1.ActionMove
 	// Uses beside those that follow from the above.
 	Uses []v1alpha1.ActionUse
 	// StartBy is until when it is of use to begin; zero: always.
@@ -63,6 +65,10 @@ func (r Request) validate() error {
 		return fmt.Errorf("timeout: %s is not at most 24h, in whole milliseconds", r.Timeout)
 	case len(r.Pods) > 200:
 		return fmt.Errorf("pods: %d are more than 200", len(r.Pods))
+	case len(r.Moves) > 0 && r.Kind != rules.Rearrange:
+		return fmt.Errorf("moves: only actions of kind Rearrange have them, not those of kind %s", r.Kind)
+	case len(r.Moves) > 64:
+		return fmt.Errorf("moves: %d are more than 64", len(r.Moves))
 	}
 	_, err := record.Read(r.object("new", 1, time.Unix(1, 0)))
 	return err
@@ -75,7 +81,12 @@ func (r Request) key() string {
 		pods = append(pods, string(p.UID))
 	}
 	slices.Sort(pods)
-	parts := append([]string{string(r.Kind), r.Cause, r.Node, r.TargetNode, r.NodePool}, pods...)
+	moves := make([]string, 0, len(r.Moves))
+	for _, m := range r.Moves {
+		moves = append(moves, fmt.Sprintf("%s/%s>%d", m.PodUID, m.Container, m.Core))
+	}
+	slices.Sort(moves)
+	parts := slices.Concat([]string{string(r.Kind), r.Cause, r.Node, r.TargetNode, r.NodePool}, pods, moves)
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:6])
 }
@@ -90,7 +101,8 @@ func (r Request) object(key string, attempt int32, now time.Time) *v1alpha1.RTAc
 		},
 		Spec: v1alpha1.RTActionSpec{
 			Kind: v1alpha1.ActionKind(r.Kind), Reason: r.Reason, Message: record.Short(r.Message, 1024), Cause: r.Cause, Attempt: attempt,
-			Beneficiary: r.Beneficiary, Pods: r.Pods, Node: r.Node, TargetNode: r.TargetNode, NodePool: r.NodePool, Uses: r.Uses,
+			Beneficiary: r.Beneficiary, Pods: r.Pods, Node: r.Node, TargetNode: r.TargetNode, NodePool: r.NodePool,
+			Moves: r.Moves, Uses: r.Uses,
 			Since: micro(now), StartBy: micro(r.StartBy), Timeout: metav1.Duration{Duration: r.Timeout},
 		},
 	}

@@ -55,9 +55,11 @@ type Action struct {
 	Node        string   `json:"node,omitempty"`
 	TargetNode  string   `json:"targetNode,omitempty"`
 	Pods        []string `json:"pods,omitempty"`
-	WaitingFor  string   `json:"waitingFor,omitempty"`
-	Message     string   `json:"message,omitempty"`
-	LastError   string   `json:"lastError,omitempty"`
+	// Moves are containers and the cores they go to: "<pod's uid>/<container>><core>".
+	Moves      []string `json:"moves,omitempty"`
+	WaitingFor string   `json:"waitingFor,omitempty"`
+	Message    string   `json:"message,omitempty"`
+	LastError  string   `json:"lastError,omitempty"`
 	// Since it was asked for, Entered its phase.
 	Since   time.Time `json:"since"`
 	Entered time.Time `json:"phaseTime"`
@@ -129,6 +131,9 @@ func line(o *v1alpha1.RTAction, a rules.Action) Action {
 	for _, p := range o.Spec.Pods {
 		out.Pods = append(out.Pods, p.Namespace+"/"+p.Name)
 	}
+	for _, m := range o.Spec.Moves {
+		out.Moves = append(out.Moves, fmt.Sprintf("%s/%s>%d", m.PodUID, m.Container, m.Core))
+	}
 	return out
 }
 
@@ -162,13 +167,13 @@ func table(out *strings.Builder, title string, actions []Action, wide bool, now 
 	t := tabwriter.NewWriter(&rows, 0, 0, 2, ' ', 0)
 	head := "ACTION\tFOR\tCRITICALITY\tNODE\tSTATE\tAGE\tWHY"
 	if wide {
-		head = "ACTION\tFOR\tCRITICALITY\tNODE\tSTATE\tAGE\tREASON\tATTEMPT\tPODS\tWHY"
+		head = "ACTION\tFOR\tCRITICALITY\tNODE\tSTATE\tAGE\tREASON\tATTEMPT\tPODS\tMOVES\tWHY"
 	}
 	fmt.Fprintln(t, head)
 	for _, a := range actions {
 		cells := []string{a.Name, a.For, a.Criticality, a.where(), a.state(), duration.HumanDuration(max(0, now.Sub(a.Since)))}
 		if wide {
-			cells = append(cells, a.Reason, fmt.Sprint(a.Attempt), strings.Join(a.Pods, ","), a.why())
+			cells = append(cells, a.Reason, fmt.Sprint(a.Attempt), strings.Join(a.Pods, ","), strings.Join(a.Moves, ","), a.why())
 		} else {
 			cells = append(cells, shorten(a.why()))
 		}

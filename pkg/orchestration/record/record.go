@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
@@ -39,10 +40,35 @@ func Read(o *v1alpha1.RTAction) (rules.Action, error) {
 			err = fmt.Errorf("pods[%d].uid: must not be empty: a later pod of the same name is another", i)
 		}
 	}
+	if err == nil {
+		err = validateMoves(o.Spec.Moves)
+	}
 	if err != nil {
 		return a, err
 	}
 	return a, a.Validate()
+}
+
+// validateMoves tells whether every container has one core to go to.
+func validateMoves(moves []v1alpha1.ActionMove) error {
+	type container struct {
+		pod  types.UID
+		name string
+	}
+	seen := map[container]bool{}
+	for i, m := range moves {
+		key := container{m.PodUID, m.Container}
+		switch {
+		case m.PodUID == "" || m.Container == "":
+			return fmt.Errorf("moves[%d]: podUID %q and container %q must not be empty", i, m.PodUID, m.Container)
+		case m.Core < 0:
+			return fmt.Errorf("moves[%d].core: %d is not the number of a core", i, m.Core)
+		case seen[key]:
+			return fmt.Errorf("moves[%d]: container %s of pod %s can go to one core only", i, m.Container, m.PodUID)
+		}
+		seen[key] = true
+	}
+	return nil
 }
 
 // Write stores what has become of an action.

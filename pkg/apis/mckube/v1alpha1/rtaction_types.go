@@ -56,6 +56,20 @@ type ActionPod struct {
 	UID types.UID `json:"uid"`
 }
 
+// ActionMove is a container that goes to another core of its node.
+type ActionMove struct {
+	// podUID is the uid of its pod.
+	PodUID types.UID `json:"podUID"`
+	// container of the pod.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Container string `json:"container"`
+	// core that it goes to, as the node numbers them.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	Core int32 `json:"core"`
+}
+
 // ActionKey names something that actions use.
 type ActionKey struct {
 	// resource: Pod (named by its uid), Node, Namespace, Cluster (without a name), PodBudget (a PodDisruptionBudget, as
@@ -84,6 +98,7 @@ type ActionUse struct {
 // +kubebuilder:validation:XValidation:rule="self.kind != 'Migrate' && self.kind != 'Preempt' || has(self.pods)",message="kinds Migrate and Preempt need the pods that they move"
 // +kubebuilder:validation:XValidation:rule="self.kind != 'ReplaceNode' && self.kind != 'Rearrange' || has(self.node)",message="kinds ReplaceNode and Rearrange need a node"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePool) || self.kind == 'ReplaceNode' || self.kind == 'OpenNode'",message="nodePool is only for kinds OpenNode and ReplaceNode"
+// +kubebuilder:validation:XValidation:rule="!has(self.moves) || self.kind == 'Rearrange'",message="moves is only for kind Rearrange"
 // +kubebuilder:validation:XValidation:rule="!has(self.targetNode) || self.kind == 'Migrate'",message="targetNode is only for kind Migrate"
 type RTActionSpec struct {
 	// kind is what is done: Rearrange (squeeze containers of a node, or move them to other cores of it), Migrate (move a
@@ -129,6 +144,15 @@ type RTActionSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	NodePool string `json:"nodePool,omitempty"`
+	// moves are the containers of the node that go to other cores of it. Each is made where every core then passes the
+	// admission test.
+	// +optional
+	// +listType=map
+	// +listMapKey=podUID
+	// +listMapKey=container
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Moves []ActionMove `json:"moves,omitempty"`
 	// uses is what else nobody may have meanwhile, beside what follows from the fields above: its pods, its nodes, places
 	// under the limits, PodDisruptionBudgets and the NodePool's budget.
 	// +optional
