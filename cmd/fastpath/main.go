@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath"
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/node"
@@ -39,7 +41,7 @@ func main() {
 }
 
 func parse(args []string) (node.Settings, error) {
-	s := node.Settings{Version: Version, Now: ebpf.Monotonic, Wall: func() int64 { return time.Now().UnixNano() }}
+	s := node.Settings{Version: Version, Clock: clock.RealClock{}, Now: ebpf.Monotonic, Wall: func() int64 { return time.Now().UnixNano() }}
 	flags := flag.NewFlagSet("fastpath", flag.ContinueOnError)
 	flags.StringVar(&s.Socket, "socket", "/run/mainspring/fastpath.sock", "Unix socket on which the agent is answered")
 	flags.StringVar(&s.StateDir, "state-dir", "/var/lib/mainspring", "Directory for what must outlive the process: the last table, and what was there before each change")

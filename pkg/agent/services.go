@@ -55,7 +55,7 @@ func Services(e Environment) ([]Service, error) {
 		counted: poll.Counted, machine: machine.Topology, reserve: rt.PPM(e.EscalationReserve), clock: e.Clock, log: e.Log.WithName("offer"),
 	}
 	list := []Service{
-		&sole{dir: e.StateDir, clock: e.Clock, log: e.Log.WithName("lock")},
+		&alone{dir: e.StateDir, clock: e.Clock, log: e.Log.WithName("lock")},
 		watch, poll, feed, press, offer,
 		&reporter{
 			api: api, node: e.NodeName, version: e.Version, heartbeat: e.Heartbeat, world: watch.World, applied: feed.Applied,

@@ -44,6 +44,9 @@ func (e *Engine) Serve(ctx context.Context, socket string) error {
 
 // listen makes the socket; one that a former process left behind is replaced.
 func listen(ctx context.Context, socket string) (*net.UnixListener, error) {
+	if err := abandoned(ctx, socket); err != nil {
+		return nil, err
+	}
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("replacing the socket: %w", err)
 	}
@@ -56,6 +59,26 @@ func listen(ctx context.Context, socket string) (*net.UnixListener, error) {
 	}
 	return listener.(*net.UnixListener), nil
 }
+
+// abandoned says why a socket may not be replaced: it is somebody's, or no socket.
+func abandoned(ctx context.Context, socket string) error {
+	if info, err := os.Lstat(socket); err == nil && info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("replacing the socket: %s is no socket", socket)
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	switch {
+	case err == nil:
+		return errors.Join(fmt.Errorf("another process answers on %s; end it, or use another socket", socket), conn.Close())
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
+		return nil
+	}
+	return fmt.Errorf("finding out whether anybody answers on the socket: %w", err)
+}
+
+// answerTimeout bounds how long that takes where somebody's backlog is full.
+const answerTimeout = time.Second
 
 // ownListener turns away processes of other users.
 type ownListener struct{ *net.UnixListener }

@@ -21,8 +21,13 @@ import (
 // served is an engine behind its socket.
 func served(t *testing.T, k *kernel) (*node, *client.Client, string) {
 	t.Helper()
-	n := start(t, k, t.TempDir())
-	socket := filepath.Join(t.TempDir(), "s")
+	n, socket := start(t, k, t.TempDir()), filepath.Join(t.TempDir(), "s")
+	return n, serve(t, n, socket), socket
+}
+
+// serve has an engine answer on a socket until the test ends.
+func serve(t *testing.T, n *node, socket string) *client.Client {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- n.Serve(ctx, socket) }()
@@ -37,7 +42,7 @@ func served(t *testing.T, k *kernel) (*node, *client.Client, string) {
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 		if err == nil {
 			_ = conn.Close()
-			return n, client.New(socket), socket
+			return client.New(socket)
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("the socket does not answer: %v", err)

@@ -13,10 +13,13 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
 	"github.com/mainspring-rt/mainspring/pkg/agent/cores"
 	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath"
+	"github.com/mainspring-rt/mainspring/pkg/agent/sole"
 	"github.com/mainspring-rt/mainspring/pkg/host"
 )
 
@@ -30,10 +33,11 @@ type Settings struct {
 	// RunQueue measures run-queue latencies.
 	RunQueue bool
 	Version  string
-	// Now and Wall are as in fastpath.Options; Sweep ticks every fastpath.SweepEvery.
+	// Now and Wall are as in fastpath.Options; Sweep ticks every fastpath.SweepEvery. Clock is for waiting for a former process.
 	Now   func() int64
 	Wall  func() int64
 	Sweep <-chan time.Time
+	Clock clock.WithTicker
 }
 
 // Validate names the flag, its value and what would be right.
@@ -60,7 +64,7 @@ func (s Settings) Validate() error {
 }
 
 // Run is the life of the process. It returns when the context ends.
-func Run(ctx context.Context, s Settings) error {
+func Run(ctx context.Context, s Settings) (err error) {
 	machine := host.New(s.Root)
 	topology, err := machine.Topology()
 	if err != nil {
@@ -74,10 +78,25 @@ func Run(ctx context.Context, s Settings) error {
 	missing.note(actuator.LeaveGroup(machine), "the process may lack real-time budget")
 	missing.note(fastpath.Become(s.Priority, others(topology.Online(), choice.Cores)), "the process is not real-time: reactions take milliseconds under load")
 	missing.capabilities(machine)
-	if err := os.MkdirAll(s.StateDir, 0o700); err != nil {
-		return fmt.Errorf("making --state-dir: %w", err)
+	lock, err := s.alone(ctx)
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
 	return govern(ctx, s, machine, choice.Cores, missing)
+}
+
+// alone waits until no other fast path uses the state directory: two would write the same journal, and each set back
+// what the other did.
+func (s Settings) alone(ctx context.Context) (*sole.Lock, error) {
+	lock, err := sole.Take(ctx, s.StateDir, "fastpath.lock", sole.Waiting{Clock: s.Clock, Begins: func(holder string) {
+		slog.Warn("another fast path uses this state directory; waiting for it to end", "dir", s.StateDir, "holder", holder)
+	}})
+	var held *sole.HeldError
+	if errors.As(err, &held) {
+		return nil, fmt.Errorf("another fast path uses --state-dir %s, and did not end within %s; end it, or use another directory: %w", s.StateDir, sole.Wait, err)
+	}
+	return lock, err
 }
 
 // govern runs the engine with what works on the machine.
