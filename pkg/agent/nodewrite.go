@@ -51,16 +51,8 @@ func (n *noter) Name() string { return "node" }
 
 // Run patches until ctx ends.
 func (n *noter) Run(ctx context.Context) error {
-	ticker := n.clock.NewTicker(nodeEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C():
-			n.note(ctx)
-		}
-	}
+	every(ctx, n.clock, nodeEvery, n.note)
+	return nil
 }
 
 func (n *noter) note(ctx context.Context) {

@@ -47,16 +47,8 @@ func (o *offers) Cores() []rt.Core {
 
 // Run looks until ctx ends.
 func (o *offers) Run(ctx context.Context) error {
-	ticker := o.clock.NewTicker(pollEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C():
-			o.look()
-		}
-	}
+	every(ctx, o.clock, pollEvery, func(context.Context) { o.look() })
+	return nil
 }
 
 // look compares the machine with the report, when it is time.

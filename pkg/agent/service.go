@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/clock"
 )
 
 // Service is a part of the agent.
@@ -70,6 +71,20 @@ func RunServices(ctx context.Context, services []Service) error {
 	<-running.Done()
 	err := group.Wait()
 	return errors.Join(err, shutdown(services))
+}
+
+// every calls f at an interval until ctx ends; a call that takes longer than that is not made up for.
+func every(ctx context.Context, c clock.WithTicker, interval time.Duration, f func(context.Context)) {
+	ticker := c.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			f(ctx)
+		}
+	}
 }
 
 func shutdown(services []Service) error {

@@ -57,16 +57,8 @@ func (r *reporter) Name() string { return "report" }
 
 // Run writes until ctx ends.
 func (r *reporter) Run(ctx context.Context) error {
-	ticker := r.clock.NewTicker(statusEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C():
-			r.report(ctx)
-		}
-	}
+	every(ctx, r.clock, statusEvery, r.report)
+	return nil
 }
 
 func (r *reporter) report(ctx context.Context) {

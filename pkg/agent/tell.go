@@ -62,16 +62,8 @@ func (t *teller) Name() string { return "events" }
 // Run tells until ctx ends.
 func (t *teller) Run(ctx context.Context) error {
 	t.servers, t.series = map[string]*page{}, map[string]*corev1.Event{}
-	ticker := t.clock.NewTicker(tellEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C():
-			t.tell(ctx)
-		}
-	}
+	every(ctx, t.clock, tellEvery, t.tell)
+	return nil
 }
 
 func (t *teller) tell(ctx context.Context) {
