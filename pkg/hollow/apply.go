@@ -163,6 +163,7 @@ func (m *Machine) settle(now time.Time) {
 			}
 		}
 	}
+	m.pressEach(now)
 }
 
 // grow gives a server its budget if the core has room at this moment.

@@ -2,14 +2,16 @@ package hollow
 
 import "time"
 
-// cursor walks through the happenings of a script: a step with a number n happens n times, a period
-// apart.
+// cursor walks through the happenings of a script: overruns happen n times, a period apart, and endless
+// steps in every period until they are ended.
 type cursor struct {
 	steps  []Step
 	origin time.Time
 	period time.Duration
 	step   int
 	times  int64 // how often the step has happened
+	begun  bool  // the step has happened before the eyes of this agent
+	core   int32 // where the container was then
 }
 
 // podCursor walks the steps that concern a container; what happened until since is over.
@@ -34,7 +36,7 @@ func (c *cursor) next() (at time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	at = c.origin.Add(c.steps[c.step].After)
-	if c.steps[c.step].Verb == Overrun {
+	if s := c.steps[c.step]; s.Verb == Overrun || s.endless() {
 		at = at.Add(time.Duration(c.times) * c.period)
 	}
 	return at, true
@@ -44,14 +46,30 @@ func (c *cursor) next() (at time.Time, ok bool) {
 func (c *cursor) take() Step {
 	s := c.steps[c.step]
 	c.times++
-	if s.Verb != Overrun || c.times >= s.Number {
-		c.step, c.times = c.step+1, 0
+	if !s.endless() && (s.Verb != Overrun || c.times >= s.Number) {
+		c.end()
 	}
 	return s
 }
 
+// end moves on to the next step.
+func (c *cursor) end() { c.step, c.times, c.begun = c.step+1, 0, false }
+
+// moved says that the container is on another core than when the step began.
+func (c *cursor) moved(core int32) bool {
+	if !c.begun {
+		c.begun, c.core = true, core
+	}
+	return core != c.core
+}
+
+// skip moves past what happens until then. An endless step goes on afterwards.
 func (c *cursor) skip(until time.Time) {
 	for at, ok := c.next(); ok && !at.After(until); at, ok = c.next() {
+		if c.steps[c.step].endless() && c.period > 0 {
+			c.times += int64(until.Sub(at)/c.period) + 1
+			continue
+		}
 		c.take()
 	}
 }

@@ -43,8 +43,9 @@ const (
 	statusEvery = time.Second
 	// retryEvery is the pause after an error.
 	retryEvery = time.Second
-	// soonest is the shortest pause between two looks at a node for the sake of time alone.
-	soonest = 10 * time.Millisecond
+	// soonest is the shortest pause between two looks at a node for the sake of time alone. A machine's way
+	// does not depend on it.
+	soonest = 100 * time.Millisecond
 	// syncTimeout bounds one look at a node with its writes.
 	syncTimeout = 30 * time.Second
 )

@@ -21,7 +21,10 @@ type Machine struct {
 
 	granularity int64
 	cpuPercent  int32
+	percentEach int64 // what each server in force adds to cpuPercent; 0 when a script says how busy the node is
 	busySince   *metav1.Time
+	lateUntil   time.Time
+	nextLate    time.Time // zero when no job of the node is late
 	silentUntil time.Time
 	dead        bool
 	driftUntil  time.Time // the end of the last disturbance
@@ -156,6 +159,9 @@ func (m *Machine) earliest() (at time.Time, happen func(time.Time)) {
 	if !m.nextSweep.IsZero() {
 		consider(m.nextSweep, m.sweep)
 	}
+	if !m.nextLate.IsZero() {
+		consider(m.nextLate, m.miss)
+	}
 	if m.silentUntil.After(m.now) {
 		consider(m.silentUntil, m.wake)
 		return at, happen
@@ -163,19 +169,41 @@ func (m *Machine) earliest() (at time.Time, happen func(time.Time)) {
 	if m.dead {
 		return at, happen
 	}
-	for _, s := range m.servers {
-		if t, ok := s.script.next(); ok && s.budget > 0 {
-			consider(t, func(now time.Time) { m.podStep(s, now) })
-		}
-		if t, ok := m.recovery(s); ok {
-			consider(t, func(now time.Time) { m.recover(s, now) })
-		}
-		if s.wants {
-			consider(s.nextRelease(m.now.Add(1)), m.settle)
-		}
-	}
 	for _, h := range m.holds {
 		consider(h.until, m.settle)
+	}
+	if t, do := m.dueToServers(); do != nil {
+		consider(t, do)
+	}
+	return at, happen
+}
+
+// dueToServers is what is due to a server first. What is due to several at once happens to them in the order
+// of their keys.
+func (m *Machine) dueToServers() (at time.Time, happen func(time.Time)) {
+	var first Key
+	for k, s := range m.servers {
+		t, do := m.dueTo(s)
+		if do == nil || happen != nil && (t.After(at) || t.Equal(at) && k.compare(first) > 0) {
+			continue
+		}
+		at, happen, first = t, do, k
+	}
+	return at, happen
+}
+
+// dueTo is what is due to a server first.
+func (m *Machine) dueTo(s *server) (at time.Time, happen func(time.Time)) {
+	if t, ok := s.script.next(); ok && s.budget > 0 {
+		at, happen = t, func(now time.Time) { m.podStep(s, now) }
+	}
+	if t, ok := m.recovery(s); ok && (happen == nil || t.Before(at)) {
+		at, happen = t, func(now time.Time) { m.recover(s, now) }
+	}
+	if s.wants {
+		if t := s.nextRelease(m.now.Add(1)); happen == nil || t.Before(at) {
+			at, happen = t, m.settle
+		}
 	}
 	return at, happen
 }
@@ -195,7 +223,13 @@ func (m *Machine) nodeStep(now time.Time) {
 	step := m.script.take()
 	switch step.Verb {
 	case Pressure:
+		m.percentEach = 0
 		m.press(int32(step.Number), now)
+	case PressureEach:
+		m.percentEach = step.Number
+		m.pressEach(now)
+	case Late:
+		m.beginLate(step.For, now)
 	case Granularity:
 		m.granularity = step.Number
 		for i := range m.cores {
@@ -210,43 +244,6 @@ func (m *Machine) nodeStep(now time.Time) {
 		}
 	}
 }
-
-// busyPercent is the CPU utilisation from which a node counts as busy, as in MC-Kube.
-const busyPercent = 90
-
-func (m *Machine) press(percent int32, now time.Time) {
-	m.cpuPercent = percent
-	switch {
-	case percent < busyPercent:
-		m.busySince = nil
-	case m.busySince == nil:
-		since := metav1.NewTime(now)
-		m.busySince = &since
-	}
-}
-
-// sweepEvery is how often the agent compares what is in force with what should be.
-const sweepEvery = time.Second
-
-// sweep finds every budget changed by something else, while something disturbs, and sets it right.
-func (m *Machine) sweep(now time.Time) {
-	if now.After(m.driftUntil) {
-		m.nextSweep = time.Time{}
-		return
-	}
-	m.nextSweep = now.Add(sweepEvery)
-	if m.Silent() {
-		return
-	}
-	for _, s := range m.servers {
-		if s.budget > 0 {
-			s.drift++
-		}
-	}
-}
-
-// drifting says that something disturbed the node since the sweep before the last.
-func (m *Machine) drifting() bool { return !m.nextSweep.IsZero() }
 
 func maxTime(a, b time.Time) time.Time {
 	if a.After(b) {

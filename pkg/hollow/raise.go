@@ -3,6 +3,8 @@ package hollow
 import (
 	"slices"
 	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
 // podStep does the next step of a container's script.
@@ -12,7 +14,26 @@ func (m *Machine) podStep(s *server, now time.Time) {
 		m.overrun(s, now)
 	case Miss:
 		s.misses += step.Number
+	case OverrunUntilMoved:
+		if s.script.moved(s.core) {
+			s.script.end()
+			return
+		}
+		m.overrun(s, now)
+	case OverrunWhileCrowded:
+		if m.crowded(s.core, step.Number) {
+			m.overrun(s, now)
+		}
+	case MissWhileCrowded:
+		if m.crowded(s.core, step.Number) {
+			s.misses++
+		}
 	}
+}
+
+// crowded says that more than so many percent of the core are promised.
+func (m *Machine) crowded(core int32, percent int64) bool {
+	return m.promised(core) > rt.PPM(percent)*rt.OneCore/100
 }
 
 // overrun counts a period in which the budget was used up with work pending, and asks for a raise when

@@ -21,12 +21,25 @@ const (
 	Overrun Verb = "overrun"
 	// Miss: that many jobs of the container end after their deadline.
 	Miss Verb = "miss"
+	// OverrunUntilMoved: the container overruns in every period until it has another core. A pod that takes
+	// its place elsewhere has another script, or none.
+	OverrunUntilMoved Verb = "overrun-until-moved"
+	// OverrunWhileCrowded: from then on the container overruns in every period in which more than that many
+	// percent of its core are promised.
+	OverrunWhileCrowded Verb = "overrun-while-crowded"
+	// MissWhileCrowded: likewise, a job of every such period ends after its deadline.
+	MissWhileCrowded Verb = "miss-while-crowded"
 )
 
 // The verbs of Nodes' scripts.
 const (
 	// Pressure sets the node's CPU utilisation, in percent.
 	Pressure Verb = "pressure"
+	// PressureEach: from then on each real-time container in force keeps the CPU busy for that many percent.
+	PressureEach Verb = "pressure-each"
+	// Late: each second a job of every real-time container of the node ends after its deadline, for a time
+	// or from then on.
+	Late Verb = "late"
 	// Silent stops the agent for a time: it sees, applies and reports nothing.
 	Silent Verb = "silent"
 	// Granularity sets how late the end of a budget is noticed, in microseconds.
@@ -42,9 +55,9 @@ type Step struct {
 	// Container it happens to; empty means every real-time container of the Pod.
 	Container string
 	Verb      Verb
-	// Number is the argument of overrun, miss, pressure and granularity.
+	// Number is the argument of verbs that count or measure.
 	Number int64
-	// For is the argument of silent and drift.
+	// For is the argument of silent, drift and late; 0 when it has none.
 	For time.Duration
 }
 
@@ -61,8 +74,15 @@ func ParsePodScript(script string) ([]Step, error) {
 		switch s.Verb {
 		case Overrun, Miss:
 			return s.number(argument, 1, maxNumber)
+		case OverrunWhileCrowded, MissWhileCrowded:
+			return s.number(argument, 0, 100)
+		case OverrunUntilMoved:
+			if argument != "" {
+				return fmt.Errorf("argument %q of %s: want none", argument, s.Verb)
+			}
+			return nil
 		}
-		return fmt.Errorf("%q is no verb of Pods; want overrun or miss", s.Verb)
+		return fmt.Errorf("%q is no verb of Pods; want overrun, overrun-until-moved, overrun-while-crowded, miss or miss-while-crowded", s.Verb)
 	})
 }
 
@@ -73,20 +93,25 @@ func ParseNodeScript(script string) ([]Step, error) {
 			return fmt.Errorf("%q names a container; want none on a Node", s.Container+":")
 		}
 		switch s.Verb {
-		case Pressure:
+		case Pressure, PressureEach:
 			return s.number(argument, 0, 100)
 		case Granularity:
 			return s.number(argument, 1, maxNumber)
 		case Silent:
 			return s.duration(argument)
-		case Drift:
+		case Drift, Late:
 			if argument == "" {
 				return nil
 			}
 			return s.duration(argument)
 		}
-		return fmt.Errorf("%q is no verb of Nodes; want pressure, silent, granularity or drift", s.Verb)
+		return fmt.Errorf("%q is no verb of Nodes; want pressure, pressure-each, late, silent, granularity or drift", s.Verb)
 	})
+}
+
+// endless says that the step happens in every period until something is done about it.
+func (s Step) endless() bool {
+	return s.Verb == OverrunUntilMoved || s.Verb == OverrunWhileCrowded || s.Verb == MissWhileCrowded
 }
 
 // parse reads steps; argument checks the verb and reads its argument.
