@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/awslabs/operatorpkg/controller"
 	"github.com/samber/lo"
@@ -44,6 +45,8 @@ type Options struct {
 	Queue    orchestration.Options
 	// Lease says which process's orchestration queue acts.
 	Lease types.NamespacedName
+	// CalibrationTimeout is how long a new node may wait for its agent to measure; 0: nodes do not wait.
+	CalibrationTimeout time.Duration
 }
 
 // New assembles Karpenter's standard controllers and ours around one cluster state, one
@@ -60,7 +63,8 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 	}
 	cluster := state.NewCluster(op.Clock, op.GetClient(), overlaid, state.WithRepairPolicyMatcher(repairPolicies))
 	standard := karpenter.NewControllers(ctx, op.Manager, op.Clock, op.GetClient(), op.EventRecorder,
-		overlaid, measured, cluster, op.InstanceTypeStore, op.PredictionStore)
+		overlaid, measured, cluster, op.InstanceTypeStore, op.PredictionStore,
+		karpenter.WithRegistrationHook(calibration(op, overlaid, store, o.CalibrationTimeout)))
 
 	disruptions, ok := find[*karpenterdisruption.Queue](standard)
 	if !ok {

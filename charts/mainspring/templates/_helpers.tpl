@@ -141,6 +141,7 @@ app.kubernetes.io/component: agent
   (printf "--rt-budget-granularity=%s" $settings.realtime.budgetGranularity)
   (printf "--rt-preemption-delay=%s" $settings.realtime.preemptionDelay)
   (printf "--rt-agent-timeout=%s" $settings.realtime.agentTimeout)
+  (printf "--rt-calibration-timeout=%s" (ternary $settings.realtime.calibrationTimeout "0s" (or .Values.agent.enabled (eq (include "mainspring.hasHollow" .) "true"))))
   (printf "--queue-node-limit=%d" (int $settings.queue.nodeLimit))
   (printf "--queue-namespace-limit=%d" (int $settings.queue.namespaceLimit))
   (printf "--queue-cluster-limit=%d" (int $settings.queue.clusterLimit))

@@ -51,7 +51,7 @@ func (env *Environment) startCharted(ready prepared, catalogue string, values ma
 // RealtimeFlags are what scenarios change of the chart's arguments: shorter delays, and no leader
 // election, whose lease would outlive a kill.
 func RealtimeFlags() []string {
-	return append(DefaultFlags(), "--rt-preemption-delay=2s")
+	return append(DefaultFlags(), "--rt-preemption-delay=2s", "--rt-calibration-timeout=30s")
 }
 
 // RealtimeElectionFlags let replicas of the controller agree on a leader.

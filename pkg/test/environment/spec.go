@@ -25,6 +25,7 @@ func DefaultFlags() []string {
 		"--disable-leader-election=true",
 		"--feature-gates=NodeRepair=true,NodeOverlay=true,StaticCapacity=true,ReservedCapacity=true",
 		"--log-level=debug",
+		"--rt-calibration-timeout=0s", // there are no agents
 		"--simulated-repair-toleration=5s",
 	}
 }
