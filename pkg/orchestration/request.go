@@ -132,7 +132,7 @@ func (q *Queue) again(o *v1alpha1.RTAction, a rules.Action) time.Time {
 	case rules.RolledBack, rules.Withdrawn, rules.Expired:
 		return a.Entered.Add(restAfter(o.Spec.Attempt))
 	case rules.Failed:
-		if len(a.Pods) == 0 { // else some may have been moved
+		if len(a.Pods) == 0 || !a.Kind.Moves() { // else some may have been moved
 			return a.Entered.Add(restAfter(o.Spec.Attempt))
 		}
 	}

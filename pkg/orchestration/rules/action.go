@@ -43,6 +43,9 @@ func (k Kind) Rung() int {
 	return 0
 }
 
+// Moves tells whether pods of an action of the kind end where they are. To open a node for them moves none of them.
+func (k Kind) Moves() bool { return k != OpenNode }
+
 // Phase is how far an action has come.
 type Phase string
 
@@ -91,7 +94,7 @@ type Action struct {
 	Kind Kind
 	// Uses is what nobody else may have meanwhile.
 	Uses []Use
-	// Pods are the UIDs of those that it moves or evicts.
+	// Pods are the UIDs of those that it moves or evicts, or opens a node for.
 	Pods []string
 	// Cause names the pressure that it answers. No pod is moved twice for one.
 	Cause string

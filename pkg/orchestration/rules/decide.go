@@ -84,6 +84,9 @@ type move struct{ cause, pod string }
 
 // note records the pods that an action has moved, or may have.
 func (b books) note(a Action) {
+	if !a.Kind.Moves() {
+		return
+	}
 	for _, pod := range a.Pods {
 		b.moved[move{a.Cause, pod}] = true
 	}
@@ -133,6 +136,9 @@ func (b books) judge(a Action, w World) Verdict {
 
 // repeats finds a pod of the action that was moved for the same cause.
 func (b books) repeats(a Action) (pod string, ok bool) {
+	if !a.Kind.Moves() {
+		return "", false
+	}
 	for _, pod := range a.Pods {
 		if b.moved[move{a.Cause, pod}] {
 			return pod, true

@@ -133,6 +133,17 @@ func TestDecide(t *testing.T) {
 			},
 			want: []string{"b refused: MovedAlready", "c starts"},
 		},
+		"a node opened for a pod, and another for a pod that was moved, move none": {
+			actions: []rules.Action{
+				with(action("a", pod("p")), func(a *rules.Action) {
+					a.Kind, a.Phase, a.Pods, a.Cause = rules.OpenNode, rules.Succeeded, []string{"p"}, "late"
+				}),
+				with(action("b", pod("q")), func(a *rules.Action) { a.Phase, a.Pods, a.Cause = rules.Succeeded, []string{"q"}, "late" }),
+				with(action("c", pod("p")), func(a *rules.Action) { a.Kind, a.Pods, a.Cause = rules.Migrate, []string{"p"}, "late" }),
+				with(action("d", pod("q")), func(a *rules.Action) { a.Kind, a.Pods, a.Cause = rules.OpenNode, []string{"q"}, "late" }),
+			},
+			want: []string{"c starts", "d starts"},
+		},
 		"again for one cause when it was rolled back": {
 			actions: []rules.Action{
 				with(action("a", pod("p")), func(a *rules.Action) { a.Phase, a.Pods, a.Cause = rules.RolledBack, []string{"p"}, "late" }),
