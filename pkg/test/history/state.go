@@ -20,11 +20,12 @@ import (
 type State struct {
 	// Revision of the write.
 	Revision uint64
-	// Nodes, NodeClaims, RTNodes and ResourceSlices by name; Pods, McKubes and ResourceClaims by
+	// Nodes, NodeClaims, RTNodes, RTActions and ResourceSlices by name; Pods, McKubes and ResourceClaims by
 	// namespace and name.
 	Nodes      map[string]*corev1.Node
 	NodeClaims map[string]*karpenterv1.NodeClaim
 	RTNodes    map[string]*mckubev1alpha1.RTNode
+	Actions    map[string]*mckubev1alpha1.RTAction
 	Slices     map[string]*resourcev1.ResourceSlice
 	Pods       map[types.NamespacedName]*corev1.Pod
 	McKubes    map[types.NamespacedName]*mcoperatorv1.McKube
@@ -36,6 +37,7 @@ func newState() State {
 		Nodes:      map[string]*corev1.Node{},
 		NodeClaims: map[string]*karpenterv1.NodeClaim{},
 		RTNodes:    map[string]*mckubev1alpha1.RTNode{},
+		Actions:    map[string]*mckubev1alpha1.RTAction{},
 		Slices:     map[string]*resourcev1.ResourceSlice{},
 		Pods:       map[types.NamespacedName]*corev1.Pod{},
 		McKubes:    map[types.NamespacedName]*mcoperatorv1.McKube{},
@@ -89,6 +91,8 @@ func (s *State) apply(v Version) {
 		put(s.Pods, client.ObjectKeyFromObject(o), o, v.Type)
 	case *mckubev1alpha1.RTNode:
 		put(s.RTNodes, o.Name, o, v.Type)
+	case *mckubev1alpha1.RTAction:
+		put(s.Actions, o.Name, o, v.Type)
 	case *resourcev1.ResourceSlice:
 		put(s.Slices, o.Name, o, v.Type)
 	case *mcoperatorv1.McKube:
@@ -108,7 +112,7 @@ func put[K comparable, V any](m map[K]V, k K, o V, t watch.EventType) {
 
 func (s State) clone() State {
 	s.Nodes, s.NodeClaims, s.Pods = maps.Clone(s.Nodes), maps.Clone(s.NodeClaims), maps.Clone(s.Pods)
-	s.RTNodes, s.Slices = maps.Clone(s.RTNodes), maps.Clone(s.Slices)
+	s.RTNodes, s.Actions, s.Slices = maps.Clone(s.RTNodes), maps.Clone(s.Actions), maps.Clone(s.Slices)
 	s.McKubes, s.Claims = maps.Clone(s.McKubes), maps.Clone(s.Claims)
 	return s
 }

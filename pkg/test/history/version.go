@@ -47,6 +47,8 @@ func kindOf(o client.Object) string {
 		return "Event"
 	case *mckubev1alpha1.RTNode:
 		return "RTNode"
+	case *mckubev1alpha1.RTAction:
+		return "RTAction"
 	case *mcoperatorv1.McKube:
 		return "McKube"
 	case *resourcev1.ResourceClaim:

@@ -29,9 +29,12 @@ const Granularity = 100
 //   - the budgets that an agent has put in force on a core add up to no more than its capacity;
 //   - the claims allocated on a core add up to no more than its capacity;
 //   - a victim of preemption is strictly less critical than every pod it gives way to, and goes by the
-//     Eviction API.
+//     Eviction API;
+//   - no pod or node is that of two actions that run, but for nodes where they only move pods, and no limit
+//     is exceeded;
+//   - no pod, and no container on its node, is moved twice for one cause, but back.
 func Broken(h history.History) []string {
-	c := &checker{cores: map[string]map[int32]core{}, told: map[string]bool{}, done: map[*mckubev1alpha1.RTNode]bool{}}
+	c := &checker{cores: map[string]map[int32]core{}, told: map[string]bool{}, done: map[*mckubev1alpha1.RTNode]bool{}, moved: map[moved]string{}}
 	h.Walk(c.visit)
 	return c.list
 }
@@ -42,6 +45,7 @@ type core struct{ capacity, reserve int64 }
 type checker struct {
 	cores map[string]map[int32]core // by node; kept when the slice goes before the node's servers do
 	done  map[*mckubev1alpha1.RTNode]bool
+	moved map[moved]string // the action that moved it
 	told  map[string]bool
 	list  []string
 }
@@ -60,6 +64,7 @@ func (c *checker) visit(s history.State) {
 	c.once(s)
 	c.claims(s)
 	c.preemptions(s)
+	c.actions(s)
 }
 
 // tell puts a broken promise on the list once, with the revision that broke it first.

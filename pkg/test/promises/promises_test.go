@@ -1,6 +1,7 @@
 package promises_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -111,6 +112,34 @@ func applied(pod string, budget int64) *mckubev1alpha1.RTNode {
 	return n
 }
 
+// action is one at pods, of cause "p".
+func action(name, kind, phase, node string, pods ...string) *mckubev1alpha1.RTAction {
+	a := &mckubev1alpha1.RTAction{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	a.Spec = mckubev1alpha1.RTActionSpec{
+		Kind: mckubev1alpha1.ActionKind(kind), Reason: "RTPressure", Cause: "p", Node: node,
+		Beneficiary: mckubev1alpha1.ActionBeneficiary{Criticality: "Middle"},
+	}
+	for _, pod := range pods {
+		a.Spec.Pods = append(a.Spec.Pods, mckubev1alpha1.ActionPod{Namespace: "d", Name: pod, UID: types.UID(pod)})
+	}
+	a.Status.Phase = mckubev1alpha1.ActionPhase(phase)
+	return a
+}
+
+func rearranged(name, reason string) *mckubev1alpha1.RTAction {
+	a := action(name, "Rearrange", "Succeeded", "n")
+	a.Spec.Reason, a.Spec.Moves = reason, []mckubev1alpha1.ActionMove{{PodUID: "a", Container: "app", Core: 2}}
+	return a
+}
+
+func crowd(kind string, n int, pods ...string) []client.Object {
+	var all []client.Object
+	for i := range n {
+		all = append(all, action(fmt.Sprint("a-", i), kind, "Running", "n", pods...))
+	}
+	return all
+}
+
 func TestBroken(t *testing.T) {
 	high, low, middle := mckube("a", "HIGH"), mckube("b", "Low"), mckube("c", "Middle")
 	for name, test := range map[string]struct {
@@ -130,17 +159,27 @@ func TestBroken(t *testing.T) {
 		"on two nodes": {
 			[]client.Object{rtNode("n", server("a", "Low", 1, 1, 1)), rtNode("m", server("a", "Low", 1, 1, 1))}, "node m and of node n",
 		},
-		"no such core":         {[]client.Object{rtNode("n", server("a", "Low", 1, 1, 7))}, "no core 7"},
-		"pod elsewhere":        {[]client.Object{pod("a", "m"), rtNode("n", server("a", "Low", 1, 1, 1))}, `on node "m"`},
-		"budgets that fit":     {[]client.Object{applied("b", 40_000)}, ""},
-		"budgets that do not":  {[]client.Object{applied("b", 41_000)}, "in force on core 1"},
-		"claims that fit":      {[]client.Object{claim("a", "core-1", 500_000), claim("b", "core-1", 400_000)}, ""},
-		"claims that do not":   {[]client.Object{claim("a", "core-1", 500_000), claim("b", "core-1", 400_001)}, "add up to 900001"},
-		"claims on two cores":  {[]client.Object{claim("a", "core-1", 500_000), claim("b", "core-2", 500_000)}, ""},
-		"a lower victim":       {[]client.Object{high, low, pod("a", "", preempting("b")), pod("b", "n", gone, byEviction)}, ""},
-		"an equal victim":      {[]client.Object{high, pod("a", "", preempting("a"))}, "of rank 3 is to give way"},
-		"a higher victim":      {[]client.Object{middle, high, pod("c", "", preempting("a")), pod("a", "n")}, "pod a of rank 3 is to give way to c of rank 2"},
-		"a victim that is cut": {[]client.Object{high, low, pod("a", "", preempting("b")), pod("b", "n", gone)}, "without the Eviction API"},
+		"no such core":                {[]client.Object{rtNode("n", server("a", "Low", 1, 1, 7))}, "no core 7"},
+		"pod elsewhere":               {[]client.Object{pod("a", "m"), rtNode("n", server("a", "Low", 1, 1, 1))}, `on node "m"`},
+		"budgets that fit":            {[]client.Object{applied("b", 40_000)}, ""},
+		"budgets that do not":         {[]client.Object{applied("b", 41_000)}, "in force on core 1"},
+		"claims that fit":             {[]client.Object{claim("a", "core-1", 500_000), claim("b", "core-1", 400_000)}, ""},
+		"claims that do not":          {[]client.Object{claim("a", "core-1", 500_000), claim("b", "core-1", 400_001)}, "add up to 900001"},
+		"claims on two cores":         {[]client.Object{claim("a", "core-1", 500_000), claim("b", "core-2", 500_000)}, ""},
+		"a lower victim":              {[]client.Object{high, low, pod("a", "", preempting("b")), pod("b", "n", gone, byEviction)}, ""},
+		"an equal victim":             {[]client.Object{high, pod("a", "", preempting("a"))}, "of rank 3 is to give way"},
+		"a higher victim":             {[]client.Object{middle, high, pod("c", "", preempting("a")), pod("a", "n")}, "pod a of rank 3 is to give way to c of rank 2"},
+		"a victim that is cut":        {[]client.Object{high, low, pod("a", "", preempting("b")), pod("b", "n", gone)}, "without the Eviction API"},
+		"as many at a node as may be": {crowd("Rearrange", 5), ""},
+		"too many at a node":          {crowd("Rearrange", 6), "node n has more under way than 5"},
+		"a node that is not alone":    {append(crowd("Rearrange", 1), action("b", "ReplaceNode", "Running", "n")), "not in the hands of b alone"},
+		"a pod in two hands":          {crowd("Migrate", 2, "a"), "pod a is in the hands of a-0 and of a-1"},
+		"a pod of one that waits":     {append(crowd("Migrate", 1, "a"), action("b", "Migrate", "Waiting", "n", "a")), ""},
+		"moved twice":                 {[]client.Object{action("a", "Migrate", "Succeeded", "n", "a"), action("b", "Preempt", "Succeeded", "n", "a")}, "moved for p by a and by b"},
+		"a container moved twice":     {[]client.Object{rearranged("a", "RTPressure"), rearranged("b", "RTPressure")}, "container a/app was moved"},
+		"a container moved back":      {[]client.Object{rearranged("a", "RTPressure"), rearranged("b", "Recovery")}, ""},
+		"a lesser pod for another":    {[]client.Object{low, pod("b", "n"), action("a", "Preempt", "Running", "n", "b")}, ""},
+		"an equal pod for another":    {[]client.Object{middle, pod("c", "n"), action("a", "Preempt", "Running", "n", "c")}, "evicts pod c of rank 2 for rank 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			versions := []history.Version{{Revision: 1, Type: watch.Added, Object: slice()}}
