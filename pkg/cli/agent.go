@@ -81,6 +81,7 @@ func runStandalone(cmd *cobra.Command, s Streams, flags agentFlags) error {
 	last, err := standalone.Run(cmd.Context(), standalone.Options{
 		File: file, Fastpath: flags.fastpath, Launcher: []string{self, "agent", launchName}, StateDir: flags.stateDir,
 		Duration: flags.duration, Samples: flags.samples, Host: host.New("/"), Clock: clock.RealClock{}, Show: show,
+		Say: func(line string) { fmt.Fprintln(s.Err, "mainspring: "+line) },
 	})
 	if len(last.Servers) > 0 {
 		standalone.Table(s.Out, file, last, 0)

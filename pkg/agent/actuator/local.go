@@ -1,7 +1,6 @@
 package actuator
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -52,7 +50,11 @@ func NewLocal(h host.Host, identity string) (*Local, error) {
 	return l, nil
 }
 
-// Make makes a group and those above it. They may use the cores and memory nodes of the group above.
+// IDs are what a group is known by in each hierarchy: another of the same name has others.
+type IDs map[string]uint64
+
+// Make makes a group and those above it, unless they are there. They may use the cores and memory nodes of the group
+// above.
 func (l *Local) Make(group string) error {
 	if !strings.HasPrefix(group, "/") || path.Clean(group) != group || group == "/" {
 		return fmt.Errorf("making group %q: want a clean absolute path below the root", group)
@@ -63,19 +65,49 @@ func (l *Local) Make(group string) error {
 			return err
 		}
 		for _, name := range strings.Split(strings.Trim(group, "/"), "/") {
-			if err := l.prepare(hierarchy, dir); err != nil {
-				return err
-			}
+			parent := dir
 			dir = filepath.Join(dir, name)
-			if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-				return fmt.Errorf("making group %s: %w", group, err)
+			err := l.makeIn(hierarchy, parent, dir)
+			if errors.Is(err, fs.ErrExist) {
+				err = inherit(hierarchy, dir)
 			}
-			if err := inherit(hierarchy, dir); err != nil {
+			if err != nil {
 				return fmt.Errorf("making group %s: %w", group, err)
 			}
 		}
 	}
 	return nil
+}
+
+// Create makes a group that is not there in a group that is. The error is fs.ErrExist when it is there, in any hierarchy:
+// it is somebody else's then, and stays as it is.
+func (l *Local) Create(group string) (IDs, error) {
+	ids := IDs{}
+	for _, hierarchy := range l.hierarchies {
+		parent, err := l.cgroups.Dir(hierarchy, path.Dir(group))
+		if err != nil {
+			return nil, errors.Join(err, l.RemoveOwn(group, ids))
+		}
+		dir := filepath.Join(parent, path.Base(group))
+		if err = l.makeIn(hierarchy, parent, dir); err == nil {
+			ids[hierarchy], err = host.ID(dir)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("making group %s: %w", group, err), l.RemoveOwn(group, ids))
+		}
+	}
+	return ids, nil
+}
+
+// makeIn makes the directory of a group in that of the group above.
+func (l *Local) makeIn(hierarchy, parent, dir string) error {
+	if err := l.prepare(hierarchy, parent); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	return inherit(hierarchy, dir)
 }
 
 // prepare has a group of v2 pass its controllers on to those below.
@@ -119,115 +151,41 @@ func inherit(hierarchy, dir string) error {
 	return nil
 }
 
-// Where says in which groups a process is, by hierarchy, for Back.
-func (l *Local) Where(pid int) (map[string]string, error) {
-	was, err := l.groupsOf(pid)
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]string{}
-	for _, hierarchy := range l.hierarchies {
-		group, ok := was[hierarchy]
-		if !ok {
-			return nil, fmt.Errorf("process %d is in no group of %s", pid, hierarchy)
-		}
-		out[hierarchy] = group
-	}
-	return out, nil
-}
-
-// Join moves a process into a group, and returns where it was, for Back.
-func (l *Local) Join(group string, pid int) (map[string]string, error) {
-	before, err := l.Where(pid)
-	if err != nil {
-		return nil, err
-	}
-	for _, hierarchy := range l.hierarchies {
-		if err := l.move(hierarchy, group, pid); err != nil {
-			return before, err
-		}
-	}
-	return before, nil
-}
-
-// Processes are those in a group, in any hierarchy. One that is not there has none.
-func (l *Local) Processes(group string) ([]int, error) {
-	var out []int
+// Own says that every group of the name is the one that Create made, or is not there.
+func (l *Local) Own(group string, ids IDs) (bool, error) {
 	for _, hierarchy := range l.hierarchies {
 		dir, err := l.cgroups.Dir(hierarchy, group)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return false, err
 		}
-		text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-		if err != nil {
-			return nil, fmt.Errorf("listing the processes of group %s of %s: %w", group, hierarchy, err)
-		}
-		for _, field := range strings.Fields(string(text)) {
-			pid, err := strconv.Atoi(field)
-			if err != nil {
-				return nil, fmt.Errorf("listing the processes of group %s of %s: %w", group, hierarchy, err)
-			}
-			out = append(out, pid)
+		if id, err := host.ID(dir); err != nil || id != ids[hierarchy] {
+			return false, err
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out), nil
-}
-
-// Back moves a process to where it was. One that has ended is no error.
-func (l *Local) Back(pid int, before map[string]string) error {
-	var faults []error
-	for hierarchy, group := range before {
-		if err := l.move(hierarchy, group, pid); err != nil && !errors.Is(err, unix.ESRCH) {
-			faults = append(faults, err)
-		}
-	}
-	return errors.Join(faults...)
-}
-
-func (l *Local) move(hierarchy, group string, pid int) error {
-	dir, err := l.cgroups.Dir(hierarchy, group)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644); err != nil {
-		return fmt.Errorf("moving process %d to group %s of %s: %w", pid, group, hierarchy, err)
-	}
-	return nil
-}
-
-// groupsOf are the groups of a process, by controller; host.Unified is that of v2.
-func (l *Local) groupsOf(pid int) (map[string]string, error) {
-	file, err := os.Open(l.host.Proc(strconv.Itoa(pid), "cgroup"))
-	if err != nil {
-		return nil, fmt.Errorf("finding the groups of process %d: %w", pid, err)
-	}
-	defer func() { _ = file.Close() }()
-	out := map[string]string{}
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		parts := strings.SplitN(lines.Text(), ":", 3)
-		if len(parts) != 3 {
-			return nil, fmt.Errorf("finding the groups of process %d: line %q; want number:controllers:group", pid, lines.Text())
-		}
-		if parts[1] == "" {
-			parts[1] = host.Unified
-		}
-		for _, controller := range strings.Split(parts[1], ",") {
-			out[controller] = parts[2]
-		}
-	}
-	return out, nil
+	return true, nil
 }
 
 // Remove removes a group that Make made, once it is empty; one that is not there is no error.
 func (l *Local) Remove(group string) error {
+	return l.removeWhere(group, func(string, string) bool { return true })
+}
+
+// RemoveOwn removes what Create made of a group, once it is empty. One of the same name that others made stays.
+func (l *Local) RemoveOwn(group string, ids IDs) error {
+	return l.removeWhere(group, func(hierarchy, dir string) bool {
+		id, err := host.ID(dir)
+		return err == nil && id == ids[hierarchy]
+	})
+}
+
+func (l *Local) removeWhere(group string, is func(hierarchy, dir string) bool) error {
 	var faults []error
 	for _, hierarchy := range l.hierarchies {
 		dir, err := l.cgroups.Dir(hierarchy, group)
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !is(hierarchy, dir) {
 			continue
 		}
 		if err == nil {

@@ -1,7 +1,9 @@
 package actuator_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,8 +68,8 @@ func thereAndBack(t *testing.T, identity string) {
 	if !strings.Contains(now, ":cpuset:"+group+"\n") || inCPU != (identity == actuator.IdentityCPU) {
 		t.Errorf("after Join the process is in\n%s", now)
 	}
-	if err := l.Back(child.Process.Pid, before); err != nil {
-		t.Fatal(err)
+	if notes, err := l.Back(child.Process.Pid, before); err != nil || len(notes) > 0 {
+		t.Fatal(notes, err)
 	}
 	if now := groups(t, child.Process.Pid); now != was {
 		t.Errorf("after Back the process is in\n%s; want\n%s", now, was)
@@ -77,6 +79,83 @@ func thereAndBack(t *testing.T, identity string) {
 	}
 	if pids, err := l.Processes(top + "/nothing"); err != nil || len(pids) != 0 {
 		t.Errorf("in a group that is not there are %v, %v; want none", pids, err)
+	}
+}
+
+// A group that is there is somebody's, in whatever hierarchy, and stays as it is; so does one that took the name of ours.
+func TestLocalCreatesOnlyWhatIsNotThere(t *testing.T) {
+	privileged.Require(t, privileged.Root, privileged.RTGroups)
+	l, err := actuator.NewLocal(host.New("/"), actuator.IdentityCPU)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inCpuset, err := actuator.NewLocal(host.New("/"), actuator.IdentityCpuset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	top := fmt.Sprintf("/mainspring-test-%d", os.Getpid())
+	group := top + "/mine"
+	t.Cleanup(func() {
+		if err := errors.Join(l.Remove(group), l.Remove(top)); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := l.Make(top); err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := inCpuset.Create(group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Create(group); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("error %v; want that the group is there", err)
+	}
+	if _, err := os.Stat("/sys/fs/cgroup/cpu" + group); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("half of the group was made: %v", err)
+	}
+	if own, err := inCpuset.Own(group, theirs); !own || err != nil {
+		t.Errorf("the group that was there has gone: %v", err)
+	}
+	if err := inCpuset.RemoveOwn(group, theirs); err != nil {
+		t.Fatal(err)
+	}
+	ours, err := l.Create(group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own, err := inCpuset.Own(group, theirs); own || err != nil {
+		t.Errorf("another group of the name is taken for the one that went: %v", err)
+	}
+	if err := inCpuset.RemoveOwn(group, theirs); err != nil {
+		t.Error(err)
+	}
+	if own, err := l.Own(group, ours); !own || err != nil {
+		t.Errorf("it was removed by whom it does not belong to: %v", err)
+	}
+}
+
+// A process whose former group has gone comes to the nearest one above that takes it.
+func TestLocalMovesBackAboveWhatHasGone(t *testing.T) {
+	machine := hosttest.Distribution(t)
+	l, err := actuator.NewLocal(machine.Host(), actuator.IdentityCPU)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(machine.Dir(), "sys/fs/cgroup")
+	// A directory in place of the file: writing to it fails, as the kernel has it with a group that passes controllers on.
+	if err := os.MkdirAll(filepath.Join(root, "user.slice/user-0.slice/cgroup.procs"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	notes, err := l.Back(4711, map[string]string{host.Unified: "/user.slice/user-0.slice/session-1.scope"})
+	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "process 4711") || !strings.HasSuffix(notes[0], "it is in /user.slice now") {
+		t.Errorf("notes %q, %v; want the process in /user.slice", notes, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(root, "user.slice/cgroup.procs")); err != nil || string(text) != "4711" {
+		t.Errorf("moved to /user.slice: %q, %v", text, err)
+	}
+	// A group that is there and refuses is no reason to go elsewhere.
+	if notes, err := l.Back(4711, map[string]string{host.Unified: "/user.slice/user-0.slice"}); err == nil || len(notes) > 0 {
+		t.Errorf("notes %q, %v; want an error", notes, err)
 	}
 }
 

@@ -11,3 +11,12 @@ import (
 func AwaitBudgets(ctx context.Context, o Options, fast *client.Client, t table.Table) (table.Report, error) {
 	return o.awaitBudgets(ctx, fast, t)
 }
+
+// ParseNote is parse; it returns the groups.
+func ParseNote(data []byte) (groups []string, err error) {
+	n, err := parse(data)
+	for _, m := range n.Groups {
+		groups = append(groups, m.Group)
+	}
+	return groups, err
+}

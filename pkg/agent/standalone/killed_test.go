@@ -38,6 +38,7 @@ func runVictim(text string) {
 	if err = errors.Join(err, bad); err == nil {
 		_, err = standalone.Run(context.Background(), standalone.Options{
 			File: file, Fastpath: n.Fastpath, Launcher: n.Launcher, StateDir: n.StateDir, Host: host.New("/"), Clock: clock.RealClock{},
+			Say: func(string) {},
 			Show: func(table.Report, time.Duration) {
 				if shown++; shown == 2 { // a second after the commands were started
 					fmt.Println("governs")

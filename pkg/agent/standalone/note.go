@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 )
 
 // note says on disk what a run has to undo, from before it does anything until all is undone. The run after one
@@ -19,6 +23,9 @@ type note struct {
 // made is a group that a run made.
 type made struct {
 	Group string `json:"group"`
+	// IDs tell it from one of the same name that another run made. Without them the run did not come to make it, or died when
+	// it just had: no process was in it then.
+	IDs actuator.IDs `json:"ids,omitempty"`
 	// Before is where its processes were, by hierarchy. Without it they are a command and its children, which end with
 	// the run.
 	Before map[string]string `json:"before,omitempty"`
@@ -41,19 +48,44 @@ func (n note) save(path string) error {
 	return nil
 }
 
-// load reads the note of a run that did not come to its end. There is none after one that did.
-func load(path string) (n note, found bool, err error) {
-	data, err := os.ReadFile(path)
+// maxNote bounds a note that is read, in bytes: as many servers as a table has, with 1,000 bytes for each.
+const maxNote = table.MaxServers * 1000
+
+// load reads the note of a run that did not come to its end; nil: it did.
+func load(file string) (*note, error) {
+	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return n, false, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &n)
+		return nil, nil
 	}
 	if err != nil {
-		return n, false, fmt.Errorf("reading what an earlier run left to undo from %s: %w", path, err)
+		return nil, fmt.Errorf("reading what an earlier run left to undo: %w", err)
 	}
-	return n, true, nil
+	n, err := parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s, which lists what an earlier run left to undo, is broken: %w; end what still runs in the groups below %s, "+
+			"remove those of that run (rmdir, in each hierarchy), and then this file", file, err, Group)
+	}
+	return &n, nil
+}
+
+// parse reads a note. It takes none that would have us touch any group but those that a run makes.
+func parse(data []byte) (n note, err error) {
+	if len(data) > maxNote {
+		return n, fmt.Errorf("it has %d bytes; want at most %d", len(data), maxNote)
+	}
+	if err := json.Unmarshal(data, &n); err != nil {
+		return n, err
+	}
+	if n.Identity != actuator.IdentityCPU && n.Identity != actuator.IdentityCpuset {
+		return n, fmt.Errorf("identity %q; want %s or %s", n.Identity, actuator.IdentityCPU, actuator.IdentityCpuset)
+	}
+	for i, m := range n.Groups {
+		of, name := path.Split(m.Group)
+		if m.Shared && m.Group != Group || !m.Shared && (of != Group+"/" || !names.MatchString(name)) {
+			return n, fmt.Errorf("groups[%d].group %q; want one in %s", i, m.Group, Group)
+		}
+	}
+	return n, nil
 }
 
 func forget(path string) error {

@@ -3,6 +3,7 @@ package standalone
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -42,10 +43,14 @@ type processes struct {
 	note note
 	path string
 
+	// say is as in Options.
+	say func(string)
+
 	running []*process.Process
 }
 
-// makeGroups makes the groups of a table that are not there already.
+// makeGroups makes the groups of servers that have none of their own. None of them may be there: what an earlier run with our
+// state directory left is undone by now, so it would be another's.
 func (p *processes) makeGroups(f File, t table.Table) error {
 	groups := map[string]string{}
 	for _, s := range t.Servers {
@@ -71,12 +76,40 @@ func (p *processes) makeGroups(f File, t table.Table) error {
 	if err := p.note.save(p.path); err != nil {
 		return err
 	}
-	for _, m := range p.note.Groups {
-		if err := p.local.Make(m.Group); err != nil {
-			return err
+	made, err := p.createGroups()
+	if err != nil {
+		p.note.Groups = p.note.Groups[:made] // the others are not ours to undo
+	}
+	return errors.Join(err, p.note.save(p.path)) // what the groups are known by, too
+}
+
+// createGroups makes the groups of the note, and says how many it made.
+func (p *processes) createGroups() (made int, err error) {
+	for i := range p.note.Groups {
+		m := &p.note.Groups[i]
+		if m.Shared {
+			err = p.local.Make(m.Group)
+		} else {
+			m.IDs, err = p.local.Create(m.Group)
+		}
+		if errors.Is(err, fs.ErrExist) {
+			err = p.explain(m.Group, err)
+		}
+		if err != nil {
+			return i, err
 		}
 	}
-	return nil
+	return len(p.note.Groups), nil
+}
+
+// explain why a group is there that we did not make.
+func (p *processes) explain(group string, exists error) error {
+	pids, err := p.local.Processes(group)
+	if len(pids) > 0 {
+		return fmt.Errorf("%w: another run has a server of this name, with processes %v; use another name, or end that run", exists, pids)
+	}
+	return errors.Join(fmt.Errorf("%w: another run has a server of this name, or left it when it was killed; use another name, "+
+		"start that run again with its --state-dir, which undoes what is left, or remove the group with rmdir", exists), err)
 }
 
 // start brings the processes into their groups. Commands begin to run last, all at once.
@@ -194,8 +227,12 @@ func (p *processes) clearGroups() error {
 	return errors.Join(faults...)
 }
 
-// clear has the processes of a group go back to where they were, or end.
+// clear has the processes of a group go back to where they were, or end. Those of a group that another run made are not
+// ours.
 func (p *processes) clear(m made) error {
+	if own, err := p.local.Own(m.Group, m.IDs); err != nil || !own {
+		return err
+	}
 	var last error
 	for range clearTries {
 		pids, err := p.local.Processes(m.Group)
@@ -215,7 +252,11 @@ func (p *processes) clear(m made) error {
 
 func (p *processes) release(pid int, before map[string]string) error {
 	if len(before) > 0 {
-		return p.local.Back(pid, before)
+		notes, err := p.local.Back(pid, before)
+		for _, note := range notes {
+			p.say(note)
+		}
+		return err
 	}
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("ending process %d: %w", pid, err)
@@ -227,14 +268,21 @@ func (p *processes) release(pid int, before map[string]string) error {
 func (p *processes) removeGroups() error {
 	var faults []error
 	for _, m := range slices.Backward(p.note.Groups) {
-		err := p.local.Remove(m.Group)
-		if m.Shared && (errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY)) {
-			continue // another run has groups there
-		}
-		faults = append(faults, err)
+		faults = append(faults, p.remove(m))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return err
 	}
 	return forget(p.path)
+}
+
+func (p *processes) remove(m made) error {
+	if m.IDs != nil {
+		return p.local.RemoveOwn(m.Group, m.IDs)
+	}
+	err := p.local.Remove(m.Group)
+	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) {
+		return nil // another run uses it
+	}
+	return err
 }

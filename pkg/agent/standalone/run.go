@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
 	"github.com/mainspring-rt/mainspring/pkg/agent/lean"
+	"github.com/mainspring-rt/mainspring/pkg/agent/sole"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/host"
 	"github.com/mainspring-rt/mainspring/pkg/process"
@@ -38,6 +38,8 @@ type Options struct {
 	Clock   clock.WithTicker
 	// Show is called with every report, about once a second.
 	Show func(table.Report, time.Duration)
+	// Say is called with what somebody should know beside the reports, a line each time.
+	Say func(string)
 }
 
 // Socket is where the fast path of a run answers.
@@ -59,8 +61,14 @@ const (
 // Run governs the servers of a file until its commands end, the duration is over, or the context ends, and puts
 // everything back. It returns the last report before that.
 func Run(ctx context.Context, o Options) (last table.Report, err error) {
-	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
-		return last, fmt.Errorf("making the state directory: %w", err)
+	lock, err := o.lock(ctx)
+	if err != nil {
+		return last, err
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	left, err := load(o.notePath())
+	if err != nil {
+		return last, err
 	}
 	fast := client.New(Socket(o.StateDir))
 	if err := o.alone(ctx, fast); err != nil {
@@ -77,10 +85,22 @@ func Run(ctx context.Context, o Options) (last table.Report, err error) {
 	if err != nil {
 		return last, err
 	}
-	if err := o.undo(ctx, fast); err != nil {
-		return node, fmt.Errorf("putting back what an earlier run left: %w", err)
+	if err := o.undo(ctx, fast, left); err != nil {
+		return node, fmt.Errorf("putting back what an earlier run left, which %s lists: %w", o.notePath(), err)
 	}
 	return o.govern(ctx, fast, child, node)
+}
+
+// lock keeps the state directory to this run: another would undo what this one does.
+func (o Options) lock(ctx context.Context) (*sole.Lock, error) {
+	lock, err := sole.Take(ctx, o.StateDir, "standalone.lock", sole.Waiting{Clock: o.Clock, Begins: func(holder string) {
+		o.Say(fmt.Sprintf("%s uses %s; waiting for it to end", holder, o.StateDir))
+	}})
+	var held *sole.HeldError
+	if errors.As(err, &held) {
+		return nil, fmt.Errorf("another run uses the state directory %s; stop it first, or use another directory: %w", o.StateDir, err)
+	}
+	return lock, err
 }
 
 // alone waits until nobody answers at our socket. The fast path of a run that was killed ends a moment after it.
@@ -177,16 +197,18 @@ func (o Options) processes(n note) (*processes, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &processes{local: local, clock: o.Clock, launcher: o.Launcher, logs: o.StateDir, note: n, path: filepath.Join(o.StateDir, "undo.json")}, nil
+	return &processes{say: o.Say, local: local, clock: o.Clock, launcher: o.Launcher, logs: o.StateDir, note: n, path: o.notePath()}, nil
 }
 
-// undo does what is left to do of a run that did not come to its end.
-func (o Options) undo(ctx context.Context, fast *client.Client) error {
-	n, found, err := load(filepath.Join(o.StateDir, "undo.json"))
-	if err != nil || !found {
-		return err
+// notePath is where a run says what is to be undone.
+func (o Options) notePath() string { return filepath.Join(o.StateDir, "undo.json") }
+
+// undo does what is left to do of a run that did not come to its end; nil: nothing.
+func (o Options) undo(ctx context.Context, fast *client.Client, left *note) error {
+	if left == nil {
+		return nil
 	}
-	p, err := o.processes(n)
+	p, err := o.processes(*left)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func options(t *testing.T, text string) standalone.Options {
 	privileged.Machine(t)
 	return standalone.Options{
 		File: parse(t, text), Fastpath: fastpath, Launcher: []string{self}, StateDir: t.TempDir(), Host: host.New("/"), Clock: clock.RealClock{},
-		Show: func(table.Report, time.Duration) {},
+		Show: func(table.Report, time.Duration) {}, Say: func(line string) { t.Log(line) },
 	}
 }
 
