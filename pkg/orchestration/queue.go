@@ -101,6 +101,7 @@ func (q *Queue) takeOver(ctx context.Context) error {
 	}
 	q.ready.Store(true)
 	for _, o := range q.ledger.all() {
+		q.remember(o.Spec.Cause, q.Clock.Now()) // whoever asked the last leader has had no time to ask here
 		if phaseOf(o).Holds() {
 			q.running.ring(o.Name)
 		}

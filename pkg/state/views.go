@@ -1,6 +1,7 @@
 package state
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +34,8 @@ type PodView struct {
 	Pending, Configured bool
 	// Preempting is the room that is being made for it, if any.
 	Preempting *Preemption
+	// Owned: a controller makes it again when it goes, on any node; those of DaemonSets belong to theirs.
+	Owned bool
 	// Governed lists the containers that McKubes govern, by name. Derived from McKubes and claims.
 	Governed []Governed
 
@@ -203,6 +206,14 @@ type Candidate struct {
 	Node    string
 	Core    int
 	Verdict rt.Verdict
+}
+
+// Label is the value of one of the Node's labels; empty without it.
+func (n *NodeView) Label(key string) string { return n.labels[key] }
+
+// Tainted tells whether the Node has a taint of the key.
+func (n *NodeView) Tainted(key string) bool {
+	return slices.ContainsFunc(n.taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
 // Core finds a core by its number.

@@ -21,6 +21,9 @@ const (
 	ConditionDrifted = "Drifted"
 	// ConditionAgentAlive: the agent's heartbeat keeps changing. Written by the controller.
 	ConditionAgentAlive = "AgentAlive"
+	// ConditionRTPressure: real-time work of the node is late or finds no room. Written by the controller; the last
+	// transition to True is when the pressure began, the reason how far its answer has come.
+	ConditionRTPressure = "RTPressure"
 )
 
 // RTLevel is a named budget between low and high.
@@ -248,7 +251,7 @@ type RTNodeStatus struct {
 	// pressure of the node.
 	// +optional
 	Pressure RTPressure `json:"pressure,omitempty,omitzero"`
-	// conditions: Ready, AgentRealtime and Drifted by the agent, AgentAlive by the controller.
+	// conditions: Ready, AgentRealtime and Drifted by the agent, AgentAlive and RTPressure by the controller.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -265,6 +268,7 @@ type RTNodeStatus struct {
 // +kubebuilder:printcolumn:name="CPU%",type=integer,JSONPath=`.status.pressure.cpuPercent`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Alive",type=string,JSONPath=`.status.conditions[?(@.type=="AgentAlive")].status`
+// +kubebuilder:printcolumn:name="Pressure",type=string,JSONPath=`.status.conditions[?(@.type=="RTPressure")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type RTNode struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -1,0 +1,56 @@
+package state_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	"github.com/mainspring-rt/mainspring/pkg/state"
+	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
+)
+
+// A pod goes to the node that has a core for each of its containers, accepts it, and passes the filters.
+func TestDestination(t *testing.T) {
+	t.Parallel()
+	a, b, c := statetest.Node("a", "a-1"), statetest.Node("b", "b-1"), statetest.Node("c", "c-1")
+	c.Spec.Taints = []corev1.Taint{{Key: "pressed", Effect: corev1.TaintEffectNoSchedule}}
+	p := statetest.On(statetest.WithClaim(statetest.WithClaim(statetest.Pod("default", "p", "p-1", "one", "two"), "one", "p-one"), "two", "p-two"), "a")
+	first, second := statetest.McKube("default", "one", "p", "High", 60, 60), statetest.McKube("default", "two", "p", "Low", 50, 50)
+	first.Spec.Container, second.Spec.Container = "one", "two"
+	objects := []runtime.Object{
+		a, b, c, statetest.Slice(a, statetest.Cores(2)...), statetest.Slice(b, statetest.Cores(2)...), statetest.Slice(c, statetest.Cores(4)...), p, first, second,
+		statetest.Claim(p, "p-one", "one", "a", 0, 601_000), statetest.Claim(p, "p-two", "two", "a", 1, 501_000),
+	}
+	s := statetest.Build(objects...)
+	d, ok := s.Destination("p-1")
+	if !ok || d.Node != "b" || len(d.Cores) != 2 || d.Cores["p-1/one"] == d.Cores["p-1/two"] {
+		t.Errorf("%+v %t, want two cores of b: c has a taint", d, ok)
+	}
+	if d, ok := s.Destination("p-1", func(n *state.NodeView) bool { return n.Name != "b" }); ok {
+		t.Errorf("%+v does not pass the filter", d)
+	}
+	if d, ok := s.Destination("nobody"); ok {
+		t.Errorf("%+v for no pod", d)
+	}
+	n, _ := s.NodeView("c")
+	if !n.Tainted("pressed") || n.Tainted("other") || n.Label(corev1.LabelHostname) != "c" {
+		t.Error("taints and labels of the node are not told")
+	}
+}
+
+func TestOwned(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]bool{"": false, "ReplicaSet": true, "DaemonSet": false, "Node": false, "StatefulSet": true} {
+		p := statetest.Pod("default", "p", "p-1", "app")
+		if kind != "" {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "o", UID: "o", Controller: ptr.To(true)}}
+		}
+		view, _ := statetest.Build(p).Pod("p-1")
+		if view.Owned != want {
+			t.Errorf("of %q: owned is %t", kind, view.Owned)
+		}
+	}
+}
