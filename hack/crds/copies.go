@@ -19,10 +19,14 @@ import (
 // copies maps a file name, <group>_<plural>.yaml, to the bytes of one definition.
 type copies map[string][]byte
 
-// definitions gathers Karpenter's definitions and those in the folder own, unchanged.
+// definitions gathers Karpenter's definitions and those in the folder own, unchanged but for the reason that NodePools take.
 func definitions(own string) (copies, error) {
+	pools, err := withReason(karpenter.NodePoolCRD)
+	if err != nil {
+		return nil, err
+	}
 	sources := [][]byte{
-		karpenter.NodePoolCRD,
+		pools,
 		karpenter.NodeClaimCRD,
 		karpenter.NodeOverlayCRD,
 		karpenter.CapacityBufferCRD,
@@ -47,6 +51,24 @@ func definitions(own string) (copies, error) {
 		wanted[name] = source
 	}
 	return wanted, nil
+}
+
+// reasonEdits let budgets of NodePools name the reason for which nodes under real-time pressure are replaced.
+var reasonEdits = []struct{ old, new string }{
+	{"allowed reasons are Underutilized, Empty, Drifted, and Unhealthy.", "allowed reasons are Underutilized, Empty, Drifted, Unhealthy, and RTPressure."},
+	{"- Drifted\n                                - Unhealthy\n", "- Drifted\n                                - Unhealthy\n                                - RTPressure\n"},
+}
+
+// withReason makes the edits. That one has not exactly one place means that upstream's definition is no longer what
+// they were written for.
+func withReason(source []byte) ([]byte, error) {
+	for _, edit := range reasonEdits {
+		if n := bytes.Count(source, []byte(edit.old)); n != 1 {
+			return nil, fmt.Errorf("adding a reason to Karpenter's NodePool: it has %q %d times, want once", edit.old, n)
+		}
+		source = bytes.Replace(source, []byte(edit.old), []byte(edit.new), 1)
+	}
+	return source, nil
 }
 
 // fileName is the name that controller-gen gives the file of a definition.

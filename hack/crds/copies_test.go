@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	karpenter "sigs.k8s.io/karpenter/pkg/apis"
 )
 
 const ours = `apiVersion: apiextensions.k8s.io/v1
@@ -110,5 +112,19 @@ func TestCommittedCopiesAreCurrent(t *testing.T) {
 	}
 	if len(differences) > 0 {
 		t.Errorf("run `go run ./hack/crds`: %v", slices.Compact(differences))
+	}
+}
+
+// What upstream has moved elsewhere must be found by whoever updates it.
+func TestTheReasonHasOnePlace(t *testing.T) {
+	if _, err := withReason([]byte("kind: CustomResourceDefinition\n")); err == nil {
+		t.Error("a definition without budgets was accepted")
+	}
+	once, err := withReason(karpenter.NodePoolCRD)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := withReason(append(once, once...)); err == nil {
+		t.Error("a definition with two places was accepted")
 	}
 }

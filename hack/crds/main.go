@@ -1,6 +1,6 @@
 // Command crds copies the CustomResourceDefinitions that Mainspring serves into the chart
-// mainspring-crds: Karpenter's from the module in go.mod, and our own from pkg/apis/crds. It runs
-// from the root of the checkout.
+// mainspring-crds: Karpenter's from the module in go.mod, and our own from pkg/apis/crds. Karpenter's are unchanged,
+// but that budgets of NodePools may name the reason RTPressure. It runs from the root of the checkout.
 //
 // With --check it writes nothing and fails where a copy is missing, differs or is left over.
 package main

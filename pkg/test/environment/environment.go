@@ -22,16 +22,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kwokapis "sigs.k8s.io/karpenter/kwok/apis"
-	karpenterapis "sigs.k8s.io/karpenter/pkg/apis"
-	"sigs.k8s.io/yaml"
 
 	// Karpenter's types register with client-go's scheme when they are imported.
 	_ "sigs.k8s.io/karpenter/kwok/apis/v1alpha1"
 	_ "sigs.k8s.io/karpenter/pkg/apis/v1"
 	_ "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
-	"github.com/mainspring-rt/mainspring/pkg/apis"
+	"github.com/mainspring-rt/mainspring/charts"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/nodeclass"
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -147,18 +144,11 @@ func (env *Environment) connect() {
 	Expect(err).NotTo(HaveOccurred())
 }
 
+// crds are those that users install.
 func crds() [][]byte {
 	GinkgoHelper()
-	own, err := apis.CRDs()
+	docs, err := charts.CRDs()
 	Expect(err).NotTo(HaveOccurred())
-	var docs [][]byte
-	for _, list := range [][]*apiextensionsv1.CustomResourceDefinition{karpenterapis.CRDs, kwokapis.CRDs, own} {
-		for _, crd := range list {
-			doc, err := yaml.Marshal(crd)
-			Expect(err).NotTo(HaveOccurred())
-			docs = append(docs, doc)
-		}
-	}
 	return docs
 }
 
