@@ -27,11 +27,12 @@ const (
 // StartRealtime is Start for scenarios about real-time admission. Both charts are installed by helm;
 // the controller and the agents of the simulated nodes run with the ServiceAccounts and the arguments
 // that the chart gives them, but for the catalogue of machines and for delays, which are shorter; and
-// the API server reaches the webhooks.
-func StartRealtime(data []byte, catalogue string) *Environment {
+// the API server reaches the webhooks. flags are further ones of the controller.
+func StartRealtime(data []byte, catalogue string, flags ...string) *Environment {
 	GinkgoHelper()
 	env, ready := prepare(data)
 	manifests := env.startCharted(ready, catalogue, map[string]any{})
+	env.defaults = merge(env.defaults, flags...)
 	env.useAgents(ready.program(agentsProgram), catalogue, manifests)
 	return env
 }
