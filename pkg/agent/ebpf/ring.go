@@ -44,6 +44,8 @@ type Ring struct {
 	closed   atomic.Bool
 	held     atomic.Bool
 
+	waking sync.Mutex // held by those who write to wake, and by Close: the descriptor goes after it
+
 	mu    sync.Mutex // held by Next: the memory goes after it
 	until int64      // CLOCK_MONOTONIC ns; 0: for ever
 	armed int64      // when the timer fires; 0: it does not
@@ -98,7 +100,7 @@ func (r *Ring) watch(fd int) error {
 // the kernel's timers, not to milliseconds, and costs a system call only when it is earlier than those before.
 func (r *Ring) SetDeadline(at int64) { r.until = at }
 
-// Hold has Next wait without the Go runtime knowing. Its scheduler then neither takes the reader's place from it
+// Hold has Next wait without the Go runtime knowing, unless the ring is closed. Its scheduler then neither takes the reader's place from it
 // nor has to give one back, which costs more than the event itself. The world cannot be stopped meanwhile: once a
 // second the reader makes room for that. Whoever collects garbage lets go before.
 func (r *Ring) Hold(on bool) {
@@ -249,10 +251,14 @@ func (r *Ring) taken(fd int) bool {
 // one is what Wake adds to the count of an eventfd.
 var one = binary.NativeEndian.AppendUint64(nil, 1)
 
-// Wake has Next return ErrDeadline. As the reader then runs on its core, the thread that ran there is
-// switched out and in again, and so seen.
+// Wake has Next return ErrDeadline, unless the ring is closed. As the reader then runs on its core, the thread that ran
+// there is switched out and in again, and so seen.
 func (r *Ring) Wake() {
-	_, _ = unix.Write(r.wake, one) // full: it will wake anyway
+	r.waking.Lock()
+	defer r.waking.Unlock()
+	if r.wake >= 0 {
+		_, _ = unix.Write(r.wake, one) // full: it will wake anyway
+	}
 }
 
 // Close ends Next, now and for ever.
@@ -263,20 +269,24 @@ func (r *Ring) Close() error {
 	r.Wake()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.waking.Lock()
+	defer r.waking.Unlock()
 	return r.abandon(nil)
 }
 
 // abandon lets go of everything and returns err.
 func (r *Ring) abandon(err error) error {
-	for _, fd := range []int{r.epoll, r.wake, r.timer} {
-		if fd >= 0 {
-			_ = unix.Close(fd)
+	for _, fd := range []*int{&r.epoll, &r.wake, &r.timer} {
+		if *fd >= 0 {
+			_ = unix.Close(*fd)
 		}
+		*fd = -1 // the number may be another file's by now
 	}
 	for _, memory := range [][]byte{r.consumer, r.producer} {
 		if memory != nil {
 			_ = unix.Munmap(memory)
 		}
 	}
+	r.consumer, r.producer, r.records = nil, nil, nil
 	return err
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
 	"github.com/mainspring-rt/mainspring/pkg/test/privileged"
 )
@@ -70,4 +72,37 @@ func TestHeldReaderLetsTheWorldStop(t *testing.T) {
 		t.Error(err)
 	}
 	<-ended
+}
+
+// What is woken or held after its end writes to nothing: the numbers of its descriptors may be those of other files.
+func TestAClosedRingIsLeftAlone(t *testing.T) {
+	privileged.Require(t, privileged.Root, privileged.BTF)
+	m := open(t, ebpf.Options{})
+	ring, err := m.Ring(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ring.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var others []int
+	for range 64 {
+		other, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+		if err != nil {
+			t.Fatal(err)
+		}
+		others = append(others, other)
+		defer func() { _ = unix.Close(other) }()
+	}
+	ring.Wake()
+	ring.Hold(true)
+	for _, other := range others {
+		if _, err := unix.Read(other, make([]byte, 8)); !errors.Is(err, unix.EAGAIN) {
+			t.Errorf("descriptor %d was written to: %v", other, err)
+		}
+	}
+	var e ebpf.Event
+	if err := ring.Next(&e); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Next says %v; want that the ring is closed", err)
+	}
 }

@@ -28,6 +28,8 @@ type Programs interface {
 	// RunQueue is how long threads of a slot waited for their core.
 	RunQueue(slot int) ebpf.Histogram
 	Lost() uint64
+	// Close detaches them, and takes away the memory of Config and State.
+	Close() error
 }
 
 // Options are what an Engine works with. All but Samples and Missing are required.
@@ -171,6 +173,13 @@ func (e *Engine) Resume() {
 	case ok:
 		_ = e.adopt(kept.Table) // it fails only when Run has ended
 	}
+}
+
+// Close closes the programs. A request that is under way comes to its end first; one that comes later waits for ever, for the
+// memory that it would look at is gone. Call it when Run has returned.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	return e.Programs.Close()
 }
 
 // garbage is how much of it there may be before it is collected.

@@ -154,6 +154,7 @@ type programs struct {
 	slots    map[uint64]int
 	rings    map[int]*ring
 	trackErr error
+	closed   atomic.Bool
 }
 
 func newPrograms() *programs {
@@ -167,6 +168,7 @@ func (p *programs) State(slot int) *ebpf.State   { return &p.states[slot] }
 func (p *programs) RunQueue(int) ebpf.Histogram {
 	return ebpf.Histogram{Count: [24]uint64{3: 99, 5: 1}, MaxNs: 20_000}
 }
+func (p *programs) Close() error { p.closed.Store(true); return nil }
 func (p *programs) Lost() uint64 { return 7 }
 func (p *programs) Track(id uint64, slot int) error {
 	p.slots[id] = slot

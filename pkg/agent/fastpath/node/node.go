@@ -126,7 +126,7 @@ func govern(ctx context.Context, s Settings, machine host.Host, rtCores []int, m
 	engine.Settle()
 	slog.Info("governing", "backend", backend.Name(), "granularityUs", granularity, "hook", programs.Hook(), "cores", rtCores,
 		"lead", s.Lead, "realtime", realtime, "missing", strings.Join(engine.Missing, "; "))
-	return errors.Join(serve(ctx, engine, s), programs.Close())
+	return errors.Join(serve(ctx, engine, s), engine.Close())
 }
 
 // choose a backend, and say in the log why.
