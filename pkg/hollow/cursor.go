@@ -35,11 +35,22 @@ func (c *cursor) next() (at time.Time, ok bool) {
 	if c == nil || c.step >= len(c.steps) {
 		return time.Time{}, false
 	}
+	if c.satisfied() {
+		c.end()
+	}
 	at = c.origin.Add(c.steps[c.step].After)
 	if s := c.steps[c.step]; s.Verb == Overrun || s.endless() {
 		at = at.Add(time.Duration(c.times) * c.period)
 	}
 	return at, true
+}
+
+// satisfied says that the next step ends what the container needs.
+func (c *cursor) satisfied() bool {
+	if c.steps[c.step].Verb != Need || c.times == 0 || c.step+1 == len(c.steps) {
+		return false
+	}
+	return c.steps[c.step].After+time.Duration(c.times)*c.period >= c.steps[c.step+1].After
 }
 
 // take moves past the next happening and tells its step.

@@ -51,8 +51,12 @@ func drawScript(t *rapid.T) []hollow.Step {
 	after := time.Duration(0)
 	for range rapid.IntRange(0, 4).Draw(t, "steps") {
 		after += time.Duration(rapid.IntRange(0, 400).Draw(t, "after")) * time.Millisecond
-		verb := rapid.SampledFrom([]hollow.Verb{hollow.Overrun, hollow.Overrun, hollow.OverrunUntilMoved}).Draw(t, "verb")
-		steps = append(steps, hollow.Step{After: after, Verb: verb, Number: rapid.Int64Range(1, 5).Draw(t, "overruns")})
+		verb := rapid.SampledFrom([]hollow.Verb{hollow.Overrun, hollow.Overrun, hollow.Need, hollow.OverrunUntilMoved}).Draw(t, "verb")
+		number := rapid.Int64Range(1, 5).Draw(t, "overruns")
+		if verb == hollow.Need {
+			number *= 15
+		}
+		steps = append(steps, hollow.Step{After: after, Verb: verb, Number: number})
 	}
 	if rapid.Bool().Draw(t, "crowded") {
 		verb := rapid.SampledFrom([]hollow.Verb{hollow.OverrunWhileCrowded, hollow.MissWhileCrowded}).Draw(t, "last")

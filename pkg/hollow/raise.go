@@ -14,6 +14,8 @@ func (m *Machine) podStep(s *server, now time.Time) {
 		m.overrun(s, now)
 	case Miss:
 		s.misses += step.Number
+	case Need:
+		m.need(s, step.Number*s.spec.PeriodUs/100, now)
 	case OverrunUntilMoved:
 		if s.script.moved(s.core) {
 			s.script.end()
@@ -28,6 +30,16 @@ func (m *Machine) podStep(s *server, now time.Time) {
 		if m.crowded(s.core, step.Number) {
 			s.misses++
 		}
+	}
+}
+
+// need is a job that needs so many microseconds.
+func (m *Machine) need(s *server, us int64, now time.Time) {
+	if us > s.level {
+		m.overrun(s, now)
+	}
+	if us > s.budget {
+		s.misses++
 	}
 }
 

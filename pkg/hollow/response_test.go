@@ -151,3 +151,25 @@ func TestANodeIsAsBusyAsItsContainersKeepIt(t *testing.T) {
 	n.pass(time.Minute)
 	busy("a script says how busy it is", 10, false)
 }
+
+func TestWhatIsBeyondTheBudgetIsLateUnlessItIsRaised(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.runs("a", "1s need 40; 2s need 50; 3s need 0; 9s miss 1")
+	n.runs("b", "1s need 30")
+	a, b := srv("a", "High", 1, 2_000, 4_000), srv("b", "Low", 2, 3_000, 4_000)
+	a.DwellUs = 5_000_000
+	n.spec([]v1alpha1.RTServer{a, b}, plan(1, 900_000, a))
+	n.pass(1500 * time.Millisecond)
+	n.has("raised before the budget ends", "a", 4_000, "hi", 1)
+	n.overruns("raised", "a", 1)
+	n.misses("in time", "a", 0)
+	n.pass(time.Second)
+	n.misses("more than the highest budget", "a", 51)
+	n.pass(5 * time.Second)
+	n.overruns("satisfied from 3 s", "a", 101)
+	n.misses("satisfied from 3 s", "a", 100)
+	n.overruns("what the budget holds", "b", 0)
+	n.pass(2 * time.Second)
+	n.misses("the next step", "a", 101)
+}

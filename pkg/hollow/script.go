@@ -29,6 +29,9 @@ const (
 	OverrunWhileCrowded Verb = "overrun-while-crowded"
 	// MissWhileCrowded: likewise, a job of every such period ends after its deadline.
 	MissWhileCrowded Verb = "miss-while-crowded"
+	// Need: until the next step each job of the container needs that many percent of its period. What is
+	// beyond the budget is an overrun, and a miss where no raise is granted in the same period.
+	Need Verb = "need"
 )
 
 // The verbs of Nodes' scripts.
@@ -74,7 +77,7 @@ func ParsePodScript(script string) ([]Step, error) {
 		switch s.Verb {
 		case Overrun, Miss:
 			return s.number(argument, 1, maxNumber)
-		case OverrunWhileCrowded, MissWhileCrowded:
+		case OverrunWhileCrowded, MissWhileCrowded, Need:
 			return s.number(argument, 0, 100)
 		case OverrunUntilMoved:
 			if argument != "" {
@@ -82,7 +85,7 @@ func ParsePodScript(script string) ([]Step, error) {
 			}
 			return nil
 		}
-		return fmt.Errorf("%q is no verb of Pods; want overrun, overrun-until-moved, overrun-while-crowded, miss or miss-while-crowded", s.Verb)
+		return fmt.Errorf("%q is no verb of Pods; want overrun, overrun-until-moved, overrun-while-crowded, miss, miss-while-crowded or need", s.Verb)
 	})
 }
 
@@ -109,9 +112,15 @@ func ParseNodeScript(script string) ([]Step, error) {
 	})
 }
 
-// endless says that the step happens in every period until something is done about it.
+// endless says that the step happens in every period until something is done about it, or another follows.
 func (s Step) endless() bool {
-	return s.Verb == OverrunUntilMoved || s.Verb == OverrunWhileCrowded || s.Verb == MissWhileCrowded
+	switch s.Verb {
+	case OverrunUntilMoved, OverrunWhileCrowded, MissWhileCrowded:
+		return true
+	case Need:
+		return s.Number > 0
+	}
+	return false
 }
 
 // parse reads steps; argument checks the verb and reads its argument.

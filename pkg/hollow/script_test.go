@@ -24,9 +24,9 @@ func TestScripts(t *testing.T) {
 			{After: 20 * time.Second, Verb: hollow.Silent, For: 30 * time.Second}, {After: 20 * time.Second, Verb: hollow.Granularity, Number: 400},
 			{After: time.Hour, Verb: hollow.Drift}, {After: time.Hour, Verb: hollow.Drift, For: 5 * time.Second},
 		}},
-		"1s overrun-until-moved; app: 2s overrun-while-crowded 60; 3s miss-while-crowded 0": {hollow.ParsePodScript, []hollow.Step{
+		"1s overrun-until-moved; app: 2s overrun-while-crowded 60; 3s miss-while-crowded 0; 4s need 40": {hollow.ParsePodScript, []hollow.Step{
 			{After: time.Second, Verb: hollow.OverrunUntilMoved}, {After: 2 * time.Second, Container: "app", Verb: hollow.OverrunWhileCrowded, Number: 60},
-			{After: 3 * time.Second, Verb: hollow.MissWhileCrowded},
+			{After: 3 * time.Second, Verb: hollow.MissWhileCrowded}, {After: 4 * time.Second, Verb: hollow.Need, Number: 40},
 		}},
 		"1s pressure-each 30; 2s late; 3s late 1m": {hollow.ParseNodeScript, []hollow.Step{
 			{After: time.Second, Verb: hollow.PressureEach, Number: 30}, {After: 2 * time.Second, Verb: hollow.Late},
@@ -47,7 +47,7 @@ func TestScriptsThatAreRefused(t *testing.T) {
 		parse func(string) ([]hollow.Step, error)
 		want  []string
 	}{
-		"5s overrun 1; 6s explode 2":     {pod, []string{`step 2 ("6s explode 2")`, `"explode" is no verb of Pods`, "overrun, overrun-until-moved, overrun-while-crowded, miss or miss-while-crowded"}},
+		"5s overrun 1; 6s explode 2":     {pod, []string{`step 2 ("6s explode 2")`, `"explode" is no verb of Pods`, "overrun, overrun-until-moved, overrun-while-crowded, miss, miss-while-crowded or need"}},
 		"5s overrun-until-moved 1":       {pod, []string{`argument "1" of overrun-until-moved: want none`}},
 		"5s miss-while-crowded 101":      {pod, []string{`argument "101" of miss-while-crowded`, "0 to 100"}},
 		"5s overrun 0":                   {pod, []string{`argument "0" of overrun`, "from 1 to 10000"}},
