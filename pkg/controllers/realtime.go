@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
 	"sigs.k8s.io/karpenter/pkg/operator"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
@@ -30,6 +31,11 @@ const (
 // realtime are the controllers of real-time containers, and the one that feeds the cache they share.
 func realtime(op *operator.Operator, cluster *state.Cluster, store *rtstate.Store, queue *orchestration.Queue, o rtruntime.Options) []controller.Controller {
 	queue.Handle(rules.Preempt, rtruntime.NewPreempt(op.GetAPIReader()))
+	rearrange := rtruntime.NewRearrange(rtruntime.RearrangeDependencies{
+		API: op.GetAPIReader(), Store: store, Clock: op.Clock, Granularity: o.Granularity,
+		Running: func() []*v1alpha1.RTAction { return queue.Running(rules.Rearrange) },
+	})
+	queue.Handle(rules.Rearrange, rearrange)
 	loops := rtruntime.NewControllers(rtruntime.Dependencies{
 		Clock:         op.Clock,
 		Client:        op.GetClient(),
@@ -37,6 +43,7 @@ func realtime(op *operator.Operator, cluster *state.Cluster, store *rtstate.Stor
 		Store:         store,
 		InFlight:      inFlight(cluster, op.Clock),
 		Actions:       queue,
+		Rearrange:     rearrange,
 		FreedCapacity: func() { cluster.MarkUnconsolidated() },
 		Options:       o,
 	})

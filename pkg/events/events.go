@@ -16,6 +16,7 @@ const (
 	ReasonPlaced             = "Placed"
 	ReasonRefused            = "NotAdmitted"
 	ReasonMoved              = "Moved"
+	ReasonMoveRefused        = "MoveRefused"
 	ReasonMadeRoom           = "MadeRoom"
 	ReasonAdopted            = "Adopted"
 	ReasonReleased           = "Released"
@@ -72,6 +73,11 @@ func Placed(on runtime.Object, uid string, w Where, test string) Event {
 // Moved tells that a container goes from another core of the node to the one given, and why.
 func Moved(on runtime.Object, uid string, w Where, from int, why string) Event {
 	return normal(on, ReasonMoved, fmt.Sprintf("Moved from core %d: %s; %s", from, w, why), uid, w.key(), fmt.Sprint(from))
+}
+
+// MoveRefused tells that an action could not move a container from where it is, and which core does not take what.
+func MoveRefused(on runtime.Object, uid string, w Where, action, why string) Event {
+	return warning(on, ReasonMoveRefused, fmt.Sprintf("Stays, though action %s asks to move it: %s; %s", action, w, why), uid, w.Container, action)
 }
 
 // MadeRoom tells for whom another container was moved, to where, and from which core.

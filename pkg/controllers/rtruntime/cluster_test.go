@@ -204,15 +204,23 @@ type loop struct {
 	seen  map[client.Object]bool
 	clock *clocktesting.FakeClock
 	told  *told
+	// rearrange does the actions that running lists.
+	rearrange *rtruntime.Rearrange
+	running   func() []*v1alpha1.RTAction
 }
 
 func (c *cluster) loop() *loop {
 	own := clocktesting.NewFakeClock(start)
 	l := &loop{cluster: c, clock: clocktesting.NewFakeClock(start), told: &told{}, store: state.New(state.Options{Clock: own})}
+	l.running = func() []*v1alpha1.RTAction { return nil }
 	l.store.Complete()
 	own.Step(time.Minute) // claims that earlier tests left name nodes that are gone
+	l.rearrange = rtruntime.NewRearrange(rtruntime.RearrangeDependencies{
+		API: c.Client, Store: l.store, Clock: l.clock, Granularity: granularity,
+		Running: func() []*v1alpha1.RTAction { return l.running() },
+	})
 	l.Reconciler = rtruntime.NewNodes(rtruntime.Dependencies{
-		Clock: l.clock, Client: c.Client, Recorder: l.told, Store: l.store, FreedCapacity: func() {},
+		Clock: l.clock, Client: c.Client, Recorder: l.told, Store: l.store, FreedCapacity: func() {}, Rearrange: l.rearrange,
 		InFlight: func(context.Context, *corev1.Pod) bool { return false },
 		Options:  rtruntime.Options{Granularity: granularity, AgentTimeout: 10 * time.Second},
 	}).(reconcile.Reconciler)

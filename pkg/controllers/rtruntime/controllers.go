@@ -54,6 +54,8 @@ type Dependencies struct {
 	InFlight func(ctx context.Context, pod *corev1.Pod) bool
 	// Actions is the orchestration queue, in which preemptions take their turn.
 	Actions Actions
+	// Rearrange is the executor of actions that move containers between the cores of a node.
+	Rearrange *Rearrange
 	// FreedCapacity is called after capacity was freed or claimed otherwise than by pods coming and going.
 	FreedCapacity func()
 	Options       Options

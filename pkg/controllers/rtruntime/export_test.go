@@ -20,11 +20,18 @@ type (
 
 // Decide is the pure decision of the node loop.
 func Decide(n *state.NodeView, before Pressure, now time.Time, granularity int64) Decision {
-	return decide(n, before, now, granularity)
+	return decide(n, before, now, granularity, moves{})
+}
+
+// DecideMoves is Decide for a node of which an action asks moves.
+func DecideMoves(n *state.NodeView, granularity int64, to rt.Placement) Decision {
+	return decide(n, Pressure{}, time.Time{}, granularity, moves{action: "a", to: to})
 }
 
 // PlacementEvents are what the node loop tells of a decision.
-func PlacementEvents(n *state.NodeView, d Decision) []events.Event { return placementEvents(n, d) }
+func PlacementEvents(n *state.NodeView, d Decision) []events.Event {
+	return placementEvents(n, d, moves{action: "a"})
+}
 
 // NewNodes is the node loop.
 var NewNodes = newNodes

@@ -21,6 +21,8 @@ type nodeDecision struct {
 	// Changes are servers that go to another core, Refused those that get none.
 	Changes []rt.Change
 	Refused map[string]rt.Verdict
+	// Unmoved are servers that an action asked to move and that stay, because a core does not take what would come.
+	Unmoved map[string]rt.Verdict
 	// NoRoom are servers that pressure should raise and the plan of their core does not let.
 	NoRoom []string
 	// Pressure to remember, and Wake after what time to decide again; 0 is never.
@@ -29,19 +31,19 @@ type nodeDecision struct {
 }
 
 // decide is the wanted RTNode.spec of a node. It depends on nothing but its arguments: what the API
-// says of the node, what is remembered of its pressure, the controller's time, and what is charged to
-// every budget.
+// says of the node, what is remembered of its pressure, the controller's time, what is charged to
+// every budget, and what an action asks to move.
 //
 // Containers with a claim on a core of the node become servers; rt.Arrange puts them on cores so that every
 // core passes the admission test. Those whose pod has finished or whose McKube is gone leave the spec.
-func decide(n *state.NodeView, before pressure, now time.Time, granularity int64) nodeDecision {
+func decide(n *state.NodeView, before pressure, now time.Time, granularity int64, asked moves) nodeDecision {
 	d := nodeDecision{Pressure: before.next(n, now), Refused: map[string]rt.Verdict{}}
 	if len(n.Cores) == 0 && n.RTNode != nil {
 		d.Spec = n.RTNode.Spec // nothing is known of the cores, so nothing is known better
 		return d
 	}
 	list, unpaid := d.candidates(n, now, granularity)
-	placed := d.arrange(n, list)
+	placed := d.arrange(n, list, asked)
 	for _, c := range unpaid {
 		d.Refused[c.server.ID] = rt.Verdict{
 			Test: rt.TestT1, Need: c.server.Charge(granularity), Limit: c.view.Claimed, Reason: c.unpaid(), Server: c.server.ID,
@@ -83,18 +85,21 @@ func (d *nodeDecision) candidates(n *state.NodeView, now time.Time, granularity 
 	return list, unpaid
 }
 
-// arrange places the candidates. While some find no core, settings that grew are taken back: first those
+// arrange places the candidates, those that are asked to move where these are. While some find no core, settings that grew are taken back: first those
 // of the refused, then all.
-func (d *nodeDecision) arrange(n *state.NodeView, list []candidate) rt.Placement {
+func (d *nodeDecision) arrange(n *state.NodeView, list []candidate, asked moves) rt.Placement {
 	in := n.RT()
+	before := in.Current
 	for {
 		in.Servers = in.Servers[:0]
 		for _, c := range list {
 			in.Servers = append(in.Servers, c.server)
 		}
+		in.Current = before
+		in.Current, d.Unmoved = asked.apply(in)
 		placed, changes, refused := rt.Arrange(in)
 		if len(refused) == 0 || !takeBack(list, refused) { // every round takes one back at least
-			d.Changes, d.Refused = changes, refused
+			d.Changes, d.Refused = asked.changes(before, placed, changes), refused
 			return placed
 		}
 	}

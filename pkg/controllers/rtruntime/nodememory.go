@@ -1,6 +1,7 @@
 package rtruntime
 
 import (
+	"fmt"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -22,7 +23,7 @@ type memory struct {
 }
 
 // after is the memory once a decision was carried out and told.
-func (m memory) after(n *state.NodeView, d nodeDecision) memory {
+func (m memory) after(n *state.NodeView, d nodeDecision, asked moves) memory {
 	next := memory{node: n.UID, pressure: d.Pressure, refused: map[string]string{}, levels: reportedLevels(n)}
 	if n.RTNode != nil {
 		next.rtNode = n.RTNode.UID
@@ -34,7 +35,15 @@ func (m memory) after(n *state.NodeView, d nodeDecision) memory {
 	for _, id := range d.NoRoom {
 		next.refused[raiseOf(id)] = ""
 	}
+	for id := range d.Unmoved {
+		next.refused[moveOf(asked, id)] = ""
+	}
 	return next
+}
+
+// moveOf is the key of a refused move.
+func moveOf(asked moves, id string) string {
+	return fmt.Sprintf("move %t %s %s", asked.undoing, asked.action, id)
 }
 
 // raiseOf is the key of a refused raise.

@@ -45,8 +45,9 @@ func (c *cluster) controller() {
 	c.must(err)
 	store := state.New(state.Options{})
 	c.must(informer.New(store).Register(c.Context(), mgr))
+	rearrange := rtruntime.NewRearrange(rtruntime.RearrangeDependencies{Running: func() []*v1alpha1.RTAction { return nil }})
 	c.must(rtruntime.NewNodes(rtruntime.Dependencies{
-		Clock: clock.RealClock{}, Client: mgr.GetClient(), Recorder: &told{}, Store: store, FreedCapacity: func() {},
+		Clock: clock.RealClock{}, Client: mgr.GetClient(), Recorder: &told{}, Store: store, FreedCapacity: func() {}, Rearrange: rearrange,
 		InFlight: func(context.Context, *corev1.Pod) bool { return false },
 		Options:  rtruntime.Options{Granularity: granularity, AgentTimeout: time.Minute},
 	}).Register(c.Context(), mgr))

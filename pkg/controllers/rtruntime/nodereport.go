@@ -17,8 +17,9 @@ import (
 )
 
 // report tells and counts what a decision that was carried out has changed.
-func (c *nodes) report(n *state.NodeView, known memory, d nodeDecision) {
-	c.publish(placementEvents(n, d)...)
+func (c *nodes) report(n *state.NodeView, known memory, d nodeDecision, asked moves) {
+	c.publish(placementEvents(n, d, asked)...)
+	c.publish(unmovedEvents(n, known, d, asked)...)
 	c.publish(refusalEvents(n, known, d)...)
 	c.publish(levelEvents(n, known)...)
 	c.publish(pressureEvents(n, known, d)...)
@@ -81,7 +82,7 @@ func where(n *state.NodeView, s *state.ServerView, core int) events.Where {
 }
 
 // placementEvents tell who got a core, who moved, and for whom.
-func placementEvents(n *state.NodeView, d nodeDecision) []events.Event {
+func placementEvents(n *state.NodeView, d nodeDecision, asked moves) []events.Event {
 	var out []events.Event
 	for _, change := range d.Changes {
 		s, ok := n.Server(change.ID)
@@ -96,7 +97,7 @@ func placementEvents(n *state.NodeView, d nodeDecision) []events.Event {
 			continue
 		}
 		winner := beneficiary(n, d.Changes, change)
-		why := whyMoved(change, winner)
+		why := whyMoved(change, winner, asked)
 		out = append(out, about(s, func(on eventObject) events.Event {
 			return events.Moved(on.Object, on.uid, at, change.From, why)
 		})...)
@@ -130,17 +131,37 @@ func beneficiary(n *state.NodeView, changes []rt.Change, victim rt.Change) *stat
 	return best
 }
 
-func whyMoved(change rt.Change, winner *state.ServerView) string {
+func whyMoved(change rt.Change, winner *state.ServerView, asked moves) string {
 	switch {
 	case winner != nil && change.Reason == rt.ChangeDisplaced:
 		return fmt.Sprintf("container %s of pod %s/%s, of criticality %s, needs its room", winner.Container, winner.Namespace, winner.Pod, winner.Criticality)
 	case winner != nil:
 		return fmt.Sprintf("back to the core of its claim, so that container %s of pod %s/%s has a core", winner.Container, winner.Namespace, winner.Pod)
+	case change.Reason == changeRearranged && asked.undoing:
+		return fmt.Sprintf("back, because action %s is being undone", asked.action)
+	case change.Reason == changeRearranged:
+		return fmt.Sprintf("action %s asks for it", asked.action)
 	case change.Reason == rt.ChangeLost:
 		return "its core is gone or no longer passes the admission test with it"
 	default:
 		return "the servers of the node were packed anew"
 	}
+}
+
+// unmovedEvents tell whom an action could not move, once for each action.
+func unmovedEvents(n *state.NodeView, known memory, d nodeDecision, asked moves) []events.Event {
+	var out []events.Event
+	for _, id := range slices.Sorted(maps.Keys(d.Unmoved)) {
+		s, ok := n.Server(id)
+		if _, told := known.refused[moveOf(asked, id)]; !ok || told {
+			continue
+		}
+		why := fmt.Sprintf("core %d: %s", asked.to[id], d.Unmoved[id])
+		out = append(out, about(s, func(on eventObject) events.Event {
+			return events.MoveRefused(on.Object, on.uid, where(n, s, s.Physical), asked.action, why)
+		})...)
+	}
+	return out
 }
 
 // refusalEvents tell who has no core, once for each reason.

@@ -36,6 +36,7 @@ func (c *nodes) Register(_ context.Context, m manager.Manager) error {
 	return ctrl.NewControllerManagedBy(m).
 		Named("rtruntime.nodes").
 		WatchesRawSource(onChange(c.Store, everyNode, changedNodes)).
+		WatchesRawSource(c.Rearrange.source()).
 		WithOptions(ctrlcontroller.Options{MaxConcurrentReconciles: workers}).
 		Complete(c)
 }
@@ -79,12 +80,12 @@ func (c *nodes) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 // keep writes what is new and reports it. It returns after what time to look again.
 func (c *nodes) keep(ctx context.Context, n *state.NodeView) (time.Duration, error) {
 	known := c.memories.of(n)
-	d := decide(n, known.pressure, c.Clock.Now(), c.Options.Granularity)
-	if err := c.write(ctx, n, d.Spec); err != nil {
+	d, asked, err := c.settle(ctx, n, known)
+	if err != nil {
 		return 0, err
 	}
-	c.report(n, known, d)
-	c.memories.put(n, known.after(n, d))
+	c.report(n, known, d, asked)
+	c.memories.put(n, known.after(n, d, asked))
 	if n.RTNode == nil {
 		c.measure(n, d, false)
 		return d.Wake, nil
@@ -98,6 +99,16 @@ func (c *nodes) keep(ctx context.Context, n *state.NodeView) (time.Duration, err
 	}
 	c.measure(n, d, alive.Status == metav1.ConditionTrue)
 	return earliest(wait, d.Wake), nil
+}
+
+// settle decides what runs on the node, and has it stored.
+func (c *nodes) settle(ctx context.Context, n *state.NodeView, known memory) (nodeDecision, moves, error) {
+	writing := c.Rearrange.writes(n.Name)
+	writing.Lock()
+	defer writing.Unlock()
+	asked := c.Rearrange.on(n.Name)
+	d := decide(n, known.pressure, c.Clock.Now(), c.Options.Granularity, asked)
+	return d, asked, c.write(ctx, n, d.Spec)
 }
 
 // write creates the RTNode or updates its spec, if that is not what it says. The update fails when
