@@ -45,9 +45,14 @@ func (c *cursor) next() (at time.Time, ok bool) {
 	return at, true
 }
 
+// needs says that the step is about what jobs need.
+func (c *cursor) needs() bool {
+	return c != nil && c.step < len(c.steps) && c.steps[c.step].Verb == Need
+}
+
 // satisfied says that the next step ends what the container needs.
 func (c *cursor) satisfied() bool {
-	if c.steps[c.step].Verb != Need || c.times == 0 || c.step+1 == len(c.steps) {
+	if !c.needs() || c.times == 0 || c.step+1 == len(c.steps) {
 		return false
 	}
 	return c.steps[c.step].After+time.Duration(c.times)*c.period >= c.steps[c.step+1].After

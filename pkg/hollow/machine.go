@@ -194,7 +194,7 @@ func (m *Machine) dueToServers() (at time.Time, happen func(time.Time)) {
 
 // dueTo is what is due to a server first.
 func (m *Machine) dueTo(s *server) (at time.Time, happen func(time.Time)) {
-	if t, ok := s.script.next(); ok && s.budget > 0 {
+	if t, ok := s.script.next(); ok && (s.budget > 0 || m.starves(s)) {
 		at, happen = t, func(now time.Time) { m.podStep(s, now) }
 	}
 	if t, ok := m.recovery(s); ok && (happen == nil || t.Before(at)) {

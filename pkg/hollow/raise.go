@@ -43,6 +43,12 @@ func (m *Machine) need(s *server, us int64, now time.Time) {
 	}
 }
 
+// starves says that a container of the node has work to do and no budget.
+func (m *Machine) starves(s *server) bool {
+	_, here := m.containers[keyOf(s.spec)]
+	return here && s.script.needs()
+}
+
 // crowded says that more than so many percent of the core are promised.
 func (m *Machine) crowded(core int32, percent int64) bool {
 	return m.promised(core) > rt.PPM(percent)*rt.OneCore/100

@@ -173,3 +173,19 @@ func TestWhatIsBeyondTheBudgetIsLateUnlessItIsRaised(t *testing.T) {
 	n.pass(2 * time.Second)
 	n.misses("the next step", "a", 101)
 }
+
+func TestWithoutABudgetEveryJobIsLate(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.runs("a", "")
+	n.runs("b", "1s need 10")
+	a, b := srv("a", "High", 1, 8_000, 8_000), srv("b", "Low", 1, 2_000, 2_000)
+	n.spec([]v1alpha1.RTServer{a, b})
+	n.pass(2 * time.Second)
+	n.misses("refused", "b", 101)
+	delete(n.view.Containers, hollow.Key{Pod: "b", Container: "app"})
+	n.pass(0)
+	n.spec([]v1alpha1.RTServer{a, b})
+	n.pass(2 * time.Second)
+	n.misses("gone", "b", 101)
+}
