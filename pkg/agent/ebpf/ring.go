@@ -231,15 +231,23 @@ func (r *Ring) judge(n int, errno unix.Errno) error {
 				ended = ErrDeadline
 			}
 		case r.timer:
-			if r.taken(r.timer) {
-				r.armed = 0
-			}
-			if r.until != 0 && r.now() >= r.until {
+			if r.fired() {
 				ended = ErrDeadline
 			}
 		}
 	}
 	return ended
+}
+
+// fired says that the deadline has passed. The timer itself tells: were another look at the clock to decide, and that a
+// little behind, the timer would be set to what is past, and fire at once, until it is not.
+func (r *Ring) fired() bool {
+	at := r.armed
+	if !r.taken(r.timer) {
+		return false
+	}
+	r.armed = 0
+	return r.until != 0 && (at >= r.until || r.now() >= r.until)
 }
 
 // taken takes back what a descriptor has counted. It does not block.

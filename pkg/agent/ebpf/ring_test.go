@@ -106,3 +106,32 @@ func TestAClosedRingIsLeftAlone(t *testing.T) {
 		t.Errorf("Next says %v; want that the ring is closed", err)
 	}
 }
+
+// A reader whose clock is behind that of the kernel's timers, as after a stall of the machine, does not turn round until it
+// is not.
+func TestADeadlineIsNotWaitedForTwice(t *testing.T) {
+	privileged.Require(t, privileged.Root, privileged.BTF)
+	m := open(t, ebpf.Options{})
+	ring, err := m.Ring(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, behind := range []time.Duration{0, 5 * time.Millisecond, 36 * time.Millisecond} {
+		looks := 0
+		ebpf.SetNow(ring, func() int64 { looks++; return ebpf.Monotonic() - behind.Nanoseconds() })
+		for _, in := range []time.Duration{-time.Second, 0, time.Millisecond, 2 * time.Millisecond} {
+			at := ebpf.Monotonic() + in.Nanoseconds()
+			ring.SetDeadline(at)
+			var e ebpf.Event
+			if err := ring.Next(&e); !errors.Is(err, ebpf.ErrDeadline) {
+				t.Fatalf("%v behind, in %v: %v; want the deadline", behind, in, err)
+			}
+			if now := ebpf.Monotonic(); now < at {
+				t.Errorf("%v behind, in %v: %d ns too early", behind, in, at-now)
+			}
+		}
+		if looks > 8 {
+			t.Errorf("%v behind: four deadlines took %d looks at the clock", behind, looks)
+		}
+	}
+}

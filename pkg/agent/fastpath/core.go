@@ -92,15 +92,19 @@ func (c *core) run() error {
 	}
 }
 
+// leastWait is how long it waits at least, though something be due: what a stall of the machine has made late, or takes long itself,
+// must not have the core to itself. Events are heard meanwhile.
+const leastWait = int64(500 * time.Microsecond)
+
 // due is until when to wait for an event at most.
 func (c *core) due() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	idle := c.now() + idleWait
+	now := c.now()
 	if c.next == 0 {
-		return idle
+		return now + idleWait
 	}
-	return min(c.next, idle)
+	return max(now+leastWait, min(c.next, now+idleWait))
 }
 
 // handle is the fast path.

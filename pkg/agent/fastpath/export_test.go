@@ -5,6 +5,9 @@ import "github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
 // Handle does what a core's thread does with an event.
 func Handle(e *Engine, core int, event *ebpf.Event) { e.cores[core].handle(event) }
 
+// RunCore is the life of a core's thread.
+func RunCore(e *Engine, core int) error { return e.cores[core].run() }
+
 // Again is again.
 func Again(environment []string) []string { return again(environment) }
 
