@@ -8,12 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/karpenter/pkg/utils/resources"
 
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/pdb"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
@@ -170,39 +169,18 @@ func (p *preemptions) forbidden(ctx context.Context, victims []*corev1.Pod) ([]v
 // overdrawn are the victims that a budget covers, when they are more than it lets go now. The eviction
 // API judges one pod at a time: it would let the first go and keep the second.
 func overdrawn(budget *policyv1.PodDisruptionBudget, victims []*corev1.Pod) []veto {
-	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
-	if err != nil {
-		return nil
-	}
 	var out []veto
 	for _, v := range victims {
-		if v.Namespace == budget.Namespace && v.DeletionTimestamp == nil && selector.Matches(labels.Set(v.Labels)) && spends(budget, v) {
+		if pdb.Covers(budget, v) && pdb.Charges(budget, v) {
 			out = append(out, veto{v, ""})
 		}
 	}
-	if len(out) <= int(budget.Status.DisruptionsAllowed) {
+	allowed := pdb.Allowed(budget)
+	if len(out) <= allowed {
 		return nil
 	}
 	for i := range out {
-		out[i].why = fmt.Sprintf("PodDisruptionBudget %s allows %d disruptions now; %d are needed", budget.Name, budget.Status.DisruptionsAllowed, len(out))
+		out[i].why = fmt.Sprintf("PodDisruptionBudget %s allows %d disruptions now; %d are needed", budget.Name, allowed, len(out))
 	}
 	return out
-}
-
-// spends tells whether evicting the pod takes from the budget: what does not run cannot be disrupted, and
-// what is not ready only as far as the budget's policy says so.
-func spends(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
-	if pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return false
-	}
-	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-	if ready {
-		return true
-	}
-	if policy := budget.Spec.UnhealthyPodEvictionPolicy; policy != nil && *policy == policyv1.AlwaysAllow {
-		return false
-	}
-	return budget.Status.CurrentHealthy < budget.Status.DesiredHealthy
 }

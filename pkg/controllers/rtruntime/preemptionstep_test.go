@@ -282,6 +282,8 @@ func TestBudgetsThatVictimsOverdraw(t *testing.T) {
 	}
 	pending := pod("p", "x", false)
 	pending.Status.Phase = corev1.PodPending
+	changed := budget(1, 2, 1, nil)
+	changed.Generation = 1
 	tests := map[string]struct {
 		budget  *policyv1.PodDisruptionBudget
 		victims []*corev1.Pod
@@ -294,6 +296,8 @@ func TestBudgetsThatVictimsOverdraw(t *testing.T) {
 		"what does not run":             {budget(0, 1, 1, nil), []*corev1.Pod{pending}, 0},
 		"unhealthy, enough are healthy": {budget(0, 1, 1, nil), []*corev1.Pod{pod("a", "x", false)}, 0},
 		"unhealthy, too few are":        {budget(0, 0, 1, nil), []*corev1.Pod{pod("a", "x", false)}, 1},
+		"unhealthy, none is wanted":     {budget(0, 0, 0, nil), []*corev1.Pod{pod("a", "x", false)}, 1},
+		"nobody has looked at it yet":   {changed, []*corev1.Pod{pod("a", "x", true)}, 1},
 		"unhealthy may always go":       {budget(0, 0, 1, ptr.To(policyv1.AlwaysAllow)), []*corev1.Pod{pod("a", "x", false)}, 0},
 	}
 	for name, test := range tests {

@@ -11,19 +11,29 @@ import (
 )
 
 // Covering are the budgets, all of the pod's namespace, that have a say in its eviction. With more than one the API
-// server refuses it. None has where the pod does not run: it cannot be disrupted.
+// server refuses it.
 func Covering(budgets []policyv1.PodDisruptionBudget, pod *corev1.Pod) []*policyv1.PodDisruptionBudget {
-	if pod.DeletionTimestamp != nil || slices.Contains([]corev1.PodPhase{corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed}, pod.Status.Phase) {
-		return nil
-	}
 	var out []*policyv1.PodDisruptionBudget
 	for i := range budgets {
-		selector, err := metav1.LabelSelectorAsSelector(budgets[i].Spec.Selector)
-		if err == nil && budgets[i].Namespace == pod.Namespace && selector.Matches(labels.Set(pod.Labels)) {
+		if Covers(&budgets[i], pod) {
 			out = append(out, &budgets[i])
 		}
 	}
 	return out
+}
+
+// Covers tells whether a budget has a say in the eviction of a pod. None has where the pod does not run: it cannot be
+// disrupted.
+func Covers(b *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+	if b.Namespace != pod.Namespace || pod.DeletionTimestamp != nil {
+		return false
+	}
+	switch pod.Status.Phase {
+	case corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed:
+		return false
+	}
+	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+	return err == nil && selector.Matches(labels.Set(pod.Labels))
 }
 
 // Allowed is how many pods the budget lets go now. A budget that its controller has not looked at since it was changed
