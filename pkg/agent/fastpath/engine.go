@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"runtime/metrics"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,8 +74,8 @@ type Engine struct {
 	adopted bool // there was a table
 	entries map[string]*entry
 	slots   slots
-	// kept is how much memory objects took after the last collection.
-	kept uint64
+	heap    heap
+	limits  limits
 	// sweepFault is why the backend could not put back what nobody needs any more.
 	sweepFault error
 }
@@ -106,7 +104,7 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		Options: o, store: storeIn(o.StateDir), cores: map[int]*core{},
-		entries: map[string]*entry{},
+		entries: map[string]*entry{}, limits: newLimits(),
 	}
 	for _, id := range o.Cores {
 		ring, err := o.Programs.Ring(id)
@@ -132,7 +130,7 @@ func (e *Engine) Run(ctx context.Context, tick <-chan time.Time) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	e.ending.Store(ctx.Err() != nil)
-	e.holdRings(e.Realtime)
+	e.announce(0)
 	var threads sync.WaitGroup
 	for _, c := range e.cores {
 		threads.Go(func() {
@@ -180,40 +178,6 @@ func (e *Engine) Resume() {
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	return e.Programs.Close()
-}
-
-// garbage is how much of it there may be before it is collected.
-const garbage = 4 << 20
-
-// collectGarbage collects garbage when there is much, and gives its memory back. The readers let it stop the world meanwhile.
-func (e *Engine) collectGarbage() {
-	if objects() < e.kept+garbage {
-		return
-	}
-	e.lettingGo(debug.FreeOSMemory) // which collects first
-	e.kept = objects()
-}
-
-// objects is how much memory they take, those that are garbage included.
-func objects() uint64 {
-	read := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(read)
-	return read[0].Value.Uint64()
-}
-
-// lettingGo does something for which the world is stopped.
-func (e *Engine) lettingGo(do func()) {
-	e.holdRings(false)
-	do()
-	e.holdRings(e.Realtime)
-}
-
-// holdRings has the readers wait without the Go runtime knowing. They would hold up collections, which a process that
-// is real-time makes only at moments of its choice.
-func (e *Engine) holdRings(on bool) {
-	for _, c := range e.cores {
-		c.ring.Hold(on)
-	}
 }
 
 func (e *Engine) closeRings() {

@@ -1,12 +1,19 @@
 package fastpath
 
-import "github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
+import (
+	"net/http"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
+)
 
 // Handle does what a core's thread does with an event.
 func Handle(e *Engine, core int, event *ebpf.Event) { e.cores[core].handle(event) }
 
 // RunCore is the life of a core's thread.
 func RunCore(e *Engine, core int) error { return e.cores[core].run() }
+
+// Handler is what Serve answers with.
+func Handler(e *Engine) http.Handler { return e.handler() }
 
 // Again is again.
 func Again(environment []string) []string { return again(environment) }

@@ -112,34 +112,31 @@ func (e *Engine) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT "+client.PathTable, func(w http.ResponseWriter, r *http.Request) {
 		var t table.Table
-		answer(w, take(w, r, &t, func() error { return e.Apply(t) }))
+		answer(w, e.take(w, r, &t, func() error { return e.Apply(t) }))
 	})
 	mux.HandleFunc("DELETE "+client.PathTable, func(w http.ResponseWriter, _ *http.Request) { answer(w, e.Restore()) })
 	mux.HandleFunc("GET "+client.PathReport, func(w http.ResponseWriter, _ *http.Request) { give(w, e.Report()) })
 	mux.HandleFunc("GET "+client.PathSamples, func(w http.ResponseWriter, _ *http.Request) { give(w, e.Samples()) })
 	mux.HandleFunc("POST "+client.PathSet, func(w http.ResponseWriter, r *http.Request) {
 		var s client.SetRequest
-		answer(w, take(w, r, &s, func() error { return e.Set(s) }))
+		answer(w, e.take(w, r, &s, func() error { return e.Set(s) }))
 	})
 	mux.HandleFunc("POST "+client.PathRoom, func(w http.ResponseWriter, r *http.Request) {
 		var s table.Server
 		var first table.First
-		err := take(w, r, &s, func() (err error) { first, err = e.Room(s); return err })
+		err := e.take(w, r, &s, func() (err error) { first, err = e.Room(s); return err })
 		if err != nil {
 			answer(w, err)
 			return
 		}
 		give(w, first)
 	})
-	return mux
+	return e.within(mux)
 }
 
-// take reads a request's body whole before anything is done. Fields that we do not know are refused: both
-// sides come from one release.
-func take(w http.ResponseWriter, r *http.Request, into any, do func() error) error {
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, client.MaxBody))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
+// take reads a request's body whole before anything is done.
+func (e *Engine) take(w http.ResponseWriter, r *http.Request, into any, do func() error) error {
+	if err := e.read(w, r, into); err != nil {
 		return &InvalidError{Faults: fmt.Errorf("reading the request: %w", err)}
 	}
 	return do()

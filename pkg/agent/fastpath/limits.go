@@ -1,0 +1,63 @@
+package fastpath
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
+)
+
+const (
+	// mostRequests is how many are answered at once: what they need of memory must stay far below where the runtime collects
+	// garbage without asking.
+	mostRequests = 8
+	// bigBody is from how many bytes on a body is read alone, and announced: reading takes several times as much memory.
+	bigBody = 256 << 10
+)
+
+// limits keep requests from one another; whoever is inside has put something in.
+type limits struct{ requests, big chan struct{} }
+
+func newLimits() limits {
+	return limits{requests: make(chan struct{}, mostRequests), big: make(chan struct{}, 1)}
+}
+
+// within answers a request when it is its turn, and collects what it leaves behind.
+func (e *Engine) within(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case e.limits.requests <- struct{}{}:
+		case <-r.Context().Done():
+			return // nobody waits for an answer
+		}
+		defer func() { <-e.limits.requests }()
+		handler.ServeHTTP(w, r)
+		e.collectGarbage()
+	})
+}
+
+// read a request's body whole. The readers of events let garbage be collected while it is a big one.
+func (e *Engine) read(w http.ResponseWriter, r *http.Request, into any) (err error) {
+	if r.ContentLength >= 0 && r.ContentLength <= bigBody {
+		return decode(w, r, into)
+	}
+	select {
+	case e.limits.big <- struct{}{}:
+	case <-r.Context().Done():
+		return fmt.Errorf("waiting to be read: %w", r.Context().Err())
+	}
+	defer func() { <-e.limits.big }()
+	e.lettingGo(func() {
+		err = decode(w, r, into)
+		e.collectGarbage()
+	})
+	return err
+}
+
+// decode takes no fields that we do not know: both sides come from one release.
+func decode(w http.ResponseWriter, r *http.Request, into any) error {
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, client.MaxBody))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
+}
