@@ -28,6 +28,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	rtstate "github.com/mainspring-rt/mainspring/pkg/state"
 )
 
@@ -70,11 +71,14 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 	if !ok {
 		return Set{}, fmt.Errorf("assembling controllers: Karpenter's list has no *disruption.Queue")
 	}
-	list, err := withOwnDisruption(ctx, op, overlaid, cluster, disruptions, standard)
+	queue, err := newQueue(op, overlaid, cluster, disruptions, o)
 	if err != nil {
 		return Set{}, err
 	}
-	queue, err := newQueue(op, overlaid, cluster, disruptions, o)
+	list, err := withOwnDisruption(ctx, op, queue, disruption.Dependencies{
+		Clock: op.Clock, Client: op.GetClient(), Reader: op.GetAPIReader(), CloudProvider: overlaid, Recorder: op.EventRecorder,
+		Cluster: cluster, Queue: disruptions, Store: store, Actions: queue, Bell: disruption.NewDoorbell(),
+	}, standard)
 	if err != nil {
 		return Set{}, err
 	}
@@ -87,13 +91,14 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 
 // withOwnDisruption replaces Karpenter's disruption controller by ours, on the queue and
 // provisioner that it was built with. The running cost of the cluster is private to Karpenter's
-// list, so the controllers that feed and read it are rebuilt around an instance that ours can read.
-func withOwnDisruption(ctx context.Context, op *operator.Operator, provider cloudprovider.CloudProvider, cluster *state.Cluster, queue *karpenterdisruption.Queue, standard []controller.Controller) ([]controller.Controller, error) {
-	provisioner, ok := find[*provisioning.Provisioner](standard)
-	if !ok {
+// list, so the controllers that feed and read it are rebuilt around an instance that ours can read. Ours also does the
+// queue's actions that replace nodes.
+func withOwnDisruption(ctx context.Context, op *operator.Operator, queue *orchestration.Queue, d disruption.Dependencies, standard []controller.Controller) ([]controller.Controller, error) {
+	var ok bool
+	if d.Provisioner, ok = find[*provisioning.Provisioner](standard); !ok {
 		return nil, fmt.Errorf("assembling controllers: Karpenter's list has no *provisioning.Provisioner")
 	}
-	clusterCost := cost.NewClusterCost(ctx, provider, op.GetClient())
+	d.Cost = cost.NewClusterCost(ctx, d.CloudProvider, op.GetClient())
 	observed := !options.FromContext(ctx).DisableClusterStateObservability
 	drops := []dropper{
 		drop[*karpenterdisruption.Controller], drop[*informer.NodePoolController],
@@ -106,23 +111,16 @@ func withOwnDisruption(ctx context.Context, op *operator.Operator, provider clou
 	if err != nil {
 		return nil, err
 	}
+	ours := disruption.NewController(ctx, d)
+	queue.Handle(rules.ReplaceNode, ours.Executor())
 	list = append(list,
-		informer.NewNodePoolController(op.GetClient(), provider, cluster, clusterCost),
-		informer.NewNodeClaimController(op.GetClient(), provider, cluster, clusterCost),
-		informer.NewPricingController(op.GetClient(), provider, clusterCost),
-		disruption.NewController(ctx, disruption.Dependencies{
-			Clock:         op.Clock,
-			Client:        op.GetClient(),
-			CloudProvider: provider,
-			Recorder:      op.EventRecorder,
-			Cluster:       cluster,
-			Provisioner:   provisioner,
-			Queue:         queue,
-			Cost:          clusterCost,
-		}),
+		informer.NewNodePoolController(op.GetClient(), d.CloudProvider, d.Cluster, d.Cost),
+		informer.NewNodeClaimController(op.GetClient(), d.CloudProvider, d.Cluster, d.Cost),
+		informer.NewPricingController(op.GetClient(), d.CloudProvider, d.Cost),
+		ours,
 	)
 	if observed {
-		list = append(list, metricsnodepool.NewController(op.GetClient(), provider, clusterCost))
+		list = append(list, metricsnodepool.NewController(op.GetClient(), d.CloudProvider, d.Cost))
 	}
 	return list, nil
 }

@@ -17,15 +17,13 @@ import (
 	"sigs.k8s.io/karpenter/pkg/operator"
 	nodepoolutils "sigs.k8s.io/karpenter/pkg/utils/nodepool"
 
+	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
 	"github.com/mainspring-rt/mainspring/pkg/events"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 )
 
-// reasonPressure is for which nodes are disrupted by actions. Budgets of NodePools that name no reasons govern it.
-const reasonPressure karpenterv1.DisruptionReason = "RTPressure"
-
 // newQueue is the orchestration queue, which asks Karpenter's what it does to nodes.
-func newQueue(op *operator.Operator, provider cloudprovider.CloudProvider, cluster *state.Cluster, disruption *karpenterdisruption.Queue, o Options) (*orchestration.Queue, error) {
+func newQueue(op *operator.Operator, provider cloudprovider.CloudProvider, cluster *state.Cluster, disruptions *karpenterdisruption.Queue, o Options) (*orchestration.Queue, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("asking for the host's name: %w", err)
@@ -35,7 +33,7 @@ func newQueue(op *operator.Operator, provider cloudprovider.CloudProvider, clust
 		Client:   op.GetClient(),
 		Reader:   op.GetAPIReader(),
 		Recorder: recorder{op.EventRecorder},
-		Nodes:    &disrupted{client: op.GetClient(), provider: provider, cluster: cluster, queue: disruption, clock: op.Clock},
+		Nodes:    &disrupted{client: op.GetClient(), provider: provider, cluster: cluster, queue: disruptions, clock: op.Clock},
 		Lease:    o.Lease,
 		Identity: host + "_" + string(uuid.NewUUID()),
 		Options:  o.Queue,
@@ -90,8 +88,8 @@ func (d *disrupted) Allowed(ctx context.Context) (map[string]int, error) {
 	for _, pool := range pools {
 		byName[pool.Name] = pool
 	}
-	nodes, disrupting := karpenterdisruption.NodePoolStats(d.cluster, reasonPressure)
-	return karpenterdisruption.NodePoolBudgetMap(ctx, d.clock, byName, nodes, disrupting, reasonPressure), nil
+	nodes, disrupting := karpenterdisruption.NodePoolStats(d.cluster, disruption.Reason)
+	return karpenterdisruption.NodePoolBudgetMap(ctx, d.clock, byName, nodes, disrupting, disruption.Reason), nil
 }
 
 // LeaseOf is the Lease of the queue beside that of the leader.

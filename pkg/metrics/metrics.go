@@ -74,6 +74,12 @@ var (
 		Namespace: namespace, Name: "action_wait_seconds", Help: "Time from the submission of an action to its beginning.",
 		Buckets: []float64{0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800},
 	}, []string{"kind"})
+	// DisruptionRefusals counts commands of the standard disruption methods that would have harmed real-time work.
+	DisruptionRefusals = counter("disruption_refusals_total", "Nodes that consolidation, drift or repair would have closed and that were left alone for their real-time work, by why.", "reason")
+	// SearchesPreempted counts searches of the standard methods that were ended for a node under real-time pressure.
+	SearchesPreempted = prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: namespace, Name: "disruption_searches_preempted_total", Help: "Searches for nodes to close that were ended because a node under real-time pressure is to be replaced.",
+	})
 	// Charged is what admission adds to every budget.
 	Charged = prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "budget_granularity_charged_seconds",
@@ -85,7 +91,8 @@ var (
 
 // Register adds every metric of the package to a registry, once, before the controllers start.
 func Register(registry prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{Admissions, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Actions, ActionsUnderWay, ActionsWaiting, ActionWait, Charged, Nodes} {
+	for _, c := range []prometheus.Collector{Admissions, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Actions, ActionsUnderWay, ActionsWaiting, ActionWait, DisruptionRefusals, SearchesPreempted, Charged, Nodes,
+		PressureNodes, PressureUnanswered, PressureEpisodes, PressureAnswers, PressureReturns, PressureSeconds} {
 		if err := registry.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
@@ -111,6 +118,7 @@ func zero() {
 	QueueDepth.WithLabelValues(KindPreemption)
 	QueueWait.WithLabelValues(KindPreemption)
 	zeroActions()
+	zeroPressure()
 }
 
 // zeroActions makes the series of the orchestration queue exist.

@@ -1,26 +1,44 @@
 // Package disruption builds the controller that closes and replaces nodes. The mechanics are
-// Karpenter's: its Queue, its candidate search, its budgets. What is ours is the list of methods
-// the loop tries, in order, on the queue and provisioner that every other controller shares.
+// Karpenter's: its Queue, its candidate search, its simulation, its budgets. What is ours is the list of methods
+// the loop tries, in order, on the queue and provisioner that every other controller shares: a method for nodes under
+// real-time pressure, then the standard ones, which are taught to leave alone what real-time work needs.
 package disruption
 
 import (
 	"context"
 
+	"github.com/awslabs/operatorpkg/reconciler"
+	"github.com/awslabs/operatorpkg/singleton"
 	"k8s.io/utils/clock"
+	controllerruntime "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
 	"sigs.k8s.io/karpenter/pkg/controllers/provisioning"
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
 	"sigs.k8s.io/karpenter/pkg/events"
 	"sigs.k8s.io/karpenter/pkg/state/cost"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	rtstate "github.com/mainspring-rt/mainspring/pkg/state"
 )
+
+// Actions is the orchestration queue, as far as disruption needs it.
+type Actions interface {
+	// Running lists the actions of a kind that run or are being undone, by name.
+	Running(kind rules.Kind) []*v1alpha1.RTAction
+}
 
 // Dependencies are the collaborators that disruption shares with the rest of the controllers.
 // All are required.
 type Dependencies struct {
-	Clock         clock.Clock
-	Client        client.Client
+	Clock  clock.Clock
+	Client client.Client
+	// Reader asks the API server itself.
+	Reader        client.Reader
 	CloudProvider cloudprovider.CloudProvider
 	Recorder      events.Recorder
 	Cluster       *state.Cluster
@@ -29,16 +47,69 @@ type Dependencies struct {
 	Queue *disruption.Queue
 	// Cost is the running price of each NodePool, the denominator of Balanced consolidation.
 	Cost *cost.ClusterCost
+	// Store knows the real-time work.
+	Store *rtstate.Store
+	// Actions are asked what else is being done to nodes and pods.
+	Actions Actions
+	// Bell wakes the loop.
+	Bell *Doorbell
+}
+
+// actions lists everything that the orchestration queue has in hand.
+func (d Dependencies) actions() (out []*v1alpha1.RTAction) {
+	for _, kind := range rules.Kinds {
+		out = append(out, d.Actions.Running(kind)...)
+	}
+	return out
+}
+
+// Controller is Karpenter's disruption loop with our methods. It also does actions of kind ReplaceNode.
+type Controller struct {
+	*disruption.Controller
+	Dependencies
+	desk *desk
 }
 
 // NewController returns the disruption loop on the shared queue and provisioner.
-func NewController(ctx context.Context, d Dependencies) *disruption.Controller {
-	return disruption.NewController(ctx, d.Clock, d.Client, d.Provisioner, d.CloudProvider, d.Recorder, d.Cluster, d.Queue, d.Cost,
-		disruption.WithMethods(Methods(ctx, d)...))
+func NewController(ctx context.Context, d Dependencies) *Controller {
+	for _, reason := range refusals {
+		metrics.DisruptionRefusals.WithLabelValues(reason)
+	}
+	c := &Controller{Dependencies: d, desk: newDesk()}
+	c.Controller = disruption.NewController(ctx, d.Clock, d.Client, d.Provisioner, d.CloudProvider, d.Recorder, d.Cluster, d.Queue, d.Cost,
+		disruption.WithMethods(append([]disruption.Method{&rtPressure{d, c.desk}}, StandardMethods(ctx, d)...)...))
+	return c
 }
 
-// Methods lists what the loop tries, first match acts: node repair (behind its gate), emptiness,
-// drift of static pools, drift, multi-node and single-node consolidation.
-func Methods(ctx context.Context, d Dependencies) []disruption.Method {
-	return disruption.NewMethods(ctx, d.Clock, d.Cluster, d.Client, d.Provisioner, d.CloudProvider, d.Recorder, d.Queue)
+// StandardMethods are Karpenter's, with manners: node repair (behind its gate), emptiness, drift of static pools,
+// drift, multi-node and single-node consolidation.
+func StandardMethods(ctx context.Context, d Dependencies) []disruption.Method {
+	list := func() []disruption.Method {
+		clk := &hurried{Clock: d.Clock, bell: d.Bell}
+		return disruption.NewMethods(ctx, clk, d.Cluster, d.Client, d.Provisioner, d.CloudProvider, d.Recorder, d.Queue)
+	}
+	quiet, all := list(), list()
+	out := make([]disruption.Method, len(quiet))
+	for i := range quiet {
+		out[i] = newMannered(d, quiet[i], all[i])
+	}
+	return out
+}
+
+// Register implements controller.Controller. The loop runs when its own pause is over, or when somebody rings.
+func (c *Controller) Register(_ context.Context, m manager.Manager) error {
+	return controllerruntime.NewControllerManagedBy(m).
+		Named(c.Name()).
+		WatchesRawSource(singleton.Source()).
+		WatchesRawSource(c.Bell.source()).
+		Complete(singleton.AsReconciler(c))
+}
+
+// Reconcile makes one pass of the loop.
+func (c *Controller) Reconcile(ctx context.Context) (reconciler.Result, error) {
+	c.Bell.answer()
+	c.desk.open(c.Actions.Running(rules.ReplaceNode))
+	result, err := c.Controller.Reconcile(ctx)
+	c.close(ctx, err)
+	return result, err
 }

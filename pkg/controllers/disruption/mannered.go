@@ -1,0 +1,188 @@
+package disruption
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/samber/lo"
+	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
+	disruptionevents "sigs.k8s.io/karpenter/pkg/controllers/disruption/events"
+
+	"github.com/mainspring-rt/mainspring/pkg/metrics"
+)
+
+// rests is how long a node is no candidate after a command that would have closed it was refused: the search would
+// only find the same again.
+const rests = 5 * time.Minute
+
+// mannered is a standard method that leaves nodes alone which real-time work needs. It tries the nodes without
+// such work first, and all of them when that comes to nothing. There are two instances of the method for that: each
+// remembers when it has looked at everything in vain.
+type mannered struct {
+	disruption.Method                   // for nodes without real-time work
+	any               disruption.Method // for all nodes
+	Dependencies
+
+	mutex sync.Mutex
+	// resting nodes, until when.
+	resting map[string]time.Time
+}
+
+func newMannered(d Dependencies, quiet, all disruption.Method) *mannered {
+	return &mannered{Method: quiet, any: all, Dependencies: d, resting: map[string]time.Time{}}
+}
+
+// ShouldDisrupt implements disruption.Method.
+func (m *mannered) ShouldDisrupt(ctx context.Context, c *disruption.Candidate) bool {
+	if m.Bell.ringing() || m.rests(c.Name()) || !m.Method.ShouldDisrupt(ctx, c) {
+		return false
+	}
+	if o := inHand(m.actions(), "").busy(m.Store.Snapshot(), c.Name(), true); o != nil {
+		m.tell(c, *o)
+		return false
+	}
+	return true
+}
+
+// SetNodePoolTotals implements disruption.NodePoolTotalsSetter.
+func (m *mannered) SetNodePoolTotals(totals map[string]disruption.NodePoolTotals) {
+	for _, method := range []disruption.Method{m.Method, m.any} {
+		if setter, ok := method.(disruption.NodePoolTotalsSetter); ok {
+			setter.SetNodePoolTotals(totals)
+		}
+	}
+}
+
+// ComputeCommands implements disruption.Method. A search that the doorbell has ended has found nothing, and left
+// nothing settled.
+func (m *mannered) ComputeCommands(ctx context.Context, budgets map[string]int, candidates ...*disruption.Candidate) ([]disruption.Command, error) {
+	search := m.Bell.search(ctx)
+	defer search.stop()
+	for _, way := range m.ways(candidates) {
+		commands, err := way.method.ComputeCommands(search, maps.Clone(budgets), way.candidates...)
+		if m.Bell.ringing() {
+			m.release(commands)
+			m.Cluster.MarkUnconsolidated()
+			metrics.SearchesPreempted.Inc()
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if commands = m.permitted(ctx, commands); len(commands) > 0 {
+			return commands, nil
+		}
+	}
+	return nil, nil
+}
+
+// way is which nodes an instance of the method looks at.
+type way struct {
+	method     disruption.Method
+	candidates []*disruption.Candidate
+}
+
+func (m *mannered) ways(candidates []*disruption.Candidate) (out []way) {
+	snapshot := m.Store.Snapshot()
+	quiet := lo.Reject(candidates, func(c *disruption.Candidate, _ int) bool { return governed(snapshot, c.Name()) })
+	if len(quiet) > 0 {
+		out = append(out, way{m.Method, quiet})
+	}
+	if len(quiet) < len(candidates) {
+		out = append(out, way{m.any, candidates})
+	}
+	return out
+}
+
+// permitted are the commands that leave every real-time container a core. The world has moved on since the candidates
+// were chosen, for methods validate what they have found for a while, so that is looked at again too.
+func (m *mannered) permitted(ctx context.Context, commands []disruption.Command) (out []disruption.Command) {
+	for _, c := range commands {
+		permitted, objections := m.judge(ctx, c)
+		for _, o := range objections {
+			m.refuse(c, o)
+		}
+		if permitted.Decision() == disruption.NoOpDecision {
+			m.release([]disruption.Command{c})
+			continue
+		}
+		out = append(out, permitted)
+	}
+	return out
+}
+
+// judge is as much of a command as may be done, and the objections to the rest. A command without replacements may be
+// done in part; one with replacements is for exactly its nodes.
+func (m *mannered) judge(ctx context.Context, c disruption.Command) (disruption.Command, []objection) {
+	var all []objection
+	for range len(c.Candidates) + 1 {
+		objections := m.objections(ctx, &c)
+		if len(objections) == 0 {
+			return c, all
+		}
+		all = append(all, objections...)
+		if len(c.Replacements) > 0 {
+			break
+		}
+		c.Candidates = slices.DeleteFunc(slices.Clone(c.Candidates), func(n *disruption.Candidate) bool {
+			return slices.ContainsFunc(objections, func(o objection) bool { return o.node == n.Name() })
+		})
+	}
+	return disruption.Command{}, all
+}
+
+// objections to a command, of which replacements that would not do are taken out.
+func (m *mannered) objections(ctx context.Context, c *disruption.Command) (out []objection) {
+	snapshot, hand := m.Store.Snapshot(), inHand(m.actions(), "")
+	for _, n := range c.Candidates {
+		if o := hand.busy(snapshot, n.Name(), true); o != nil {
+			out = append(out, *o)
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	return m.housed(ctx, snapshot, c)
+}
+
+// refuse leaves a node alone for a while, and says so.
+func (m *mannered) refuse(c disruption.Command, o objection) {
+	metrics.DisruptionRefusals.WithLabelValues(o.reason).Inc()
+	m.mutex.Lock()
+	m.resting[o.node] = m.Clock.Now().Add(rests)
+	m.mutex.Unlock()
+	for _, n := range c.Candidates {
+		if n.Name() == o.node {
+			m.tell(n, o)
+		}
+	}
+}
+
+// rests tells whether a node is left alone for now, and forgets those that were.
+func (m *mannered) rests(node string) bool {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	now := m.Clock.Now()
+	maps.DeleteFunc(m.resting, func(_ string, until time.Time) bool { return !now.Before(until) })
+	_, ok := m.resting[node]
+	return ok
+}
+
+// tell says on the node why it is left alone.
+func (m *mannered) tell(c *disruption.Candidate, o objection) {
+	m.Recorder.Publish(disruptionevents.Unconsolidatable(c.Node, c.NodeClaim, o.reason+": "+o.message)...)
+}
+
+// release gives back the places that commands for static NodePools have reserved, which are not carried out.
+func (m *mannered) release(commands []disruption.Command) {
+	for _, c := range commands {
+		for _, r := range c.Replacements {
+			if r.IsStaticNodeClaim {
+				m.Cluster.NodePoolState.ReleaseNodeCount(r.NodePoolName, 1)
+			}
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package disruption
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// Reasons for which a node is left alone; they are the label reason of mainspring_disruption_refusals_total.
+const (
+	// ReasonActionInFlight: an action of the orchestration queue has the node, or a pod of it, in hand.
+	ReasonActionInFlight = "ActionInFlight"
+	// ReasonEscalated: a container there has a raised budget.
+	ReasonEscalated = "ContainerEscalated"
+	// ReasonNoCore: a real-time container there would find no core elsewhere, by the admission test.
+	ReasonNoCore = "NoCoreElsewhere"
+)
+
+// refusals lists them.
+var refusals = []string{ReasonActionInFlight, ReasonEscalated, ReasonNoCore}
+
+// objection is why a node may not be closed now.
+type objection struct{ node, reason, message string }
+
+// held is what actions have in hand: their names by node, and by UID of the pod.
+type held struct {
+	nodes map[string]string
+	pods  map[types.UID]string
+}
+
+// inHand gathers what actions that run, or are being undone, hold. The action except does not count.
+func inHand(actions []*v1alpha1.RTAction, except string) held {
+	out := held{nodes: map[string]string{}, pods: map[types.UID]string{}}
+	for _, a := range actions {
+		if a.Name == except {
+			continue
+		}
+		for _, u := range record.Uses(a.Spec) {
+			switch u.Resource {
+			case rules.Node:
+				out.nodes[u.Name] = a.Name
+			case rules.Pod:
+				out.pods[types.UID(u.Name)] = a.Name
+			}
+		}
+	}
+	return out
+}
+
+// busy is the objection to closing a node at this moment, whatever becomes of its pods; nil for none. A container in
+// escalation is one only where escalated is set, and while an agent says that it still is.
+func (h held) busy(s *state.Snapshot, node string, escalated bool) *objection {
+	if action, ok := h.nodes[node]; ok {
+		return &objection{node, ReasonActionInFlight, fmt.Sprintf("action %s has node %s in hand", action, node)}
+	}
+	n, ok := s.NodeView(node)
+	if !ok {
+		return nil
+	}
+	for i := range n.Servers {
+		v := &n.Servers[i]
+		if action, ok := h.pods[v.PodUID]; ok {
+			return &objection{node, ReasonActionInFlight, fmt.Sprintf("action %s has pod %s/%s in hand", action, v.Namespace, v.Pod)}
+		}
+		if escalated && n.Agent != state.AgentSilent && v.Escalated() {
+			return &objection{node, ReasonEscalated, fmt.Sprintf("container %s of pod %s/%s has a raised budget", v.Container, v.Namespace, v.Pod)}
+		}
+	}
+	return nil
+}
+
+// homeless are the objections to closing nodes together, at most one for each: their real-time containers that would
+// find no core. Pods for which elsewhere is true have room on nodes still to come.
+func homeless(s *state.Snapshot, nodes []string, elsewhere map[types.UID]bool) []objection {
+	broken := map[string][]string{}
+	at := map[string]string{}
+	for _, name := range nodes {
+		n, ok := s.NodeView(name)
+		if !ok {
+			continue
+		}
+		for _, v := range n.Servers {
+			at[v.ID] = name
+		}
+	}
+	for _, v := range s.BreaksAll(nodes, elsewhere) {
+		broken[at[v.ID]] = append(broken[at[v.ID]], containerOf(v))
+	}
+	var out []objection
+	for _, name := range nodes {
+		if list := broken[name]; len(list) > 0 {
+			out = append(out, objection{name, ReasonNoCore, fmt.Sprintf("no other node has a core that admits %s", few(list))})
+		}
+	}
+	return out
+}
+
+// governed tells whether the node has real-time work.
+func governed(s *state.Snapshot, node string) bool {
+	n, ok := s.NodeView(node)
+	return ok && slices.ContainsFunc(n.Servers, func(v state.ServerView) bool { return v.McKube != nil })
+}
+
+func containerOf(v state.ServerView) string {
+	return fmt.Sprintf("container %s of pod %s/%s", v.Container, v.Namespace, v.Pod)
+}
+
+// few names the first of a list.
+func few(list []string) string {
+	const most = 3
+	if len(list) <= most {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
+}

@@ -1,0 +1,260 @@
+package disruption
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+const phaseRunning = v1alpha1.ActionPhase(rules.Running)
+
+// What the progress of a ReplaceNode action keeps.
+const (
+	// progressNodeUID and progressClaim tell the node, and its NodeClaim as name/UID, from later ones of the names.
+	progressNodeUID = "nodeUID"
+	progressClaim   = "nodeClaim"
+	// progressRung is when the loop was last asked to hurry.
+	progressRung = "rung"
+	// progressSaid is what was last told of a replacement that is not ready.
+	progressSaid = "replacement"
+)
+
+// hurry is how long slow searches are left alone before they are interrupted again for a node that could not be
+// replaced yet: what it waits for may never come, and then consolidation must still get its turn.
+const hurry = time.Minute
+
+// replace does actions of kind ReplaceNode. It watches: the loop computes the command, and Karpenter's queue carries
+// it out.
+type replace struct{ *Controller }
+
+// Executor does actions of kind ReplaceNode.
+func (c *Controller) Executor() orchestration.Executor { return replace{c} }
+
+// Step implements orchestration.Executor.
+func (r replace) Step(ctx context.Context, task orchestration.Task) (rules.Result, error) {
+	if task.Progress[progressNodeUID] == "" {
+		return r.identify(ctx, task)
+	}
+	t, err := r.look(ctx, task)
+	if err != nil {
+		return rules.Result{}, err
+	}
+	switch {
+	case t.claim == nil && t.node == nil:
+		return rules.Result{Outcome: rules.Succeeded, Message: fmt.Sprintf("Node %s is closed", t.name)}, nil
+	case t.claim == nil || t.claim.DeletionTimestamp != nil:
+		return r.leave(t), nil
+	case task.Undoing():
+		return r.undo(ctx, task, t)
+	}
+	return r.follow(ctx, task, t)
+}
+
+// identify records which node is meant, before anything is done to it: the loop takes up no action without that.
+func (r replace) identify(ctx context.Context, task orchestration.Task) (rules.Result, error) {
+	if task.Undoing() {
+		return rules.Result{Outcome: rules.RolledBack, Message: "nothing was begun"}, nil
+	}
+	name := task.Object.Spec.Node
+	node := &corev1.Node{}
+	if err := r.Reader.Get(ctx, types.NamespacedName{Name: name}, node); err != nil {
+		if apierrors.IsNotFound(err) {
+			return rules.Result{Undo: true, Message: fmt.Sprintf("Node %s is gone", name)}, nil
+		}
+		return rules.Result{}, fmt.Errorf("reading node %s: %w", name, err)
+	}
+	if !r.Cluster.HasSynced() {
+		return rules.Result{Message: "what Karpenter knows of the cluster is not complete yet"}, nil
+	}
+	known := nodeNamed(r.Cluster, name)
+	if known == nil || known.Node == nil || known.NodeClaim == nil || known.Node.UID != node.UID {
+		return rules.Result{Undo: true, Message: fmt.Sprintf("Karpenter does not manage node %s", name)}, nil
+	}
+	task.Progress[progressNodeUID] = string(node.UID)
+	task.Progress[progressClaim] = known.NodeClaim.Name + "/" + string(known.NodeClaim.UID)
+	return rules.Result{Message: "Karpenter is asked for a replacement"}, nil
+}
+
+// target is the node of an action as the API server has it; what is gone, or another by now, is nil.
+type target struct {
+	name  string
+	node  *corev1.Node
+	claim *karpv1.NodeClaim
+	// command that Karpenter's queue has for it; nil for none.
+	command *disruption.Command
+}
+
+// look finds out how the node is. The queue is asked first: a command that it no longer has, because it was carried out,
+// shows in what is read after that.
+func (r replace) look(ctx context.Context, task orchestration.Task) (target, error) {
+	name, uid, _ := strings.Cut(task.Progress[progressClaim], "/")
+	t := target{name: task.Object.Spec.Node, command: r.commandFor(name)}
+	node, claim := &corev1.Node{}, &karpv1.NodeClaim{}
+	ok, err := r.read(ctx, t.name, types.UID(task.Progress[progressNodeUID]), node)
+	if err != nil {
+		return t, err
+	}
+	if ok {
+		t.node = node
+	}
+	if ok, err = r.read(ctx, name, types.UID(uid), claim); err != nil {
+		return t, err
+	}
+	if ok {
+		t.claim = claim
+	}
+	return t, nil
+}
+
+func (r replace) read(ctx context.Context, name string, uid types.UID, into client.Object) (bool, error) {
+	err := r.Reader.Get(ctx, types.NamespacedName{Name: name}, into)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %T %s: %w", into, name, err)
+	}
+	return into.GetUID() == uid, nil
+}
+
+// commandFor is the command of Karpenter's queue that closes a NodeClaim; nil for none.
+func (r replace) commandFor(claim string) *disruption.Command {
+	r.Queue.RLock()
+	defer r.Queue.RUnlock()
+	for _, command := range r.Queue.ProviderIDToCommand {
+		for _, c := range command.Candidates {
+			if c.NodeClaim.Name == claim {
+				return command
+			}
+		}
+	}
+	return nil
+}
+
+// leave waits for the real-time containers to be elsewhere. The node's place in the NodePool's budget is counted by
+// Karpenter from here on.
+func (r replace) leave(t target) rules.Result {
+	result := rules.Result{Spent: r.spent(t)}
+	still := r.containers(t)
+	if len(still) > 0 {
+		result.Message = fmt.Sprintf("node %s is being closed; there are still %s", t.name, few(still))
+		return result
+	}
+	result.Outcome, result.Message = rules.Succeeded, fmt.Sprintf("Node %s is being closed and has no real-time container any longer", t.name)
+	return result
+}
+
+// containers that run on the node as real-time servers.
+func (r replace) containers(t target) (out []string) {
+	n, ok := r.Store.Snapshot().NodeView(t.name)
+	if !ok || t.node == nil || n.UID != t.node.UID {
+		return nil
+	}
+	for _, v := range n.Servers {
+		if v.Running && v.McKube != nil {
+			out = append(out, containerOf(v))
+		}
+	}
+	return out
+}
+
+func (r replace) spent(t target) []rules.Key {
+	if t.claim == nil || t.claim.Labels[karpv1.NodePoolLabelKey] == "" {
+		return nil
+	}
+	return []rules.Key{{Resource: rules.PoolBudget, Name: t.claim.Labels[karpv1.NodePoolLabelKey]}}
+}
+
+// follow asks what came of the command, or has the loop compute one.
+func (r replace) follow(ctx context.Context, task orchestration.Task, t target) (rules.Result, error) {
+	if t.command != nil {
+		message, err := r.readiness(ctx, t.command)
+		if err != nil {
+			return rules.Result{}, err
+		}
+		task.Progress[progressSaid] = message
+		return rules.Result{Spent: r.spent(t), Message: message}, nil
+	}
+	found, started := r.desk.read(task.Object.Name)
+	switch {
+	case started:
+		return rules.Result{Undo: true, Message: r.failed(task)}, nil
+	case found.impossible:
+		return rules.Result{Undo: true, Message: found.message}, nil
+	}
+	r.hurry(task)
+	return rules.Result{Message: found.message}, nil
+}
+
+// failed says why Karpenter's queue has given a command up.
+func (r replace) failed(task orchestration.Task) string {
+	message := "Karpenter has given the replacement up: it was refused by the provider or did not get ready in time"
+	if said := task.Progress[progressSaid]; said != "" {
+		message += "; last seen: " + said
+	}
+	return message
+}
+
+// hurry rings at first, and now and then.
+func (r replace) hurry(task orchestration.Task) {
+	now := r.Clock.Now()
+	if last, err := time.Parse(time.RFC3339, task.Progress[progressRung]); err == nil && now.Sub(last) < hurry {
+		return
+	}
+	task.Progress[progressRung] = now.UTC().Format(time.RFC3339)
+	r.Bell.Ring()
+}
+
+// readiness says how far the replacements of a command are.
+func (r replace) readiness(ctx context.Context, command *disruption.Command) (string, error) {
+	if command.Reason() != Reason {
+		return fmt.Sprintf("the node is being closed for reason %s already", command.Reason()), nil
+	}
+	var waits []string
+	for _, replacement := range command.Replacements {
+		claim := &karpv1.NodeClaim{}
+		err := r.Client.Get(ctx, types.NamespacedName{Name: replacement.Name}, claim)
+		switch {
+		case apierrors.IsNotFound(err):
+			waits = append(waits, fmt.Sprintf("NodeClaim %s is not there", replacement.Name))
+		case err != nil:
+			return "", fmt.Errorf("reading NodeClaim %s: %w", replacement.Name, err)
+		default:
+			if text := unready(claim); text != "" {
+				waits = append(waits, text)
+			}
+		}
+	}
+	if len(waits) == 0 {
+		return "the replacement is ready", nil
+	}
+	return few(waits), nil
+}
+
+// unready is why a NodeClaim does not serve yet; empty when it does.
+func unready(claim *karpv1.NodeClaim) string {
+	for _, kind := range []string{karpv1.ConditionTypeLaunched, karpv1.ConditionTypeRegistered, karpv1.ConditionTypeInitialized} {
+		condition := claim.StatusConditions().Get(kind)
+		if condition.IsTrue() {
+			continue
+		}
+		text := fmt.Sprintf("NodeClaim %s is not %s", claim.Name, kind)
+		if condition != nil && condition.Message != "" {
+			text += ": " + condition.Message
+		}
+		return text
+	}
+	return ""
+}

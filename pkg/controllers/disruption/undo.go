@@ -1,0 +1,124 @@
+package disruption
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
+	"sigs.k8s.io/karpenter/pkg/controllers/state"
+	nodeutils "sigs.k8s.io/karpenter/pkg/utils/node"
+	podutils "sigs.k8s.io/karpenter/pkg/utils/pod"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+// undo takes a replacement back: no command is begun any more, the one under way is taken out of Karpenter's queue, and
+// what it has done to the node and has opened for it goes. A node that is being deleted by then is past that.
+func (r replace) undo(ctx context.Context, task orchestration.Task, t target) (rules.Result, error) {
+	if !r.desk.callOff(task.Object.Name) {
+		return rules.Result{Message: "the command is just being begun"}, nil
+	}
+	switch {
+	case t.command != nil && t.command.Reason() != Reason:
+		return rules.Result{Outcome: rules.RolledBack, Message: fmt.Sprintf("the node is being closed for reason %s, which is left to go on", t.command.Reason())}, nil
+	case t.command != nil:
+		// Whoever is at this command at this moment may still delete the node: that shows at the next step.
+		r.takeBack(t.command)
+		return rules.Result{Message: "the command was taken back"}, nil
+	}
+	if err := r.clean(ctx, t); err != nil {
+		return rules.Result{}, err
+	}
+	gone, left, err := r.discard(ctx, task.Object)
+	if err != nil {
+		return rules.Result{}, err
+	}
+	message := "node " + t.name + " serves as before"
+	if len(gone) > 0 {
+		message += "; its replacement " + few(gone) + " is discarded"
+	}
+	if len(left) > 0 {
+		message += "; its replacement " + few(left) + " stays, for pods are there already"
+	}
+	return rules.Result{Outcome: rules.RolledBack, Message: message}, nil
+}
+
+// takeBack takes a command out of Karpenter's queue as if it had failed.
+func (r replace) takeBack(command *disruption.Command) {
+	r.Queue.Lock()
+	var ids []string
+	for id, other := range r.Queue.ProviderIDToCommand {
+		if other == command {
+			ids = append(ids, id)
+			delete(r.Queue.ProviderIDToCommand, id)
+		}
+	}
+	r.Queue.Unlock()
+	r.Cluster.UnmarkForDeletion(ids...)
+}
+
+// clean takes away what marks the node as disrupted. Karpenter does so too at its next pass, which may be long.
+func (r replace) clean(ctx context.Context, t target) error {
+	n := nodeNamed(r.Cluster, t.name)
+	if n == nil || n.Node == nil || n.NodeClaim == nil || n.NodeClaim.UID != t.claim.UID || r.Queue.HasAny(n.ProviderID()) || n.MarkedForDeletion() || n.RebootInProgress() {
+		return nil
+	}
+	if err := state.RequireNoScheduleTaint(ctx, r.Client, false, n); err != nil {
+		return fmt.Errorf("taking the disruption's taint off node %s: %w", t.name, err)
+	}
+	if err := state.ClearNodeClaimsCondition(ctx, r.Client, r.Clock, karpv1.ConditionTypeDisruptionReason, n); err != nil {
+		return fmt.Errorf("clearing the disruption of NodeClaim %s: %w", t.claim.Name, err)
+	}
+	return nil
+}
+
+// discard deletes what was opened for the action, but where pods have come to it already.
+func (r replace) discard(ctx context.Context, action *v1alpha1.RTAction) (gone, left []string, err error) {
+	list := &karpv1.NodeClaimList{}
+	if err := r.Client.List(ctx, list); err != nil {
+		return nil, nil, fmt.Errorf("listing NodeClaims: %w", err)
+	}
+	for i := range list.Items {
+		claim := &list.Items[i]
+		if claim.Annotations[v1alpha1.AnnotationAction] != action.Name {
+			continue
+		}
+		used, err := r.used(ctx, claim)
+		if err != nil {
+			return nil, nil, err
+		}
+		if used {
+			left = append(left, claim.Name)
+			continue
+		}
+		gone = append(gone, claim.Name)
+		if claim.DeletionTimestamp != nil {
+			continue
+		}
+		if err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); client.IgnoreNotFound(err) != nil {
+			return nil, nil, fmt.Errorf("deleting NodeClaim %s: %w", claim.Name, err)
+		}
+	}
+	return gone, left, nil
+}
+
+// used tells whether pods that would have to go elsewhere are on the node of a NodeClaim.
+func (r replace) used(ctx context.Context, claim *karpv1.NodeClaim) (bool, error) {
+	if claim.Status.NodeName == "" {
+		return false, nil
+	}
+	pods, err := nodeutils.GetPods(ctx, r.Client, claim.Status.NodeName)
+	if err != nil {
+		return false, fmt.Errorf("listing the pods of node %s: %w", claim.Status.NodeName, err)
+	}
+	for _, pod := range pods {
+		if podutils.IsReschedulable(pod) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
