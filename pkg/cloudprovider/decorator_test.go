@@ -134,6 +134,28 @@ func TestDecorateAddsCores(t *testing.T) {
 
 // What Karpenter plans with is what the node's agent will publish, or a pod is planned for a node that
 // then cannot take it.
+// Karpenter remembers for each device of a pool whether it is what a claim selects, whatever the instance type.
+func TestCoresOfEachMachineAreInAPoolOfTheirOwn(t *testing.T) {
+	decorated := cloudprovider.Decorate(&inner{types: fresh(t)}, machines(t))
+	types, err := decorated.GetInstanceTypes(t.Context(), pool("edge"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]string{}
+	for _, it := range types {
+		for _, template := range it.DynamicResources.ResourceSliceTemplates {
+			name := template.Pool.Name.Value()
+			if other := seen[name]; other != "" {
+				t.Errorf("%s and %s have pool %s", other, it.Name, name)
+			}
+			seen[name] = it.Name
+		}
+	}
+	if len(seen) < 2 {
+		t.Errorf("%d machines have cores", len(seen))
+	}
+}
+
 func TestTemplatesAreWhatNodesPublish(t *testing.T) {
 	types := get(t, cloudprovider.Decorate(&inner{types: fresh(t)}, machines(t)), pool("p"))
 	reserved := 0

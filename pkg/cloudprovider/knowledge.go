@@ -16,9 +16,10 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/catalogue"
 )
 
-// corePool is the pool of template devices. The pool that a node publishes bears the node's name;
-// templates are told apart by NodeClaim and instance type.
-const corePool = "cores"
+// corePool begins the name of the pool of template devices, which the instance type ends: Karpenter asks only once
+// whether the device of a name in a pool is what a claim selects, and cores of one number differ between machines. The pool
+// that a node publishes bears the node's name.
+const corePool = "cores-"
 
 // withKnowledge returns a new instance type: it, and what the catalogue knows about the machine.
 // What the new one shares with it is never written to.
@@ -33,7 +34,7 @@ func withKnowledge(it *cloudprovider.InstanceType, machines *catalogue.Catalogue
 		Offerings:              offerings(it.Offerings, machine),
 		Capacity:               it.Capacity,
 		VolumeAttachmentLimits: it.VolumeAttachmentLimits,
-		DynamicResources:       dynamicResources(it.DynamicResources, machine),
+		DynamicResources:       dynamicResources(it, machine),
 		Overhead:               it.Overhead,
 	}
 }
@@ -110,7 +111,8 @@ func formatWatts(watts float64) string {
 
 // dynamicResources adds the real-time cores to the devices that the inner provider declares. An
 // inner provider that declares cores itself is believed.
-func dynamicResources(inner cloudprovider.DynamicResources, machine *catalogue.InstanceType) cloudprovider.DynamicResources {
+func dynamicResources(it *cloudprovider.InstanceType, machine *catalogue.InstanceType) cloudprovider.DynamicResources {
+	inner := it.DynamicResources
 	if machine.RT == nil {
 		return inner
 	}
@@ -123,7 +125,7 @@ func dynamicResources(inner cloudprovider.DynamicResources, machine *catalogue.I
 	}
 	templates = append(templates, &cloudprovider.ResourceSliceTemplate{
 		Driver:  unique.Make(v1alpha1.DriverCPU),
-		Pool:    cloudprovider.ResourcePool{Name: unique.Make(corePool)},
+		Pool:    cloudprovider.ResourcePool{Name: unique.Make(corePool + it.Name)},
 		Devices: templateDevices(machine.RT.Devices()),
 	})
 	return cloudprovider.DynamicResources{ResourceSliceTemplates: templates, AttributeBindings: inner.AttributeBindings}

@@ -235,7 +235,7 @@ func newInstanceType(name string, machines []*Machine, keys []string) *cloudprov
 		Requirements:     requirements,
 		Offerings:        offerings,
 		Capacity:         capacityOf(first),
-		DynamicResources: dynamicResources(first),
+		DynamicResources: dynamicResources(name, first),
 		Overhead:         &cloudprovider.InstanceTypeOverhead{SystemReserved: first.Spec.Reserved},
 	}
 }

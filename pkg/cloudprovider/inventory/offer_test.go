@@ -195,8 +195,9 @@ func TestCoresAreDevices(t *testing.T) {
 		}
 	}), nodePool("edge"))
 	w.settle("m1")
-	templates := w.types(nodePool("edge"))[0].DynamicResources.ResourceSliceTemplates
-	if len(templates) != 1 || templates[0].Driver.Value() != "cpu.mckube.io" || len(templates[0].Devices) != 3 {
+	of := w.types(nodePool("edge"))[0]
+	templates := of.DynamicResources.ResourceSliceTemplates
+	if len(templates) != 1 || templates[0].Pool.Name.Value() != "cores-"+of.Name || templates[0].Driver.Value() != "cpu.mckube.io" || len(templates[0].Devices) != 3 {
 		t.Fatalf("templates %+v", templates)
 	}
 	for i, reserve := range []rt.PPM{0, 0, 50_000} {

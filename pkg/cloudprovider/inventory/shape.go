@@ -130,11 +130,12 @@ func wattsLabels(m *Machine) map[string]string {
 
 func decimal(q resource.Quantity) string { return strconv.FormatFloat(q.AsFloat64Slow(), 'f', -1, 64) }
 
-// corePool is the pool of template devices. The pool that a node publishes bears the node's name.
-const corePool = "cores"
+// corePool begins the name of the pool of template devices, which the instance type ends: Karpenter asks only once
+// whether the device of a name in a pool is what a claim selects. The pool that a node publishes bears the node's name.
+const corePool = "cores-"
 
-// dynamicResources are the machine's real-time cores as the node's agent will publish them.
-func dynamicResources(m *Machine) cloudprovider.DynamicResources {
+// dynamicResources are the real-time cores of a machine of an instance type as the node's agent will publish them.
+func dynamicResources(name string, m *Machine) cloudprovider.DynamicResources {
 	if m.Spec.Cores == nil {
 		return cloudprovider.DynamicResources{}
 	}
@@ -147,7 +148,7 @@ func dynamicResources(m *Machine) cloudprovider.DynamicResources {
 		}
 	}
 	return cloudprovider.DynamicResources{ResourceSliceTemplates: []*cloudprovider.ResourceSliceTemplate{{
-		Driver: unique.Make(v1alpha1.DriverCPU), Pool: cloudprovider.ResourcePool{Name: unique.Make(corePool)}, Devices: devices,
+		Driver: unique.Make(v1alpha1.DriverCPU), Pool: cloudprovider.ResourcePool{Name: unique.Make(corePool + name)}, Devices: devices,
 	}}}
 }
 
