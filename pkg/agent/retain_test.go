@@ -93,13 +93,11 @@ func TestASpoiltSpecIsRefusedAndHarmless(t *testing.T) {
 	}{
 		{"a budget beyond its period", func(s *v1alpha1.RTNodeSpec) { s.Servers[0].BudgetHighUs = math.MaxInt64 }, "9223372036854775807"},
 		{"two cores", func(s *v1alpha1.RTNodeSpec) { s.Servers[0].Cores = []int32{0, 1} }, "cores has 2 entries"},
-		{"a threshold below nothing", func(s *v1alpha1.RTNodeSpec) { s.Plan[0].ThresholdPpm = -5 }, "plan of its core: plans[0]: thresholdPpm -5"},
 	} {
 		var good v1alpha1.RTNodeSpec
 		r := w.change(func(s *v1alpha1.RTNodeSpec) {
 			good = *s.DeepCopy()
 			spoil.do(s)
-			s.Plan = append(s.Plan, v1alpha1.RTCorePlan{Core: -3, Test: "T1"})
 		})
 		w.eventuallyStatus(spoil.what, func(s v1alpha1.RTNodeStatus) bool {
 			return s.ObservedGeneration == r.Generation && len(s.Servers) == 1 && strings.Contains(s.Servers[0].Error, spoil.say) &&
@@ -114,6 +112,28 @@ func TestASpoiltSpecIsRefusedAndHarmless(t *testing.T) {
 		w.eventuallyStatus("that it is mended", func(s v1alpha1.RTNodeStatus) bool {
 			return s.ObservedGeneration == r.Generation && strings.HasPrefix(condition(s, v1alpha1.ConditionReady), "True")
 		})
+	}
+}
+
+// A plan that the API server of today refuses, and one without its bounds takes, is left out alone: nothing is raised on that core.
+func TestASpoiltPlanKeepsNobodyElseBack(t *testing.T) {
+	server := v1alpha1.RTServer{
+		PodUID: "p", Container: "c", Criticality: "High", PeriodUs: 10_000, DeadlineUs: 10_000, BudgetLowUs: 1000, BudgetHighUs: 2000, Level: "low",
+		Mode: "Elastic", Cores: []int32{1},
+	}
+	r := &v1alpha1.RTNode{Spec: v1alpha1.RTNodeSpec{Servers: []v1alpha1.RTServer{server}, Plan: []v1alpha1.RTCorePlan{
+		{Core: 1, ThresholdPpm: -5}, {Core: -3, ThresholdPpm: 1}, {Core: 2, ThresholdPpm: 900_000},
+	}}}
+	got, faults := agent.Build(r, found(r))
+	if len(got.Servers) != 1 || len(got.Plans) != 1 || got.Plans[0].Core != 2 || got.Validate() != nil {
+		t.Errorf("the table is %+v; want the server and the plan of core 2", got)
+	}
+	for id, want := range map[string]string{
+		got.Servers[0].ID: "plan of its core: plans[0]: thresholdPpm -5", "plan of core 1": "thresholdPpm -5", "plan of core -3": "core -3",
+	} {
+		if !strings.Contains(faults[id], want) {
+			t.Errorf("faults of %s are %q; want %q", id, faults[id], want)
+		}
 	}
 }
 

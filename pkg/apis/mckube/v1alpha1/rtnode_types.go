@@ -63,8 +63,11 @@ type RTServer struct {
 	// +optional
 	// +listType=atomic
 	Levels []RTLevel `json:"levels,omitempty"`
-	// cores is where it runs.
+	// cores is where it runs: numbers of logical CPUs, 0 to 1023.
 	// +listType=set
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:Minimum=0
+	// +kubebuilder:validation:items:Maximum=1023
 	Cores []int32 `json:"cores"`
 	// level is the least budget the controller asks for: low, hi or a level's name. The agent may
 	// raise it by itself as the plan allows.
@@ -116,14 +119,19 @@ type RTSqueeze struct {
 // written: whatever the agent does within it, the budgets promised in a period never exceed the
 // core's capacity.
 type RTCorePlan struct {
-	// core is the number of the logical CPU.
+	// core is the number of the logical CPU, 0 to 1023.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1023
 	Core int32 `json:"core"`
 	// test that proved it: T1, T1k, EDF-VD or AMC-rtb.
 	Test string `json:"test"`
-	// thresholdPpm is the bandwidth that budgets may reach together.
+	// thresholdPpm is the bandwidth that budgets may reach together, in parts per million of the core, 0 to 1000000.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
 	ThresholdPpm int64 `json:"thresholdPpm"`
 	// maxRaised is how many servers may be above their low budget at once; 0 is no bound.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
 	MaxRaised int32 `json:"maxRaised,omitempty"`
 	// raise lists who may be raised, and how far.
 	// +optional
