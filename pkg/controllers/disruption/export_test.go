@@ -1,0 +1,23 @@
+package disruption
+
+import (
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
+)
+
+// NewMannered gives a method manners, with two instances of it.
+func NewMannered(d Dependencies, quiet, all disruption.Method) disruption.Method {
+	return newMannered(d, quiet, all)
+}
+
+// NewHurried is the clock of the standard methods.
+func NewHurried(c clock.Clock, bell *Doorbell) clock.Clock { return &hurried{Clock: c, bell: bell} }
+
+// Answer begins a pass.
+func (d *Doorbell) Answer() { d.answer() }
+
+// Search begins a search that the doorbell ends.
+var Search = (*Doorbell).search
+
+// Stop ends it.
+func (s *search) Stop() { s.stop() }
