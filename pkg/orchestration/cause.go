@@ -10,20 +10,17 @@ import (
 )
 
 // ForCause lists the actions for a cause, under way or over, by age and name: what was done for it, and what was
-// tried. They are kept for as long as it is asked. They must not be changed.
-func (q *Queue) ForCause(cause string) []*v1alpha1.RTAction {
-	q.remember(cause, q.Clock.Now())
-	all := q.ledger.all()
-	q.lock.Lock()
-	for _, o := range q.dropped {
-		all = append(all, o)
+// tried. They are kept for as long as it is asked. They must not be changed. The error is ErrNotReady.
+func (q *Queue) ForCause(cause string) ([]*v1alpha1.RTAction, error) {
+	if err := q.state(); err != nil {
+		return nil, err
 	}
-	q.lock.Unlock()
-	all = slices.DeleteFunc(all, func(o *v1alpha1.RTAction) bool { return o.Spec.Cause != cause })
+	q.remember(cause, q.Clock.Now())
+	all := q.recall(func(r *register) []string { return r.causes.of(cause) })
 	slices.SortFunc(all, func(a, b *v1alpha1.RTAction) int {
 		first, _ := record.Read(a) // for their times
 		second, _ := record.Read(b)
 		return cmp.Or(first.Since.Compare(second.Since), strings.Compare(a.Name, b.Name))
 	})
-	return all
+	return all, nil
 }

@@ -1,6 +1,7 @@
 package orchestration_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -26,7 +27,9 @@ func TestActionsForACauseAreKeptWhileItIsAskedAbout(t *testing.T) {
 	expect := func(p *process, want ...string) {
 		t.Helper()
 		var got []string
-		for _, o := range p.queue.ForCause("cause/same") {
+		list, err := p.queue.ForCause("cause/same")
+		s.must(err)
+		for _, o := range list {
 			got = append(got, o.Spec.Reason)
 		}
 		if !slices.Equal(got, want) {
@@ -38,6 +41,9 @@ func TestActionsForACauseAreKeptWhileItIsAskedAbout(t *testing.T) {
 	s.is("First Succeeded", "Other Succeeded", "Second Succeeded")
 	s.clock.Step(2 * orchestration.Retention)
 	young := s.spawn()
+	if list, err := young.queue.ForCause("cause/same"); !errors.Is(err, orchestration.ErrNotReady) {
+		t.Errorf("%d actions, %v of a queue that has read none", len(list), err)
+	}
 	s.turns(young, 2)
 	expect(young, "Second", "First")
 	s.clock.Step(orchestration.Retention - 10*time.Second)

@@ -1,0 +1,171 @@
+package ladder
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	"sigs.k8s.io/karpenter/pkg/utils/resources"
+
+	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// visit is one look at a node.
+type visit struct {
+	*ladder
+	snapshot *state.Snapshot
+	node     *state.NodeView
+	memory   *memory
+	scene    scene
+}
+
+// take takes a step, and returns after what time to look again.
+func (v visit) take(ctx context.Context, next step) (time.Duration, error) {
+	switch {
+	case next.Stage != "":
+		return soon, v.enter(ctx, next.Stage, next.Message)
+	case next.Taint || next.Untaint:
+		return soon, v.taint(ctx, next.Taint)
+	case next.Climb:
+		return v.climb(ctx)
+	case next.Return:
+		return v.giveBack(ctx)
+	case next.Wait == 0 && v.memory.watch.stirs():
+		return again, nil
+	}
+	return next.Wait, nil
+}
+
+// enter writes another stage.
+func (v visit) enter(ctx context.Context, stage, message string) error {
+	e := v.scene.in(stage, message, v.scene.Now)
+	if err := v.applyEpisode(ctx, v.node, e); err != nil {
+		return err
+	}
+	v.memory.wrote, v.memory.patience = &e, v.scene.Now.Add(lag)
+	return nil
+}
+
+// taint puts the taint on the node, or takes it away.
+func (v visit) taint(ctx context.Context, on bool) error {
+	if err := v.setTaint(ctx, v.node, on); err != nil {
+		return err
+	}
+	v.memory.taint, v.memory.patience = &on, v.scene.Now.Add(lag)
+	return nil
+}
+
+// climb submits the action that the planner chooses, or says that there is none.
+func (v visit) climb(ctx context.Context) (time.Duration, error) {
+	m := v.memory
+	if wait := m.planned.Sub(v.scene.Now); wait > 0 && wait <= replan {
+		return wait, nil
+	}
+	machines := machines{client: v.Client, ctx: ctx}
+	chosen, ok := planner{
+		Snapshot: v.snapshot, Node: v.node, Episode: v.scene.Episode, Sufferers: v.scene.Sufferers, Answers: v.scene.Answers,
+		Ticket: v.Actions.Find, Held: func(uid types.UID) bool { return v.Actions.HoldsPod(uid) != "" }, Fits: machines.fit,
+		Pool: v.node.Label(karpenterv1.NodePoolLabelKey), Options: v.Options, Now: v.scene.Now,
+	}.choose()
+	if machines.err != nil {
+		return 0, machines.err
+	}
+	if !ok {
+		m.planned = v.scene.Now.Add(replan)
+		v.unanswered(strings.Join(chosen.Passed, "; "))
+		return replan, nil
+	}
+	if _, err := v.Actions.Submit(ctx, chosen.Request); err != nil {
+		return 0, fmt.Errorf("answering the pressure of node %s: %w", v.node.Name, err)
+	}
+	metrics.PressureAnswers.WithLabelValues(string(chosen.Kind)).Inc()
+	return soon, nil
+}
+
+// giveBack has one container go back to the core of its claim; when none is left that can, the taint is next.
+func (v visit) giveBack(ctx context.Context) (time.Duration, error) {
+	request, ok := way{
+		Node: v.node, Episode: v.scene.Episode, Answers: v.scene.Answers, Ticket: v.Actions.Find, Options: v.Options, Now: v.scene.Now,
+	}.next()
+	if !ok {
+		return soon, v.enter(ctx, StageLifting, v.scene.Message)
+	}
+	if _, err := v.Actions.Submit(ctx, request); err != nil {
+		return 0, fmt.Errorf("giving back what node %s took: %w", v.node.Name, err)
+	}
+	return soon, nil
+}
+
+// leave forgets a node that has no RTNode any longer. No episode of it can go on: what waits for one is withdrawn, and a
+// taint that is left goes.
+func (l *ladder) leave(ctx context.Context, name string, n *state.NodeView) error {
+	if m := l.memories[name]; m != nil && m.episode.Active {
+		for _, cause := range []string{m.episode.Cause(), m.episode.RecoveryCause()} {
+			list, err := l.Actions.ForCause(cause)
+			if err != nil {
+				return err
+			}
+			for _, waiting := range open(list, waits) {
+				if err := l.Actions.Withdraw(ctx, waiting, "The node has gone"); err != nil {
+					return fmt.Errorf("withdrawing action %s: %w", waiting, err)
+				}
+			}
+		}
+	}
+	l.forget(name)
+	if n != nil && n.UID != "" && !n.Stale && n.Tainted(taintKey) {
+		return l.setTaint(ctx, n, false)
+	}
+	return nil
+}
+
+// forget drops what was remembered of a node.
+func (l *ladder) forget(name string) {
+	if m := l.memories[name]; m != nil {
+		m.count(Episode{})
+		delete(l.memories, name)
+	}
+}
+
+// machines tells what nodes have beside cores, as the cache knows. The first error is kept.
+type machines struct {
+	client client.Reader
+	ctx    context.Context //nolint:containedctx // it lives as long as one plan
+	err    error
+}
+
+// fit tells whether a node has what a pod requests beside what runs there. What a node cannot be asked, it has not.
+func (m *machines) fit(node string, view *state.PodView) bool {
+	if m.err != nil {
+		return false
+	}
+	var machine corev1.Node
+	var pods corev1.PodList
+	var pod corev1.Pod
+	err := m.client.Get(m.ctx, client.ObjectKey{Name: node}, &machine)
+	if err == nil {
+		err = m.client.Get(m.ctx, view.Key(), &pod)
+	}
+	if err == nil {
+		err = m.client.List(m.ctx, &pods, client.MatchingFields{"spec.nodeName": node})
+	}
+	if err != nil {
+		if client.IgnoreNotFound(err) != nil {
+			m.err = fmt.Errorf("reading what node %s has left: %w", node, err)
+		}
+		return false
+	}
+	var stay []*corev1.Pod
+	for i := range pods.Items {
+		if o := &pods.Items[i]; o.Status.Phase != corev1.PodSucceeded && o.Status.Phase != corev1.PodFailed {
+			stay = append(stay, o)
+		}
+	}
+	return resources.Fits(resources.RequestsForPods(append(stay, &pod)...), machine.Status.Allocatable)
+}

@@ -1,0 +1,153 @@
+package ladder_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
+)
+
+// lookout watches a node of a town second by second.
+type lookout struct {
+	*town
+	watch ladder.Watch
+	now   time.Time
+	o     ladder.Options
+}
+
+func (l *lookout) look(pressed bool) []string {
+	n, _ := l.snapshot().NodeView("a")
+	var list []ladder.Sufferer
+	l.watch, list = l.watch.Look(n, pressed, l.o, l.now)
+	var out []string
+	for _, s := range list {
+		out = append(out, fmt.Sprintf("%s %s", s.Pod, s.Source))
+	}
+	return out
+}
+
+// after lets seconds pass, each with a look before which f changes the town.
+func (l *lookout) after(seconds int, f func()) []string {
+	var out []string
+	for range seconds {
+		l.now = l.now.Add(time.Second)
+		f()
+		out = l.look(false)
+	}
+	return out
+}
+
+func newLookout() *lookout {
+	w := newTown()
+	w.node("a", 2)
+	w.run("high", "a", "High", 20, 40, 0)
+	w.run("middle", "a", "Middle", 20, 30, 1)
+	w.run("low", "a", "Low", 20, 30, 1)
+	l := &lookout{town: w, now: start, o: ladder.Defaults()}
+	l.look(false)
+	return l
+}
+
+func expect(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+func TestOverrunsOfTheHighestBudget(t *testing.T) {
+	t.Parallel()
+	l := newLookout()
+	nothing := func() {}
+	overrun := func(pod string, n int64) func() { return func() { l.applied("a", pod).Overruns += n } }
+	expect(t, "four overruns", l.after(1, overrun("high", 4)))
+	expect(t, "five within the window", l.after(1, overrun("high", 1)), "high OverrunsAtHighBudget")
+	expect(t, "nine quiet seconds", l.after(9, nothing), "high OverrunsAtHighBudget")
+	expect(t, "ten", l.after(1, nothing))
+	expect(t, "a stray one each twelve seconds", l.after(60, func() {
+		if l.now.Unix()%12 == 0 {
+			overrun("high", 1)()
+		}
+	}))
+	expect(t, "Low ones", l.after(10, overrun("low", 50)))
+	l.applied("a", "middle").BudgetUs = 20_000
+	l.after(1, nothing)
+	expect(t, "below the highest budget", l.after(10, overrun("middle", 50)))
+	l.applied("a", "middle").BudgetUs = 30_000
+	expect(t, "what led to the raise", l.after(1, overrun("middle", 50)))
+	expect(t, "what comes after", l.after(1, overrun("middle", 50)), "middle OverrunsAtHighBudget")
+	expect(t, "the more critical first", l.after(1, overrun("high", 50)), "high OverrunsAtHighBudget", "middle OverrunsAtHighBudget")
+	l.applied("a", "high").Overruns = 0
+	expect(t, "counters that begin anew count nothing", l.after(10, nothing))
+}
+
+func TestMissesWithinTheirPeriod(t *testing.T) {
+	t.Parallel()
+	l := newLookout()
+	miss := func() { l.applied("a", "low").Misses++ }
+	expect(t, "misses that no McKube limits", l.after(100, miss))
+	l.mckubes["low"].Spec.PressuredDeadlinesTotal, l.mckubes["low"].Spec.PressuredDeadlinesPeriod = ptr.To(int32(4)), ptr.To(int32(60))
+	each := func(seconds int64) func() {
+		return func() {
+			if l.now.Unix()%seconds == 0 {
+				miss()
+			}
+		}
+	}
+	expect(t, "three a minute", l.after(300, each(20)))
+	expect(t, "four a minute", l.after(125, each(15)), "low DeadlineMisses")
+	expect(t, "quiet for less than a quarter of the minute", l.after(14, func() {}), "low DeadlineMisses")
+	expect(t, "for longer", l.after(2, func() {}))
+}
+
+func TestHighContainersWithoutACore(t *testing.T) {
+	t.Parallel()
+	l := newLookout()
+	l.run("homeless", "a", "High", 20, 40, -1)
+	l.run("humble", "a", "Middle", 20, 40, -1)
+	expect(t, "four seconds", l.after(5, func() {}))
+	expect(t, "five", l.after(1, func() {}), "homeless NoCoreForHigh")
+	delete(l.pods, "homeless")
+	refused := l.applied("a", "high")
+	refused.BudgetUs, refused.Error = 0, `pod default/high has no container "app" on this node`
+	expect(t, "a container that is not there", l.after(10, func() {}))
+	refused.Error = "core 0: a budget of 40000 us needs 401000 ppm, 900000 of 900000 ppm are promised"
+	expect(t, "one that its agent refuses", l.after(10, func() {}), "high NoCoreForHigh")
+}
+
+func TestBusyWithoutRoom(t *testing.T) {
+	t.Parallel()
+	l := newLookout()
+	l.applied("a", "high").BudgetUs = 20_000
+	expect(t, "a low budget", l.after(10, func() {}))
+	l.rtNodes["a"].Status.Pressure.BusySince = ptr.To(metav1.NewTime(start))
+	expect(t, "busy, and nobody asks for the raise", l.after(10, func() {}), "high BusyWithoutRoom")
+	for i := range l.rtNodes["a"].Spec.Servers {
+		l.rtNodes["a"].Spec.Servers[i].Level = v1alpha1.LevelHigh
+	}
+	expect(t, "a raise that is asked for", l.after(1, func() {}))
+}
+
+// A process that finds a node under pressure takes one event for enough, and says that nobody suffers only after it has
+// watched for as long as events count.
+func TestANewProcessIsNotSure(t *testing.T) {
+	t.Parallel()
+	l := newLookout()
+	l.now = l.now.Add(time.Second)
+	l.applied("a", "high").Overruns++
+	expect(t, "one overrun of a pressed node", l.look(true), "high OverrunsAtHighBudget")
+	if l.watch.Sure(l.o, l.now.Add(9*time.Second)) || !l.watch.Sure(l.o, l.now.Add(10*time.Second)) {
+		t.Error("it is sure after the window")
+	}
+	l.rtNodes["a"].UID = "another"
+	l.look(false)
+	if l.watch.Sure(l.o, l.now.Add(9*time.Second)) {
+		t.Error("it is sure of a node that it has just met")
+	}
+}

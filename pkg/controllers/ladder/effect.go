@@ -1,0 +1,196 @@
+package ladder
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// worthwhile is the least bandwidth around those who suffer that an action must free, where they have all that they are
+// promised already.
+const worthwhile rt.PPM = 10_000
+
+// layout is what runs on each core of a node.
+type layout map[int][]rt.Server
+
+// layoutOf is the node as it is.
+func layoutOf(n *state.NodeView) layout {
+	out := layout{}
+	for i := range n.Cores {
+		out[n.Cores[i].ID] = n.Runs(&n.Cores[i]).Servers
+	}
+	return out
+}
+
+// without leaves servers out.
+func (l layout) without(gone map[string]bool) layout {
+	out := layout{}
+	for core, servers := range l {
+		out[core] = slices.DeleteFunc(slices.Clone(servers), func(s rt.Server) bool { return gone[s.ID] })
+	}
+	return out
+}
+
+// moved puts servers on other cores.
+func (l layout) moved(servers []rt.Server, to map[string]int) layout {
+	gone := map[string]bool{}
+	for id := range to {
+		gone[id] = true
+	}
+	out := l.without(gone)
+	for _, s := range servers {
+		out[to[s.ID]] = append(out[to[s.ID]], s)
+	}
+	return out
+}
+
+// on is the core of a server; rt.NoCore for none.
+func (l layout) on(id string) int {
+	for core, servers := range l {
+		if slices.ContainsFunc(servers, func(s rt.Server) bool { return s.ID == id }) {
+			return core
+		}
+	}
+	return rt.NoCore
+}
+
+// effect is what an action brings to those who suffer.
+type effect struct {
+	// Cured is how many of them pass with their highest budget who did not.
+	Cured int
+	// Relief is the bandwidth that is freed around them, all together.
+	Relief rt.PPM
+}
+
+// helps tells whether the effect is worth an action: it cures somebody or, where nobody lacks anything that was promised,
+// frees enough around them.
+func (e effect) helps(lacking bool) bool { return e.Cured > 0 || !lacking && e.Relief >= worthwhile }
+
+// crowd is those who suffer and the cores of their node.
+type crowd struct {
+	cores     map[int]rt.Core
+	sufferers []Sufferer
+}
+
+func crowdOf(n *state.NodeView, sufferers []Sufferer) crowd {
+	out := crowd{cores: map[int]rt.Core{}, sufferers: sufferers}
+	for _, c := range n.Cores {
+		out.cores[c.ID] = c.Core
+	}
+	return out
+}
+
+// passes tells whether a core holds the sufferer with its highest budget: its own or, without one, any.
+func (c crowd) passes(l layout, s Sufferer) bool {
+	if core := l.on(s.ID); core != rt.NoCore {
+		return rt.Admit(c.cores[core], l[core], s.Wanted).Admitted
+	}
+	for id, core := range c.cores {
+		if rt.Admit(core, l[id], s.Wanted).Admitted {
+			return true
+		}
+	}
+	return false
+}
+
+// room is the bandwidth that the others leave to the sufferer on its core or, without one, on the best.
+func (c crowd) room(l layout, s Sufferer) rt.PPM {
+	if core := l.on(s.ID); core != rt.NoCore {
+		return c.left(l, core, s.ID)
+	}
+	best := rt.PPM(0)
+	for id := range c.cores {
+		best = max(best, c.left(l, id, s.ID))
+	}
+	return best
+}
+
+func (c crowd) left(l layout, core int, but string) rt.PPM {
+	left := c.cores[core].Capacity
+	for _, o := range l[core] {
+		if o.ID != but {
+			left -= o.Charge(c.cores[core].Granularity)
+		}
+	}
+	return left
+}
+
+// lacking tells whether somebody has no core, or one that does not hold its highest budget.
+func (c crowd) lacking(l layout) bool {
+	return slices.ContainsFunc(c.sufferers, func(s Sufferer) bool { return l.on(s.ID) == rt.NoCore || !c.passes(l, s) })
+}
+
+// effect compares two layouts.
+func (c crowd) effect(before, after layout) effect {
+	var out effect
+	for _, s := range c.sufferers {
+		passed, passes := c.passes(before, s), c.passes(after, s)
+		placed := before.on(s.ID) == rt.NoCore && after.on(s.ID) != rt.NoCore
+		switch {
+		case passes && (placed || !passed):
+			out.Cured++
+		case passed && !passes:
+			out.Cured--
+		}
+		out.Relief += c.room(after, s) - c.room(before, s)
+	}
+	return out
+}
+
+// holds tells whether each core that has been given servers passes its test.
+func (c crowd) holds(before, after layout) bool {
+	for id, core := range c.cores {
+		if len(after[id]) == 0 || !gains(before[id], after[id]) {
+			continue
+		}
+		if !rt.Holds(core, after[id]).Admitted {
+			return false
+		}
+	}
+	return true
+}
+
+func gains(before, after []rt.Server) bool {
+	return slices.ContainsFunc(after, func(s rt.Server) bool {
+		return !slices.ContainsFunc(before, func(o rt.Server) bool { return o.ID == s.ID })
+	})
+}
+
+// price is what an action costs those who are moved.
+type price int64
+
+// priceOf a set of servers: more critical ones weigh more than any bandwidth, and a larger one more than a smaller.
+func priceOf(n *state.NodeView, servers []*state.ServerView) price {
+	total := price(0)
+	for _, s := range servers {
+		in := s.InForce()
+		total += price([...]int64{rt.Low: 1_000, rt.Middle: 4_000, rt.High: 16_000}[s.Criticality]) + price(in.Charge(n.Granularity)/1000)
+	}
+	return total
+}
+
+// podsOn groups the governed servers of a node by their pods.
+func podsOn(n *state.NodeView) map[types.UID][]*state.ServerView {
+	out := map[types.UID][]*state.ServerView{}
+	for i := range n.Servers {
+		if s := &n.Servers[i]; s.McKube != nil && s.Running {
+			out[s.PodUID] = append(out[s.PodUID], s)
+		}
+	}
+	return out
+}
+
+// criticalityOf a pod is that of its most critical container.
+func criticalityOf(servers []*state.ServerView) rt.Criticality {
+	highest := rt.Low
+	for _, s := range servers {
+		highest = max(highest, s.Criticality)
+	}
+	return highest
+}
+
+func sortedUIDs(m map[types.UID]bool) []types.UID { return slices.Sorted(maps.Keys(m)) }

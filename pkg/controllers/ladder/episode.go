@@ -1,0 +1,88 @@
+package ladder
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+const levelHigh = v1alpha1.LevelHigh
+
+// Stages of an episode once nobody suffers any longer, as the reason of the condition. While somebody does, the reason is
+// the source of the pressure.
+const (
+	// StageEased: nobody suffers; nothing is given back yet.
+	StageEased = "Eased"
+	// StageRecovering: what was moved within the node goes back, step by step.
+	StageRecovering = "Recovering"
+	// StageLifting: the taint goes.
+	StageLifting = "Lifting"
+	// StageEnded is the reason of the condition once it is False.
+	StageEnded = "Ended"
+)
+
+// Episode is one pressure of a node, from its beginning until everything is as before.
+type Episode struct {
+	// Node is the UID of the RTNode.
+	Node types.UID
+	// Begun is when the condition became True; of an episode that is over, when it became False.
+	Begun          time.Time
+	Active         bool
+	Stage, Message string
+}
+
+// episodeOf reads the condition.
+func episodeOf(n *state.NodeView) Episode {
+	if n.RTNode == nil {
+		return Episode{}
+	}
+	e := Episode{Node: n.RTNode.UID}
+	if c := meta.FindStatusCondition(n.RTNode.Status.Conditions, v1alpha1.ConditionRTPressure); c != nil {
+		e.Begun, e.Active, e.Stage, e.Message = c.LastTransitionTime.Time, c.Status == metav1.ConditionTrue, c.Reason, c.Message
+	}
+	return e
+}
+
+// Pressed tells whether somebody suffers, as far as is written.
+func (e Episode) Pressed() bool { return e.Active && slices.Contains(Sources, e.Stage) }
+
+// Cause is that of the actions which answer the pressure.
+func (e Episode) Cause() string { return fmt.Sprintf("pressure/%s/%d", e.Node, e.Begun.Unix()) }
+
+// RecoveryCause is that of the actions by which containers go back.
+func (e Episode) RecoveryCause() string { return fmt.Sprintf("recovery/%s/%d", e.Node, e.Begun.Unix()) }
+
+// in is the episode in another stage. One that begins does so in a second of its own, so that no two have the same cause.
+func (e Episode) in(stage, message string, now time.Time) Episode {
+	next := Episode{Node: e.Node, Begun: e.Begun, Active: stage != StageEnded, Stage: stage, Message: message}
+	if next.Active != e.Active {
+		next.Begun = now.Truncate(time.Second)
+		if !next.Begun.After(e.Begun) {
+			next.Begun = e.Begun.Add(time.Second)
+		}
+	}
+	return next
+}
+
+// condition is the episode as it is stored.
+func (e Episode) condition() metav1.Condition {
+	status := metav1.ConditionFalse
+	if e.Active {
+		status = metav1.ConditionTrue
+	}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionRTPressure, Status: status, Reason: e.Stage, Message: e.Message, LastTransitionTime: metav1.NewTime(e.Begun),
+	}
+}
+
+// same tells whether nothing needs to be written.
+func (e Episode) same(o Episode) bool {
+	return e.Node == o.Node && e.Begun.Equal(o.Begun) && e.Active == o.Active && e.Stage == o.Stage
+}

@@ -1,0 +1,35 @@
+package ladder
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// What tests outside the package may see.
+type (
+	Planner = planner
+	Answer  = answer
+	Scene   = scene
+	Step    = step
+	Watch   = watch
+	Way     = way
+	Layout  = layout
+)
+
+// Wanted, EpisodeOf, MovedBy and LayoutOf are those of the loop.
+func Wanted(s *state.ServerView) rt.Server                        { return wanted(s) }
+func EpisodeOf(n *state.NodeView) Episode                         { return episodeOf(n) }
+func MovedBy(actions []*v1alpha1.RTAction) map[types.UID]bool     { return movedBy(actions) }
+func (p planner) Choose() (answer, bool)                          { return p.choose() }
+func (s scene) Next() step                                        { return s.next() }
+func (w way) Next() (any, bool)                                   { r, ok := w.next(); return r, ok }
+func (e Episode) In(stage, message string, now time.Time) Episode { return e.in(stage, message, now) }
+func (w watch) Sure(o Options, now time.Time) bool                { return w.sure(o, now) }
+func (w watch) Look(n *state.NodeView, pressed bool, o Options, now time.Time) (watch, []Sufferer) {
+	return w.look(n, pressed, o, now)
+}

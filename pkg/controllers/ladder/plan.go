@@ -1,0 +1,269 @@
+package ladder
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// tries is how many actions of a rung are looked at before it counts as one that has none.
+const tries = 32
+
+// planner chooses the action that answers a pressure. It changes nothing.
+type planner struct {
+	Snapshot *state.Snapshot
+	Node     *state.NodeView
+	Episode
+	// Sufferers, the most critical first.
+	Sufferers []Sufferer
+	// Answers are the actions for the cause so far: what they moved is not moved again.
+	Answers []*v1alpha1.RTAction
+	// Ticket is what became of a request, if it was made before. Held: another action has the pod. Fits: the node has
+	// everything but cores that the pod asks for.
+	Ticket func(orchestration.Request) (orchestration.Ticket, bool)
+	Held   func(types.UID) bool
+	Fits   func(node string, pod *state.PodView) bool
+	// Pool of the node; empty: nobody manages it.
+	Pool    string
+	Options Options
+	Now     time.Time
+
+	crowd  crowd
+	before layout
+	pods   map[types.UID][]*state.ServerView
+	moved  map[types.UID]bool
+}
+
+// option is an action that would help.
+type option struct {
+	Kind   rules.Kind
+	Pods   []types.UID
+	Moves  []v1alpha1.ActionMove
+	Target string
+	effect
+	price price
+	// What it does, in words.
+	What string
+}
+
+// answer is what the planner chose, or why nothing.
+type answer struct {
+	option
+	Request orchestration.Request
+	// Passed over are the cheaper rungs, and why.
+	Passed []string
+	// Again is when an attempt that rests may be made again; zero for none.
+	Again time.Time
+}
+
+// rung finds the options of a kind, in any order. why says in words what there is none of.
+type rung struct {
+	kind rules.Kind
+	find func(*planner) []option
+	why  string
+}
+
+// rungs from the cheapest.
+func rungs() []rung {
+	return []rung{
+		{rules.Rearrange, (*planner).rearrangements, "no other placement on the node's cores gives more room"},
+		{rules.Migrate, (*planner).migrations, "no pod whose leaving would help may be moved and finds a core elsewhere"},
+		{rules.Preempt, (*planner).preemptions, "no less critical pod is in the way"},
+		{rules.OpenNode, (*planner).openings, "no pod waits for a core elsewhere whose leaving would help"},
+		{rules.ReplaceNode, (*planner).replacements, "another node of the kind would not help, or the node belongs to no NodePool, or pods of it must stay"},
+	}
+}
+
+// choose is the cheapest action of the lowest rung that helps and was not tried in vain. ok is false when there is none.
+func (p planner) choose() (answer, bool) {
+	p.prepare()
+	var out answer
+	for _, r := range rungs() {
+		why := r.why
+		for i, o := range p.sorted(r.find(&p)) {
+			if i == tries {
+				break
+			}
+			o.Kind = r.kind
+			request := p.request(o, out.Passed)
+			ticket, known := p.Ticket(request)
+			if !known || submittable(ticket, p.Now) {
+				out.option, out.Request = o, request
+				return out, true
+			}
+			why = fmt.Sprintf("action %s is %s", ticket.Name, ticket.Phase)
+			if !ticket.Again.IsZero() && (out.Again.IsZero() || ticket.Again.Before(out.Again)) {
+				out.Again = ticket.Again
+			}
+		}
+		out.Passed = append(out.Passed, fmt.Sprintf("%s: %s", r.kind, why))
+	}
+	return out, false
+}
+
+// submittable tells whether an attempt at the same may be made.
+func submittable(t orchestration.Ticket, now time.Time) bool {
+	return t.Phase.Over() && !t.Again.IsZero() && !now.Before(t.Again)
+}
+
+// prepare works out what all rungs look at. Only the most critical who suffer count: the others have their turn once
+// these do no longer.
+func (p *planner) prepare() {
+	top := p.Sufferers[0].Criticality
+	first := slices.DeleteFunc(slices.Clone(p.Sufferers), func(s Sufferer) bool { return s.Criticality < top })
+	p.crowd, p.before = crowdOf(p.Node, first), layoutOf(p.Node)
+	p.pods = podsOn(p.Node)
+	p.moved = movedBy(p.Answers)
+}
+
+// movedBy are the pods of which anything was moved by actions that did, or may have done, what they were for.
+func movedBy(actions []*v1alpha1.RTAction) map[types.UID]bool {
+	out := map[types.UID]bool{}
+	for _, o := range actions {
+		kind, phase := rules.Kind(o.Spec.Kind), phaseOf(o)
+		if kind == rules.OpenNode || phase != rules.Succeeded && phase != rules.Failed && !phase.Holds() {
+			continue
+		}
+		for _, pod := range o.Spec.Pods {
+			out[pod.UID] = true
+		}
+		for _, m := range o.Spec.Moves {
+			out[m.PodUID] = true
+		}
+	}
+	return out
+}
+
+// sorted are the options that help, the best first: those that cure, by what they cost; then by what they free for what
+// they cost.
+func (p *planner) sorted(list []option) []option {
+	lacking := p.crowd.lacking(p.before)
+	out := slices.DeleteFunc(list, func(o option) bool { return !o.helps(lacking) })
+	slices.SortFunc(out, func(a, b option) int {
+		byCure := cmp.Compare(b.Cured, a.Cured)
+		if byCure == 0 && a.Cured > 0 {
+			byCure = cmp.Compare(a.price, b.price)
+		}
+		return cmp.Or(byCure, cmp.Compare(int64(b.Relief)*int64(a.price), int64(a.Relief)*int64(b.price)), cmp.Compare(a.price, b.price), strings.Compare(a.What, b.What))
+	})
+	return out
+}
+
+// suffers tells whether the pod is one of those that the action is for.
+func (p *planner) suffers(uid types.UID) bool {
+	return slices.ContainsFunc(p.crowd.sufferers, func(s Sufferer) bool { return s.PodUID == uid })
+}
+
+// crowded are the cores on which somebody suffers; all of them when somebody has none.
+func (p *planner) crowded() map[int]bool {
+	out := map[int]bool{}
+	for _, s := range p.crowd.sufferers {
+		if core := p.before.on(s.ID); core != rt.NoCore {
+			out[core] = true
+			continue
+		}
+		for id := range p.crowd.cores {
+			out[id] = true
+		}
+	}
+	return out
+}
+
+// sets are the sets of pods whose going may help: each that shares a core with somebody who suffers, and of those in the
+// way of somebody who lacks room the cheapest on each core. None is more critical than they are, and none suffers.
+func (p *planner) sets() [][]types.UID {
+	cores, top := p.crowded(), p.crowd.sufferers[0].Criticality
+	var out [][]types.UID
+	for _, uid := range sortedPods(p.pods) {
+		near := slices.ContainsFunc(p.pods[uid], func(s *state.ServerView) bool { return cores[s.Physical] })
+		if near && !p.suffers(uid) && criticalityOf(p.pods[uid]) <= top {
+			out = append(out, []types.UID{uid})
+		}
+	}
+	for _, s := range p.crowd.sufferers {
+		if p.crowd.passes(p.before, s) {
+			continue
+		}
+		for id, core := range p.crowd.cores {
+			if at := p.before.on(s.ID); at != rt.NoCore && at != id {
+				continue
+			}
+			gone, ok := rt.Victims(p.ranked(rt.Load{Core: core, Servers: p.before[id]}), s.Wanted)
+			if pods := p.podsOf(gone); ok && len(pods) > 1 {
+				out = append(out, pods)
+			}
+		}
+	}
+	return out
+}
+
+// ranked gives each server the criticality of its whole pod, because all of it would go; who may not go the highest.
+func (p *planner) ranked(l rt.Load) rt.Load {
+	l.Servers = slices.Clone(l.Servers)
+	for i := range l.Servers {
+		l.Servers[i].Criticality = rt.High
+		if v, ok := p.Node.Server(l.Servers[i].ID); ok && v.McKube != nil && v.Running && !p.moved[v.PodUID] && !p.Held(v.PodUID) {
+			l.Servers[i].Criticality = criticalityOf(p.pods[v.PodUID])
+		}
+	}
+	return l
+}
+
+func (p *planner) podsOf(servers []rt.Server) []types.UID {
+	pods := map[types.UID]bool{}
+	for _, o := range servers {
+		if v, ok := p.Node.Server(o.ID); ok {
+			pods[v.PodUID] = true
+		}
+	}
+	return sortedUIDs(pods)
+}
+
+// gone is what it brings, and costs, when pods go.
+func (p *planner) gone(pods []types.UID) (effect, price) {
+	ids, cost := map[string]bool{}, price(0)
+	for _, uid := range pods {
+		for _, s := range p.pods[uid] {
+			ids[s.ID] = true
+		}
+		cost += priceOf(p.Node, p.pods[uid])
+	}
+	return p.crowd.effect(p.before, p.before.without(ids)), cost
+}
+
+// free tells whether pods may be touched for this cause: not moved for it before, and in nobody's hands.
+func (p *planner) free(pods []types.UID) bool {
+	return !slices.ContainsFunc(pods, func(uid types.UID) bool {
+		view, ok := p.Snapshot.Pod(uid)
+		return !ok || view.Deleting || view.Finished() || p.moved[uid] || p.Held(uid)
+	})
+}
+
+// names of pods, in words.
+func (p *planner) names(pods []types.UID) string {
+	var out []string
+	for _, uid := range pods {
+		if view, ok := p.Snapshot.Pod(uid); ok {
+			out = append(out, view.Key().String())
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func sortedPods(pods map[types.UID][]*state.ServerView) []types.UID {
+	set := map[types.UID]bool{}
+	for uid := range pods {
+		set[uid] = true
+	}
+	return sortedUIDs(set)
+}

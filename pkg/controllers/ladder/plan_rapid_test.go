@@ -1,0 +1,197 @@
+package ladder_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// someTown is a node under pressure among others, with containers wherever their cores take them.
+func someTown(t *rapid.T) (*town, ladder.Planner) {
+	w := newTown()
+	nodes := rapid.IntRange(1, 3).Draw(t, "nodes")
+	used := map[string][]int64{}
+	for i := range nodes {
+		name := string(rune('a' + i))
+		w.node(name, rapid.IntRange(1, 4).Draw(t, "cores"))
+		used[name] = make([]int64, w.cores[name])
+	}
+	for i := range rapid.IntRange(1, 12).Draw(t, "pods") {
+		node := "a"
+		if nodes > 1 && rapid.IntRange(0, 2).Draw(t, "elsewhere") == 0 {
+			node = "b"
+		}
+		core := rapid.IntRange(0, w.cores[node]-1).Draw(t, "core")
+		budget := rapid.Int64Range(1, 60).Draw(t, "budget")
+		if used[node][core]+budget > 88 {
+			continue
+		}
+		used[node][core] += budget + 1
+		name := fmt.Sprintf("p%02d", i)
+		w.run(name, node, rapid.SampledFrom([]mcv1.Criticality{"Low", "Middle", "High"}).Draw(t, "criticality"), budget, budget, core)
+		if rapid.IntRange(0, 4).Draw(t, "stays") == 0 {
+			w.mckubes[name].Spec.Migration = &mcv1.Migration{Policy: mcv1.MigrationNever}
+		}
+	}
+	if rapid.IntRange(0, 2).Draw(t, "homeless") == 0 {
+		w.run("homeless", "a", "High", 50, 50, -1)
+	}
+	names := slices.DeleteFunc(namesOf(w), func(name string) bool {
+		return w.pods[name].Spec.NodeName != "a" || w.mckubes[name].Spec.Criticality == "Low"
+	})
+	if len(names) == 0 {
+		t.Skip("nobody can suffer")
+	}
+	source := rapid.SampledFrom([]string{ladder.SourceOverruns, ladder.SourceMisses}).Draw(t, "source")
+	sufferer := rapid.SampledFrom(names).Draw(t, "sufferer")
+	if slices.Contains(names, "homeless") {
+		source, sufferer = ladder.SourceNoCore, "homeless"
+	}
+	return w, w.planner("a", source, sufferer)
+}
+
+func namesOf(w *town) []string {
+	var out []string
+	for name := range w.pods {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Whatever is chosen: it helps; every core that gains passes its test; nobody as critical is evicted, or more critical
+// moved; nothing was touched that was moved before or must stay; no cheaper rung, and no better action of the same,
+// was there to take; and the same question has the same answer.
+func TestWhateverIsChosen(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w, p := someTown(t)
+		moved := map[types.UID]bool{}
+		for _, name := range namesOf(w) {
+			if rapid.IntRange(0, 5).Draw(t, "moved") == 0 {
+				moved[types.UID(name)] = true
+			}
+		}
+		p.Held = func(uid types.UID) bool { return moved[uid] }
+		a, ok := p.Choose()
+		if again, same := p.Choose(); same != ok || again.What != a.What {
+			t.Fatalf("%q, and then %q", a.What, again.What)
+		}
+		if !ok {
+			return
+		}
+		top := p.Sufferers[0].Criticality
+		if a.Cured <= 0 && a.Relief < 10_000 {
+			t.Fatalf("%s brings nothing: %+v", a.What, a)
+		}
+		for _, uid := range touched(a) {
+			m := w.mckubes[string(uid)].Spec
+			criticality, _ := rt.ParseCriticality(string(m.Criticality))
+			switch {
+			case moved[uid]:
+				t.Fatalf("%s: %s is in other hands", a.What, uid)
+			case criticality > top:
+				t.Fatalf("%s: %s is more critical", a.What, uid)
+			case a.Kind == rules.Preempt && criticality >= top:
+				t.Fatalf("%s: %s is not less critical", a.What, uid)
+			case a.Kind == rules.Migrate && m.Migration != nil:
+				t.Fatalf("%s: %s must stay", a.What, uid)
+			}
+		}
+		if a.Kind == rules.Rearrange {
+			holds(t, p.Node, a)
+		}
+		if a.Kind == rules.Migrate && p.Sufferers[0].PodUID != a.Pods[0] && a.Cured == 0 {
+			unbeaten(t, p, a)
+		}
+	})
+}
+
+func touched(a ladder.Answer) []types.UID {
+	out := slices.Clone(a.Pods)
+	for _, m := range a.Moves {
+		out = append(out, m.PodUID)
+	}
+	return out
+}
+
+// holds makes the moves, and expects each core to pass.
+func holds(t *rapid.T, n *state.NodeView, a ladder.Answer) {
+	on := map[int][]rt.Server{}
+	for _, s := range n.Servers {
+		core := s.Physical
+		for _, m := range a.Moves {
+			if m.PodUID == s.PodUID {
+				core = int(m.Core)
+			}
+		}
+		on[core] = append(on[core], s.InForce())
+	}
+	for _, c := range n.Cores {
+		if v := rt.Holds(c.Core, on[c.ID]); !v.Admitted {
+			t.Fatalf("%s: core %d does not hold: %s", a.What, c.ID, v)
+		}
+	}
+}
+
+// unbeaten expects of a move that frees bandwidth that no other single pod of the core, which might be moved as well, frees
+// more and costs less.
+func unbeaten(t *rapid.T, p ladder.Planner, a ladder.Answer) {
+	own, _ := p.Node.Server(p.Sufferers[0].ID)
+	at, _ := p.Node.Server(string(a.Pods[0]) + "/app")
+	chosen := at.InForce()
+	for i := range p.Node.Servers {
+		o := &p.Node.Servers[i]
+		view, ok := p.Snapshot.Pod(o.PodUID)
+		if o.Physical != own.Physical || o.ID == own.ID || !ok || p.Held(o.PodUID) || o.McKube.Spec.Migration != nil || !view.Owned {
+			continue
+		}
+		if _, goes := p.Snapshot.Destination(o.PodUID); !goes {
+			continue
+		}
+		in := o.InForce()
+		if o.Criticality < at.Criticality && in.Charge(granularity) > chosen.Charge(granularity) {
+			t.Fatalf("%s, but %s is less critical and frees more", a.What, o.ID)
+		}
+	}
+}
+
+// Rung by rung: what is refused once is not chosen again, so a climb ends, and it never goes down.
+func TestAClimbGoesUpAndEnds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		_, p := someTown(t)
+		tried := map[string]bool{}
+		key := func(r orchestration.Request) string {
+			return fmt.Sprint(r.Kind, r.Pods, r.Moves, r.TargetNode)
+		}
+		p.Ticket = func(r orchestration.Request) (orchestration.Ticket, bool) {
+			return orchestration.Ticket{Name: "x", Phase: rules.Refused}, tried[key(r)]
+		}
+		rung := 0
+		for range 1000 {
+			a, ok := p.Choose()
+			if !ok {
+				return
+			}
+			if a.Kind.Rung() < rung {
+				t.Fatalf("down from rung %d to %s", rung, a.Kind)
+			}
+			if tried[key(a.Request)] {
+				t.Fatalf("%s again", a.What)
+			}
+			rung, tried[key(a.Request)] = a.Kind.Rung(), true
+		}
+		t.Fatal("it does not end")
+	})
+}

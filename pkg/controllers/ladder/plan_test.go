@@ -1,0 +1,224 @@
+package ladder_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// crowded is a node whose first core has a High container between Low ones of 10 and 30 %, and whose second core is full.
+func crowded() *town {
+	w := newTown()
+	w.node("a", 2)
+	w.run("high", "a", "High", 20, 40, 0)
+	w.run("small", "a", "Low", 10, 10, 0)
+	w.run("large", "a", "Low", 30, 30, 0)
+	w.run("other", "a", "High", 85, 85, 1)
+	return w
+}
+
+func TestTheCheapestRungThatHelps(t *testing.T) {
+	t.Parallel()
+	pinned := func(w *town, names ...string) {
+		for _, name := range names {
+			w.mckubes[name].Spec.Migration = &mcv1.Migration{Policy: mcv1.MigrationNever}
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*town)
+		source string
+		want   string
+	}{
+		"a core of the node has room for it": {func(w *town) { w.cores["a"] = 3 }, ladder.SourceOverruns,
+			"Rearrange: moving container app of pod default/large to core 2"},
+		"only the small one fits elsewhere on the node": {func(w *town) {
+			w.gone("other")
+			w.run("other", "a", "High", 75, 75, 1)
+		}, ladder.SourceOverruns, "Rearrange: moving container app of pod default/small to core 1"},
+		"the largest Low one finds a core elsewhere": {func(w *town) { w.node("b", 1) }, ladder.SourceOverruns, "Migrate: moving default/large to node b"},
+		"it must stay": {func(w *town) { w.node("b", 1); pinned(w, "large") }, ladder.SourceOverruns, "Migrate: moving default/small to node b"},
+		"nobody makes it again": {func(w *town) { w.node("b", 1); w.pods["large"].OwnerReferences = nil }, ladder.SourceOverruns,
+			"Migrate: moving default/small to node b"},
+		"both must stay, so the High one moves itself": {func(w *town) { w.node("b", 1); pinned(w, "large", "small") }, ladder.SourceOverruns,
+			"Migrate: moving default/high itself to node b"},
+		"the other node is under pressure as well": {func(w *town) {
+			w.node("b", 1).Spec.Taints = []corev1.Taint{{Key: mcv1.TaintPressure, Effect: corev1.TaintEffectNoSchedule}}
+		}, ladder.SourceOverruns, "Preempt: evicting default/large"},
+		"no other node": {func(*town) {}, ladder.SourceOverruns, "Preempt: evicting default/large"},
+		"only as critical ones": {func(w *town) {
+			w.gone("small", "large")
+			w.run("equal", "a", "High", 20, 30, 0)
+		}, ladder.SourceOverruns, "OpenNode: opening a node for default/equal"},
+		"as critical ones that must stay": {func(w *town) {
+			w.gone("small", "large")
+			w.run("equal", "a", "High", 20, 30, 0)
+			pinned(w, "equal")
+		}, ladder.SourceOverruns, "OpenNode: opening a node for default/high"},
+		"alone on its core": {func(w *town) { w.gone("small", "large") }, ladder.SourceOverruns, "nothing"},
+		"alone on its core with all the room there is": {func(w *town) {
+			w.gone("small", "large")
+			w.gone("other")
+		}, ladder.SourceOverruns, "nothing"},
+		"late, alone on its core": {func(w *town) {
+			w.gone("small", "large")
+			w.gone("other")
+			w.node("b", 1)
+		}, ladder.SourceMisses, "Migrate: moving default/high itself to node b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := crowded()
+			c.change(w)
+			if got := chosen(t, w.planner("a", c.source, "high")); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// homeless is a node that refuses a High container of 55 %: each core has two Low ones in the way.
+func homeless() *town {
+	w := newTown()
+	w.node("a", 2)
+	for core := range 2 {
+		for i, name := range []string{"x", "y"} {
+			w.run(name+string(rune('0'+core)), "a", "Low", int64(30+10*i+core), int64(30+10*i+core), core)
+		}
+	}
+	w.run("high", "a", "High", 40, 55, -1)
+	return w
+}
+
+func TestRoomForAContainerWithoutACore(t *testing.T) {
+	t.Parallel()
+	w := homeless()
+	// 55 beside 30 fit into 90: the one of 40 has to go.
+	if got := chosen(t, w.planner("a", ladder.SourceNoCore, "high")); got != "Preempt: evicting default/y0" {
+		t.Errorf("got %q", got)
+	}
+	w.node("b", 1)
+	if got := chosen(t, w.planner("a", ladder.SourceNoCore, "high")); !strings.HasPrefix(got, "Migrate: ") {
+		t.Errorf("got %q", got)
+	}
+	// With three more on the node the Low ones have somewhere to go, and the core with the smaller ones is cleared.
+	w.cores["a"] = 3
+	w.run("third", "a", "Middle", 48, 48, 2)
+	if got := chosen(t, w.planner("a", ladder.SourceNoCore, "high")); got != "Rearrange: moving container app of pod default/high to core 0, container app of pod default/y0 to core 2" {
+		t.Errorf("got %q", got)
+	}
+	w.gone("third")
+	if got := chosen(t, w.planner("a", ladder.SourceNoCore, "high")); got != "Rearrange: moving container app of pod default/high to core 2" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// What was tried in vain and rests is passed over, and so is what was done; the request says why.
+func TestWhatRestsIsPassedOver(t *testing.T) {
+	t.Parallel()
+	w := crowded()
+	w.cores["a"] = 3
+	w.node("b", 1)
+	p := w.planner("a", ladder.SourceOverruns, "high")
+	tried := map[rules.Kind]orchestration.Ticket{}
+	p.Ticket = func(r orchestration.Request) (orchestration.Ticket, bool) {
+		ticket, ok := tried[r.Kind]
+		return ticket, ok
+	}
+	for _, c := range []struct {
+		kind  rules.Kind
+		phase rules.Phase
+		again time.Duration
+		want  string
+	}{
+		{rules.Rearrange, rules.RolledBack, time.Second, "Migrate: moving default/large to node b"},
+		{rules.Migrate, rules.Expired, 2 * time.Second, "Preempt: evicting default/large"},
+		{rules.Preempt, rules.Refused, 0, "ReplaceNode: replacing node a"},
+		{rules.ReplaceNode, rules.Succeeded, 0, "nothing"},
+		{rules.Rearrange, rules.RolledBack, -time.Second, "Rearrange: moving container app of pod default/large to core 2"},
+	} {
+		tried[c.kind] = orchestration.Ticket{Name: "action", Phase: c.phase}
+		if c.again != 0 {
+			tried[c.kind] = orchestration.Ticket{Name: "action", Phase: c.phase, Again: start.Add(c.again)}
+		}
+		if got := chosen(t, p); got != c.want {
+			t.Errorf("after %s %s: got %q, want %q", c.kind, c.phase, got, c.want)
+		}
+	}
+	delete(tried, rules.Preempt)
+	tried[rules.Rearrange] = orchestration.Ticket{Name: "first", Phase: rules.RolledBack, Again: start.Add(time.Minute)}
+	a, _ := p.Choose()
+	if m := a.Request.Message; !strings.Contains(m, "Rearrange: action first is RolledBack; Migrate: action action is Expired") || !strings.Contains(m, "evicting default/large frees 301000 ppm") {
+		t.Errorf("the request says %q", m)
+	}
+}
+
+// Nothing that was moved for the cause, in whatever way, and nothing that another action has, is touched.
+func TestNothingIsMovedTwice(t *testing.T) {
+	t.Parallel()
+	w := crowded()
+	w.cores["a"] = 3
+	w.node("b", 1)
+	p := w.planner("a", ladder.SourceOverruns, "high")
+	p.Held = func(uid types.UID) bool { return uid == "small" }
+	p.Answers = []*v1alpha1.RTAction{{
+		Spec:   v1alpha1.RTActionSpec{Kind: "Rearrange", Moves: []v1alpha1.ActionMove{{PodUID: "large", Container: "app", Core: 0}}},
+		Status: v1alpha1.RTActionStatus{Phase: "Succeeded"},
+	}}
+	if got := chosen(t, p); got != "Rearrange: moving container app of pod default/high to core 2" {
+		t.Errorf("got %q", got)
+	}
+	p.Answers[0].Status.Phase = "RolledBack"
+	if got := chosen(t, p); got != "Rearrange: moving container app of pod default/large to core 2" {
+		t.Errorf("got %q: what was undone may be moved", got)
+	}
+}
+
+// A node is replaced only where all of its governed pods may leave, it has a NodePool, and another one would help.
+func TestWhenANodeIsReplaced(t *testing.T) {
+	t.Parallel()
+	tried := func(r orchestration.Request) (orchestration.Ticket, bool) {
+		return orchestration.Ticket{Name: "x", Phase: rules.Failed}, r.Kind != rules.ReplaceNode
+	}
+	for name, c := range map[string]struct {
+		change func(*town, *ladder.Planner)
+		want   string
+	}{
+		"late":               {func(*town, *ladder.Planner) {}, "ReplaceNode: replacing node a"},
+		"without a NodePool": {func(_ *town, p *ladder.Planner) { p.Pool = "" }, "nothing"},
+		"with a pod that must stay": {func(w *town, _ *ladder.Planner) {
+			w.mckubes["other"].Spec.Migration = &mcv1.Migration{Policy: mcv1.MigrationNever}
+		}, "nothing"},
+		"with a pod that nobody makes again": {func(w *town, _ *ladder.Planner) { w.pods["other"].OwnerReferences = nil }, "nothing"},
+	} {
+		w := crowded()
+		first := w.planner("a", ladder.SourceMisses, "high")
+		c.change(w, &first)
+		p := w.planner("a", ladder.SourceMisses, "high")
+		p.Pool, p.Ticket = first.Pool, tried
+		if got := chosen(t, p); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// What the node cannot hold beside cores is no destination.
+func TestDestinationsHaveWhatElseThePodAsks(t *testing.T) {
+	t.Parallel()
+	w := crowded()
+	w.node("b", 1)
+	p := w.planner("a", ladder.SourceOverruns, "high")
+	p.Fits = func(_ string, pod *state.PodView) bool { return pod.Name != "large" }
+	if got := chosen(t, p); got != "Migrate: moving default/small to node b" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,174 @@
+package ladder
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// migrations are the pods that may go to another node: neighbours of those who suffer, all in the way of somebody who
+// lacks room, of whom the first goes now, or one who suffers itself.
+func (p *planner) migrations() []option {
+	var out []option
+	for _, set := range p.sets() {
+		target, ok := p.allMove(set)
+		if !ok {
+			continue
+		}
+		o := option{Pods: set[:1], Target: target, What: "moving " + p.names(set[:1]) + " to node " + target}
+		o.effect, o.price = p.gone(set)
+		out = append(out, o)
+	}
+	for _, s := range p.crowd.sufferers {
+		if !p.movable(s.PodUID) {
+			continue
+		}
+		if d, ok := p.destination(s.PodUID); ok {
+			o := option{Pods: []types.UID{s.PodUID}, Target: d.Node, price: priceOf(p.Node, p.pods[s.PodUID])}
+			o.What = "moving " + p.names(o.Pods) + " itself to node " + d.Node
+			o.effect = p.leaves(s, p.roomAt(d, s.ID))
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// allMove tells whether all pods of a set may be moved and find cores elsewhere, each by itself, and where the first goes.
+func (p *planner) allMove(set []types.UID) (target string, ok bool) {
+	for i, uid := range set {
+		if !p.movable(uid) {
+			return "", false
+		}
+		d, ok := p.destination(uid)
+		if !ok {
+			return "", false
+		}
+		if i == 0 {
+			target = d.Node
+		}
+	}
+	return target, true
+}
+
+// movable tells whether a pod may be moved to another node: somebody makes it again, no McKube of it forbids it, and it
+// was not moved for this cause.
+func (p *planner) movable(uid types.UID) bool {
+	view, ok := p.Snapshot.Pod(uid)
+	return ok && view.Owned && mayLeave(p.pods[uid]) && p.free([]types.UID{uid})
+}
+
+func mayLeave(servers []*state.ServerView) bool {
+	return !slices.ContainsFunc(servers, func(s *state.ServerView) bool {
+		m := s.McKube.Spec.Migration
+		return m != nil && m.Policy == mcv1.MigrationNever
+	})
+}
+
+func (p *planner) destination(uid types.UID) (state.Destination, bool) {
+	view, _ := p.Snapshot.Pod(uid)
+	return p.Snapshot.Destination(uid, func(n *state.NodeView) bool {
+		return n.Offered && n.Agent == state.AgentAlive && !n.Tainted(mcv1.TaintPressure) && p.Fits(n.Name, view)
+	})
+}
+
+// roomAt is the bandwidth that the others leave to a server where it would go.
+func (p *planner) roomAt(d state.Destination, id string) rt.PPM {
+	n, ok := p.Snapshot.NodeView(d.Node)
+	if !ok {
+		return 0
+	}
+	core, ok := n.Core(d.Cores[id])
+	if !ok {
+		return 0
+	}
+	return core.Free
+}
+
+// leaves is what it brings when one who suffers goes to where so much is left to it. To leave a node on which deadlines
+// are missed is of use by itself: it may be the node that is late.
+func (p *planner) leaves(s Sufferer, room rt.PPM) effect {
+	out := effect{Relief: room - p.crowd.room(p.before, s)}
+	if !p.crowd.passes(p.before, s) {
+		out.Cured = 1
+	}
+	if s.Source == SourceMisses {
+		out.Relief = max(out.Relief, worthwhile)
+	}
+	return out
+}
+
+// preemptions are the pods that may be evicted for good: all strictly less critical than those who suffer.
+func (p *planner) preemptions() []option {
+	var out []option
+	for _, set := range p.sets() {
+		lesser := !slices.ContainsFunc(set, func(uid types.UID) bool {
+			return criticalityOf(p.pods[uid]) >= p.crowd.sufferers[0].Criticality
+		})
+		if !lesser || !p.free(set) {
+			continue
+		}
+		o := option{Pods: set, What: "evicting " + p.names(set)}
+		o.effect, o.price = p.gone(set)
+		out = append(out, o)
+	}
+	return out
+}
+
+// openings are the pods that could move if another node had room for them.
+func (p *planner) openings() []option {
+	var out []option
+	for _, set := range p.sets() {
+		if slices.ContainsFunc(set, func(uid types.UID) bool { return !p.movable(uid) }) {
+			continue
+		}
+		if _, found := p.allMove(set); found {
+			continue
+		}
+		o := option{Pods: set, What: "opening a node for " + p.names(set)}
+		o.effect, o.price = p.gone(set)
+		out = append(out, o)
+	}
+	for _, s := range p.crowd.sufferers {
+		if !p.movable(s.PodUID) {
+			continue
+		}
+		if _, found := p.destination(s.PodUID); found {
+			continue
+		}
+		o := option{Pods: []types.UID{s.PodUID}, price: priceOf(p.Node, p.pods[s.PodUID])}
+		o.What = "opening a node for " + p.names(o.Pods)
+		o.effect = p.leaves(s, rt.MaxCapacity)
+		out = append(out, o)
+	}
+	return out
+}
+
+// replacements is the node itself: where it is late, or has less than it promised, or is crowded, and all of its governed
+// pods may leave it.
+func (p *planner) replacements() []option {
+	if p.Pool == "" {
+		return nil
+	}
+	everybody := []*state.ServerView{}
+	for _, uid := range sortedPods(p.pods) {
+		view, ok := p.Snapshot.Pod(uid)
+		if !ok || !view.Owned || !mayLeave(p.pods[uid]) {
+			return nil
+		}
+		everybody = append(everybody, p.pods[uid]...)
+	}
+	o := option{price: priceOf(p.Node, everybody), What: "replacing node " + p.Node.Name}
+	for _, s := range p.crowd.sufferers {
+		full := rt.PPM(0)
+		if core := p.before.on(s.ID); core != rt.NoCore {
+			full = p.crowd.cores[core].Capacity
+		}
+		e := p.leaves(s, full)
+		o.Cured, o.Relief = o.Cured+e.Cured, o.Relief+e.Relief
+	}
+	return []option{o}
+}

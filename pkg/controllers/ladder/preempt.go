@@ -1,0 +1,175 @@
+package ladder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// preempt evicts the pods of an action, one at a time.
+type preempt struct {
+	client client.Client
+	api    client.Reader
+	store  *state.Store
+}
+
+// NewPreempt makes the executor of preemptions against real-time pressure. Each pod goes by the Eviction API, only while it
+// is the same pod, strictly less critical than the one for whom it goes, and the pressure lasts; and the first only
+// when all may go. It asks the API server, and not a cache, who is still there.
+func NewPreempt(c client.Client, api client.Reader, store *state.Store) orchestration.Executor {
+	return preempt{client: c, api: api, store: store}
+}
+
+// Step implements orchestration.Executor.
+func (e preempt) Step(ctx context.Context, task orchestration.Task) (rules.Result, error) {
+	if err := e.store.Synced(); err != nil {
+		return rules.Result{Message: err.Error()}, nil
+	}
+	left, ending, err := e.left(ctx, task.Object.Spec.Pods)
+	if err != nil {
+		return rules.Result{}, err
+	}
+	gone := len(task.Object.Spec.Pods) - len(left)
+	switch {
+	case gone == len(task.Object.Spec.Pods):
+		return rules.Result{Outcome: rules.Succeeded, Message: told(task.Object, left)}, nil
+	case task.Undoing():
+		return e.undone(task.Object, left), nil
+	case ending != "":
+		return rules.Result{Message: "waits for pod " + ending + " to end"}, nil
+	}
+	if why, eased := e.needless(task.Object, left); why != "" {
+		switch {
+		case gone == 0:
+			return rules.Result{Undo: true, Message: why}, nil
+		case eased:
+			return rules.Result{Outcome: rules.Succeeded, Message: told(task.Object, left) + "; " + why}, nil
+		}
+		return rules.Result{Outcome: rules.Failed, Message: told(task.Object, left) + "; " + why}, nil
+	}
+	return e.strike(ctx, task.Object, left)
+}
+
+// left are the pods that are still there, and the name of one that is on its way out.
+func (e preempt) left(ctx context.Context, pods []v1alpha1.ActionPod) (left []*corev1.Pod, ending string, err error) {
+	for _, named := range pods {
+		pod := &corev1.Pod{}
+		err := e.api.Get(ctx, types.NamespacedName{Namespace: named.Namespace, Name: named.Name}, pod)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, "", fmt.Errorf("reading pod %s/%s: %w", named.Namespace, named.Name, err)
+		}
+		if err != nil || pod.UID != named.UID || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		left = append(left, pod)
+		if pod.DeletionTimestamp != nil {
+			ending = named.Namespace + "/" + named.Name
+		}
+	}
+	return left, ending, nil
+}
+
+// needless is why no further pod needs to go, because the pressure has eased, or may; empty: they do.
+func (e preempt) needless(o *v1alpha1.RTAction, left []*corev1.Pod) (why string, eased bool) {
+	snapshot := e.store.Snapshot()
+	n, ok := snapshot.NodeView(o.Spec.Node)
+	if !ok || n.RTNode == nil {
+		return "the node is gone", true
+	}
+	if now := episodeOf(n); !now.Pressed() || now.Cause() != o.Spec.Cause {
+		return "the pressure has gone", true
+	}
+	most, err := rt.ParseCriticality(o.Spec.Beneficiary.Criticality)
+	if err != nil {
+		return err.Error(), false
+	}
+	pods := podsOn(n)
+	for _, pod := range left {
+		switch servers, ok := pods[pod.UID]; {
+		case !ok:
+			return fmt.Sprintf("pod %s/%s has no real-time container on the node any longer", pod.Namespace, pod.Name), false
+		case criticalityOf(servers) >= most:
+			return fmt.Sprintf("pod %s/%s is no longer less critical", pod.Namespace, pod.Name), false
+		}
+	}
+	return "", false
+}
+
+// strike evicts the first pod, if all that are left may go: else one would be gone for nothing.
+func (e preempt) strike(ctx context.Context, o *v1alpha1.RTAction, left []*corev1.Pod) (rules.Result, error) {
+	for _, pod := range left {
+		if veto, err := e.evict(ctx, pod, client.DryRunAll); veto != "" || err != nil {
+			return rules.Result{Message: veto}, err
+		}
+	}
+	veto, err := e.evict(ctx, left[0])
+	if veto != "" || err != nil {
+		return rules.Result{Message: veto}, err
+	}
+	metrics.Preemptions.WithLabelValues(metrics.ActionEvict).Inc()
+	return rules.Result{Message: "evicted pod " + left[0].Namespace + "/" + left[0].Name}, nil
+}
+
+// evict asks the API server to evict this very pod. A budget that forbids it, or several between which the API server
+// does not choose, is a veto and not an error.
+func (e preempt) evict(ctx context.Context, pod *corev1.Pod, options ...client.SubResourceCreateOption) (veto string, err error) {
+	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}}
+	err = e.client.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction, options...)
+	var status apierrors.APIStatus
+	switch {
+	case err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err): // another pod has its name
+		return "", nil
+	case errors.As(err, &status) && (apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)):
+		return fmt.Sprintf("pod %s/%s may not be evicted yet: %s", pod.Namespace, pod.Name, status.Status().Message), nil
+	}
+	return "", fmt.Errorf("evicting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+}
+
+// undone is what is left of an action that is called off: evictions are for good.
+func (e preempt) undone(o *v1alpha1.RTAction, left []*corev1.Pod) rules.Result {
+	if len(left) < len(o.Spec.Pods) {
+		return rules.Result{Outcome: rules.Failed, Message: told(o, left)}
+	}
+	for _, pod := range left {
+		if pod.DeletionTimestamp != nil {
+			return rules.Result{Outcome: rules.Failed, Message: "pod " + pod.Namespace + "/" + pod.Name + " is ending already"}
+		}
+	}
+	return rules.Result{Outcome: rules.RolledBack, Message: "nobody was evicted"}
+}
+
+// told says who went and who did not.
+func told(o *v1alpha1.RTAction, left []*corev1.Pod) string {
+	stays := map[types.UID]bool{}
+	for _, pod := range left {
+		stays[pod.UID] = true
+	}
+	var went, stayed []string
+	for _, p := range o.Spec.Pods {
+		if name := p.Namespace + "/" + p.Name; stays[p.UID] {
+			stayed = append(stayed, name)
+		} else {
+			went = append(went, name)
+		}
+	}
+	text := "evicted " + strings.Join(went, ", ")
+	if len(stayed) > 0 {
+		text += "; not " + strings.Join(stayed, ", ")
+	}
+	return text
+}

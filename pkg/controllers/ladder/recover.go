@@ -1,0 +1,75 @@
+package ladder
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/rtdra"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// way is the way back of the containers that were moved within a node.
+type way struct {
+	Node *state.NodeView
+	Episode
+	Answers []*v1alpha1.RTAction
+	Ticket  func(orchestration.Request) (orchestration.Ticket, bool)
+	Options Options
+	Now     time.Time
+}
+
+// next is the next container that goes back to the core of its claim: the one that was moved last comes first, and each
+// only where that core then passes its test. ok is false when none is left that can.
+func (w way) next() (orchestration.Request, bool) {
+	for _, move := range movesOf(w.Answers) {
+		v, ok := w.Node.Server(rtdra.ServerID(move.PodUID, move.Container))
+		if !ok || !v.Running || v.Witness == rt.NoCore || v.Physical == rt.NoCore || v.Physical == v.Witness {
+			continue
+		}
+		core, ok := w.Node.Core(v.Witness)
+		if !ok || !rt.Admit(core.Core, w.Node.Runs(core).Servers, v.InForce()).Admitted {
+			continue
+		}
+		r := w.request(v)
+		if ticket, known := w.Ticket(r); !known || submittable(ticket, w.Now) {
+			return r, true
+		}
+	}
+	return orchestration.Request{}, false
+}
+
+// movesOf are the moves that were made, the last first.
+func movesOf(actions []*v1alpha1.RTAction) []v1alpha1.ActionMove {
+	done := slices.DeleteFunc(slices.Clone(actions), func(o *v1alpha1.RTAction) bool {
+		return rules.Kind(o.Spec.Kind) != rules.Rearrange || phaseOf(o) != rules.Succeeded
+	})
+	slices.SortStableFunc(done, func(a, b *v1alpha1.RTAction) int {
+		first, _ := record.Read(a) // for their times
+		second, _ := record.Read(b)
+		return cmp.Or(second.Entered.Compare(first.Entered), cmp.Compare(b.Name, a.Name))
+	})
+	var out []v1alpha1.ActionMove
+	for _, o := range done {
+		moves := slices.Clone(o.Spec.Moves)
+		slices.Reverse(moves)
+		out = append(out, moves...)
+	}
+	return out
+}
+
+func (w way) request(v *state.ServerView) orchestration.Request {
+	return orchestration.Request{
+		Kind: rules.Rearrange, Reason: ReasonRecovery, Cause: w.RecoveryCause(), Node: w.Node.Name,
+		Message:     fmt.Sprintf("container %s of pod %s/%s goes back to core %d, where its claim is", v.Container, v.Namespace, v.Pod, v.Witness),
+		Beneficiary: v1alpha1.ActionBeneficiary{Kind: "Pod", Namespace: v.Namespace, Name: v.Pod, UID: v.PodUID, Criticality: rt.Low.String()},
+		Moves:       []v1alpha1.ActionMove{{PodUID: v.PodUID, Container: v.Container, Core: int32(v.Witness)}},
+		StartBy:     w.Now.Add(w.Options.Patience), Timeout: timeouts[rules.Rearrange],
+	}
+}

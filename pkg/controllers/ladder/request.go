@@ -1,0 +1,64 @@
+package ladder
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+const (
+	// ReasonPressure is why the climb acts, ReasonRecovery why containers go back.
+	ReasonPressure = "RTPressure"
+	ReasonRecovery = "Recovery"
+)
+
+// timeouts are how long actions may run.
+var timeouts = map[rules.Kind]time.Duration{
+	rules.Rearrange: 30 * time.Second, rules.Migrate: 5 * time.Minute, rules.Preempt: 5 * time.Minute,
+	rules.OpenNode: 15 * time.Minute, rules.ReplaceNode: 20 * time.Minute,
+}
+
+// request asks for an option.
+func (p *planner) request(o option, passed []string) orchestration.Request {
+	first := p.crowd.sufferers[0]
+	r := orchestration.Request{
+		Kind: o.Kind, Reason: ReasonPressure, Cause: p.Cause(), Node: p.Node.Name, TargetNode: o.Target, Moves: o.Moves,
+		Beneficiary: v1alpha1.ActionBeneficiary{
+			Kind: "Pod", Namespace: first.Namespace, Name: first.Pod, UID: first.PodUID, Criticality: first.Criticality.String(),
+		},
+		StartBy: p.Now.Add(p.Options.Patience), Timeout: timeouts[o.Kind],
+	}
+	for _, uid := range o.Pods {
+		r.Pods = append(r.Pods, p.actionPod(uid))
+	}
+	if o.Kind == rules.OpenNode || o.Kind == rules.ReplaceNode {
+		r.NodePool = p.Pool
+	}
+	if o.Kind == rules.ReplaceNode {
+		r.Beneficiary = v1alpha1.ActionBeneficiary{Kind: "Node", Name: p.Node.Name, UID: p.Node.UID, Criticality: first.Criticality.String()}
+	}
+	r.Message = fmt.Sprintf("%s: %s; %s", first.Where(), first.Detail, o.words())
+	if len(passed) > 0 {
+		r.Message += "; cheaper ones do not help: " + strings.Join(passed, "; ")
+	}
+	return r
+}
+
+// words say what an option does and brings.
+func (o option) words() string {
+	if o.Cured > 0 {
+		return o.What + " gives it the room that it lacks"
+	}
+	return fmt.Sprintf("%s frees %d ppm around it", o.What, o.Relief)
+}
+
+func (p *planner) actionPod(uid types.UID) v1alpha1.ActionPod {
+	view, _ := p.Snapshot.Pod(uid) // it was there when the option was made of it
+	return v1alpha1.ActionPod{Namespace: view.Namespace, Name: view.Name, UID: uid}
+}

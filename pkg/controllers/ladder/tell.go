@@ -1,0 +1,165 @@
+package ladder
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	karpenterevents "sigs.k8s.io/karpenter/pkg/events"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+// publish records an Event on each of the objects.
+func (l *ladder) publish(on []runtime.Object, make func(on runtime.Object) events.Event) {
+	for _, o := range on {
+		e := make(o)
+		l.Recorder.Publish(karpenterevents.Event{InvolvedObject: e.Object, Type: e.Type, Reason: e.Reason, Message: e.Message, DedupeValues: e.Dedupe})
+	}
+}
+
+// report tells what is new since the last look: the stage that the episode has come to, and the actions that answer it.
+// What is told follows from what is stored, so a process that dies after it has written leaves the telling to the next.
+func (v visit) report() {
+	e, m := v.scene.Episode, v.memory
+	fresh, before := m.entered.IsZero(), m.episode
+	if m.enter(e, v.Options, v.scene.Now) {
+		m.count(e)
+		v.tellStage(before, fresh)
+	}
+	if !e.Active {
+		return
+	}
+	if m.told == nil {
+		m.told = map[string]bool{}
+		for _, o := range v.scene.Answers {
+			m.told[o.Name] = fresh && phaseOf(o).Over() // the process before this one had the time
+		}
+	}
+	for _, o := range slices.Concat(v.scene.Answers, v.scene.Returns) {
+		if !m.told[o.Name] {
+			m.told[o.Name] = true
+			v.tellAction(o)
+		}
+	}
+}
+
+// tellStage tells how far the answer to the pressure has come.
+func (v visit) tellStage(before Episode, fresh bool) {
+	e, on := v.scene.Episode, v.objects()
+	at := e.Cause()
+	switch {
+	case e.Pressed() && before.Active && !before.Pressed():
+		v.publish(on, func(o runtime.Object) events.Event { return events.PressureReturned(o, at, v.node.Name, e.Message) })
+	case e.Pressed() && !before.Pressed():
+		v.publish(on, func(o runtime.Object) events.Event {
+			return events.PressureBegan(o, at, v.node.Name, e.Stage, e.Message)
+		})
+		if !fresh {
+			metrics.PressureEpisodes.WithLabelValues(e.Stage).Inc()
+		}
+	case e.Stage == StageEased:
+		v.publish(on, func(o runtime.Object) events.Event { return events.PressureEased(o, at, v.node.Name) })
+		metrics.PressureSeconds.WithLabelValues().Observe(v.scene.Now.Sub(e.Begun).Seconds())
+	case e.Stage == StageEnded && (!fresh || v.scene.Now.Sub(e.Begun) < lag):
+		v.publish(on, func(o runtime.Object) events.Event { return events.PressureEnded(o, at, v.node.Name) })
+	}
+}
+
+// tellAction tells what is done about the pressure, and why nothing cheaper.
+func (v visit) tellAction(o *v1alpha1.RTAction) {
+	on := append([]runtime.Object{v.nodeObject()}, v.podObjects(o.Spec.Beneficiary.Namespace, o.Spec.Beneficiary.Name, o.Spec.Beneficiary.UID)...)
+	for _, p := range o.Spec.Pods {
+		on = append(on, v.podObjects(p.Namespace, p.Name, p.UID)...)
+	}
+	kind := rules.Kind(o.Spec.Kind)
+	make := func(on runtime.Object) events.Event {
+		return events.PressureAnswered(on, o.Name, string(kind), kind.Rung(), o.Spec.Message)
+	}
+	if o.Spec.Reason == ReasonRecovery {
+		make = func(on runtime.Object) events.Event { return events.PressureGivenBack(on, o.Name, o.Spec.Message) }
+		metrics.PressureReturns.WithLabelValues().Inc()
+	}
+	v.publish(distinct(on), make)
+	v.memory.unanswered = ""
+	v.memory.count(v.scene.Episode)
+}
+
+// unanswered tells that nothing would help, once for each reason why.
+func (v visit) unanswered(why string) {
+	if v.memory.unanswered == why {
+		return
+	}
+	v.memory.unanswered = why
+	v.memory.count(v.scene.Episode)
+	v.publish(v.objects(), func(o runtime.Object) events.Event {
+		return events.PressureUnanswered(o, v.scene.Cause(), v.node.Name, why)
+	})
+}
+
+func (v visit) nodeObject() runtime.Object {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v.node.Name, UID: v.node.UID}}
+}
+
+// objects are the node and, as pods and McKubes, those who suffer and those for whom something was done.
+func (v visit) objects() []runtime.Object {
+	out := []runtime.Object{v.nodeObject()}
+	for _, s := range v.scene.Sufferers {
+		out = append(out, v.podObjects(s.Namespace, s.Pod, s.PodUID)...)
+	}
+	for _, o := range v.scene.Answers {
+		if b := o.Spec.Beneficiary; b.Kind == "Pod" {
+			out = append(out, v.podObjects(b.Namespace, b.Name, b.UID)...)
+		}
+	}
+	return distinct(out)
+}
+
+// podObjects are a pod and its McKubes, while it is there.
+func (v visit) podObjects(namespace, name string, uid types.UID) []runtime.Object {
+	view, ok := v.snapshot.Pod(uid)
+	if !ok {
+		return nil
+	}
+	out := []runtime.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid}}}
+	for _, g := range view.Governed {
+		out = append(out, g.McKube)
+	}
+	return out
+}
+
+func distinct(list []runtime.Object) []runtime.Object {
+	seen := map[types.UID]bool{}
+	return slices.DeleteFunc(list, func(o runtime.Object) bool {
+		uid := o.(metav1.Object).GetUID()
+		twice := seen[uid]
+		seen[uid] = true
+		return twice
+	})
+}
+
+// count keeps the gauges true: how many nodes are in which stage, and how many wait for an answer in vain.
+func (m *memory) count(e Episode) {
+	stage, vain := "", e.Active && m.unanswered != ""
+	if e.Active {
+		stage = e.Stage
+	}
+	if m.counted != stage {
+		if m.counted != "" {
+			metrics.PressureNodes.WithLabelValues(m.counted).Dec()
+		}
+		if stage != "" {
+			metrics.PressureNodes.WithLabelValues(stage).Inc()
+		}
+		m.counted = stage
+	}
+	if m.vain != vain {
+		metrics.PressureUnanswered.WithLabelValues().Add(map[bool]float64{true: 1, false: -1}[vain])
+		m.vain = vain
+	}
+}

@@ -1,0 +1,145 @@
+package ladder_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
+)
+
+const granularity = 100
+
+var start = statetest.Birth.Add(time.Hour)
+
+// town is a cluster of nodes with containers on their cores, as the cache would have it.
+type town struct {
+	nodes   map[string]*corev1.Node
+	rtNodes map[string]*v1alpha1.RTNode
+	cores   map[string]int
+	claims  map[string]*resourcev1.ResourceClaim
+	mckubes map[string]*mcv1.McKube
+	pods    map[string]*corev1.Pod
+}
+
+func newTown() *town {
+	return &town{
+		nodes: map[string]*corev1.Node{}, rtNodes: map[string]*v1alpha1.RTNode{}, cores: map[string]int{},
+		claims: map[string]*resourcev1.ResourceClaim{}, mckubes: map[string]*mcv1.McKube{}, pods: map[string]*corev1.Pod{},
+	}
+}
+
+func (w *town) node(name string, cores int) *corev1.Node {
+	n := statetest.Node(name, types.UID(name))
+	r := statetest.RTNode(n)
+	r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAgentAlive, Status: metav1.ConditionTrue}}
+	w.nodes[name], w.rtNodes[name], w.cores[name] = n, r, cores
+	return n
+}
+
+// run has a pod of one container run on a core; core -1 is a claim on core 0 that the spec has no core for.
+func (w *town) run(name, node string, criticality mcv1.Criticality, lowMs, highMs int64, core int) *corev1.Pod {
+	p := statetest.On(statetest.WithClaim(statetest.Pod("default", name, types.UID(name), "app"), "app", name+"-claim"), node)
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "set", UID: "set", Controller: ptr.To(true)}}
+	m := statetest.McKube("default", name, name, criticality, lowMs, highMs)
+	w.pods[name], w.mckubes[name] = p, m
+	need := highMs
+	if criticality == "Low" {
+		need = lowMs
+	}
+	w.claims[name] = statetest.Claim(p, name+"-claim", "app", node, max(core, 0), ppm(need))
+	if core < 0 {
+		return p
+	}
+	r := w.rtNodes[node]
+	r.Spec.Servers = append(r.Spec.Servers, v1alpha1.RTServer{
+		PodUID: p.UID, Namespace: "default", Pod: name, Container: "app", Criticality: string(criticality),
+		PeriodUs: 100_000, DeadlineUs: 100_000, BudgetLowUs: lowMs * 1000, BudgetHighUs: highMs * 1000, Cores: []int32{int32(core)},
+	})
+	r.Status.Servers = append(r.Status.Servers, v1alpha1.RTServerStatus{
+		PodUID: p.UID, Container: "app", BudgetUs: highMs * 1000, PeriodUs: 100_000, Cores: []int32{int32(core)}, Level: v1alpha1.LevelHigh,
+	})
+	return p
+}
+
+// gone has pods go, with all that was theirs.
+func (w *town) gone(names ...string) {
+	for _, name := range names {
+		delete(w.pods, name)
+		delete(w.mckubes, name)
+		delete(w.claims, name)
+		for _, r := range w.rtNodes {
+			r.Spec.Servers = slices.DeleteFunc(r.Spec.Servers, func(s v1alpha1.RTServer) bool { return s.Pod == name })
+			r.Status.Servers = slices.DeleteFunc(r.Status.Servers, func(s v1alpha1.RTServerStatus) bool { return s.PodUID == types.UID(name) })
+		}
+	}
+}
+
+// applied is what the agent reports of a pod's container.
+func (w *town) applied(node, pod string) *v1alpha1.RTServerStatus {
+	r := w.rtNodes[node]
+	for i := range r.Status.Servers {
+		if r.Status.Servers[i].PodUID == types.UID(pod) {
+			return &r.Status.Servers[i]
+		}
+	}
+	panic(pod)
+}
+
+func ppm(ms int64) rt.PPM { return rt.PPM(ms*10_000 + 1_000) }
+
+// snapshot of the town now.
+func (w *town) snapshot() *state.Snapshot {
+	var all []runtime.Object
+	for name, n := range w.nodes {
+		all = append(all, n.DeepCopy(), statetest.Slice(n, statetest.Cores(w.cores[name])...), w.rtNodes[name].DeepCopy())
+	}
+	for name, p := range w.pods {
+		all = append(all, p.DeepCopy(), w.mckubes[name].DeepCopy(), w.claims[name].DeepCopy())
+	}
+	return statetest.Build(all...)
+}
+
+// scene is the planner's view of a node on which containers suffer from a source.
+func (w *town) planner(node, source string, sufferers ...string) ladder.Planner {
+	s := w.snapshot()
+	n, _ := s.NodeView(node)
+	p := ladder.Planner{
+		Snapshot: s, Node: n, Episode: ladder.Episode{Node: n.RTNode.UID, Begun: start, Active: true, Stage: source},
+		Ticket: func(orchestration.Request) (orchestration.Ticket, bool) { return orchestration.Ticket{}, false },
+		Held:   func(types.UID) bool { return false }, Fits: func(string, *state.PodView) bool { return true },
+		Pool: "edge", Options: ladder.Defaults(), Now: start,
+	}
+	for _, name := range sufferers {
+		v, ok := n.Server(name + "/app")
+		if !ok {
+			panic(name)
+		}
+		p.Sufferers = append(p.Sufferers, ladder.Sufferer{ServerView: v, Source: source, Detail: "it suffers", Wanted: ladder.Wanted(v), Last: start})
+	}
+	return p
+}
+
+// chosen is the action in words: "Kind: what it does".
+func chosen(t *testing.T, p ladder.Planner) string {
+	t.Helper()
+	a, ok := p.Choose()
+	if !ok {
+		return "nothing"
+	}
+	return fmt.Sprintf("%s: %s", a.Kind, a.What)
+}

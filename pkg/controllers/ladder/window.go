@@ -1,0 +1,50 @@
+package ladder
+
+import (
+	"slices"
+	"time"
+)
+
+// buckets of a window: events are forgotten this part of its length late at most.
+const buckets = 60
+
+// window counts events of the last while.
+type window struct {
+	list []bucket
+	// last is when events were last counted.
+	last time.Time
+}
+
+type bucket struct {
+	begun time.Time
+	n     int64
+}
+
+// add is the window with n more events, and without those that are older than its length.
+func (w window) add(now time.Time, n int64, length time.Duration) window {
+	out := window{last: w.last}
+	for _, b := range w.list {
+		if now.Sub(b.begun) < length && !b.begun.After(now) {
+			out.list = append(out.list, b)
+		}
+	}
+	if n <= 0 {
+		return out
+	}
+	out.last = now
+	if end := len(out.list) - 1; end >= 0 && now.Sub(out.list[end].begun) < length/buckets {
+		out.list = slices.Clone(out.list)
+		out.list[end].n += n
+		return out
+	}
+	out.list = append(out.list, bucket{now, n})
+	return out
+}
+
+func (w window) count() int64 {
+	total := int64(0)
+	for _, b := range w.list {
+		total += b.n
+	}
+	return total
+}
