@@ -209,9 +209,11 @@ type loop struct {
 	running   func() []*v1alpha1.RTAction
 }
 
-func (c *cluster) loop() *loop {
+func (c *cluster) loop() *loop { return c.loopAt(clocktesting.NewFakeClock(start)) }
+
+func (c *cluster) loopAt(clk *clocktesting.FakeClock) *loop {
 	own := clocktesting.NewFakeClock(start)
-	l := &loop{cluster: c, clock: clocktesting.NewFakeClock(start), told: &told{}, store: state.New(state.Options{Clock: own})}
+	l := &loop{cluster: c, clock: clk, told: &told{}, store: state.New(state.Options{Clock: own})}
 	l.running = func() []*v1alpha1.RTAction { return nil }
 	l.store.Complete()
 	own.Step(time.Minute) // claims that earlier tests left name nodes that are gone

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -15,16 +17,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
 )
 
 // moving is how long the action of a yard may run.
-const moving = 30 * time.Second
+const moving = 20 * time.Second
 
 // yard is a node on which an action moves container b from core 0 to core 1, by a controller that may die at one of its
 // writes. The test plays the agent.
@@ -63,6 +64,15 @@ func (y *yard) leave() {
 		y.must(client.IgnoreNotFound(y.Delete(ctx, &o)))
 	}
 	y.must(y.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: y.node}}))
+	y.must(y.Delete(ctx, &v1alpha1.RTNode{ObjectMeta: metav1.ObjectMeta{Name: y.node}}))
+	y.must(y.DeleteAllOf(ctx, &resourcev1.ResourceSlice{}, client.MatchingFields{resourcev1.ResourceSliceSelectorNodeName: y.node}))
+	for _, pod := range y.pods {
+		named := metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}
+		y.must(client.IgnoreNotFound(y.Delete(ctx, &corev1.Pod{ObjectMeta: named}, client.GracePeriodSeconds(0))))
+		y.must(y.Delete(ctx, &mcv1.McKube{ObjectMeta: named}))
+		named.Name += "-claim"
+		y.must(client.IgnoreNotFound(y.Delete(ctx, &resourcev1.ResourceClaim{ObjectMeta: named})))
+	}
 }
 
 func (y *yard) actions(ctx context.Context) []v1alpha1.RTAction {
@@ -119,8 +129,7 @@ func (y *yard) start() *mover {
 			return y.write(func() error { return api.SubResource(sub).Update(ctx, o, opts...) })
 		},
 	})
-	m := &mover{loop: mortal.loop(), yard: y}
-	m.loop.clock = y.clock
+	m := &mover{loop: mortal.loopAt(y.clock), yard: y}
 	m.queue, err = orchestration.New(orchestration.Dependencies{
 		Clock: y.clock, Client: mortal.Client, Reader: y.Client, Recorder: silent{}, Nodes: calm{},
 		Lease: types.NamespacedName{Namespace: "default", Name: y.prefix + "queue"}, Identity: string(uuid.NewUUID()),
