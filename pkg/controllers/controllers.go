@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/karpenter/pkg/state/cost"
 
 	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
@@ -43,6 +44,7 @@ type Set struct {
 // Options are the settings of our own controllers.
 type Options struct {
 	Realtime rtruntime.Options
+	Pressure ladder.Options
 	Queue    orchestration.Options
 	// Lease says which process's orchestration queue acts.
 	Lease types.NamespacedName
@@ -83,6 +85,10 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 		return Set{}, err
 	}
 	list = append(list, realtime(op, cluster, store, queue, o.Realtime)...)
+	list = append(list, pressure(op, store, queue, o.Pressure))
+	if list, err = (opening{op, overlaid, cluster, store}).withOpening(list, queue); err != nil {
+		return Set{}, err
+	}
 	for _, loop := range queue.Loops() {
 		list = append(list, loop)
 	}

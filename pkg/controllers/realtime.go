@@ -30,7 +30,6 @@ const (
 
 // realtime are the controllers of real-time containers, and the one that feeds the cache they share.
 func realtime(op *operator.Operator, cluster *state.Cluster, store *rtstate.Store, queue *orchestration.Queue, o rtruntime.Options) []controller.Controller {
-	queue.Handle(rules.Preempt, rtruntime.NewPreempt(op.GetAPIReader()))
 	rearrange := rtruntime.NewRearrange(rtruntime.RearrangeDependencies{
 		API: op.GetAPIReader(), Store: store, Clock: op.Clock, Granularity: o.Granularity,
 		Running: func() []*v1alpha1.RTAction { return queue.Running(rules.Rearrange) },

@@ -68,7 +68,7 @@ func Run(ctx context.Context, args []string) error {
 	}
 	store := state.New(state.Options{Granularity: own.RT.BudgetGranularity.Microseconds(), Clock: op.Clock})
 	set, err := controllers.New(base, op, provider.CloudProvider, store, controllers.Options{
-		Realtime: own.RT.runtime(), Queue: own.Queue.queue(), Lease: queueLease(options.FromContext(base)),
+		Realtime: own.RT.runtime(), Pressure: own.Pressure.Options, Queue: own.Queue.queue(), Lease: queueLease(options.FromContext(base)),
 		CalibrationTimeout: own.RT.CalibrationTimeout,
 	})
 	if err != nil {

@@ -42,6 +42,8 @@ type Options struct {
 	MetricsCertDir string
 	// RT are the settings of real-time admission.
 	RT RTOptions
+	// Pressure are the settings of the answer to real-time pressure.
+	Pressure PressureOptions
 	// Queue are the settings of the orchestration queue.
 	Queue QueueOptions
 	// Webhooks are the settings of the admission webhooks.
@@ -70,6 +72,7 @@ func (o *Options) addFlags(fs *options.FlagSet) {
 	o.Inventory.addFlags(fs)
 	fs.StringVar(&o.MetricsCertDir, "metrics-cert-dir", "", "Directory with tls.crt and tls.key for the metrics endpoint. Empty: a self-signed certificate")
 	o.RT.addFlags(fs)
+	o.Pressure.addFlags(fs)
 	o.Queue.addFlags(fs)
 	o.Webhooks.addFlags(fs)
 	o.Overruns.addFlags(fs)
@@ -89,7 +92,7 @@ func (o *Options) validate(karpenter *options.Options) error {
 	if err := hasCertificate("--metrics-cert-dir", o.MetricsCertDir); err != nil {
 		return err
 	}
-	for _, validate := range []func() error{o.Overruns.validate, o.Webhooks.validate, o.RT.validate, o.Queue.validate} {
+	for _, validate := range []func() error{o.Overruns.validate, o.Webhooks.validate, o.RT.validate, o.Pressure.Validate, o.Queue.validate} {
 		if err := validate(); err != nil {
 			return err
 		}
