@@ -64,6 +64,8 @@ func (s *Snapshot) apply(obj runtime.Object, d *dirty) error {
 		s.putMcKube(parseMcKube(o), d)
 	case *corev1.Pod:
 		s.putPod(parsePod(o), d)
+	case *v1alpha1.RTAction:
+		return s.putAction(o, d)
 	default:
 		return fmt.Errorf("reading %T: not a kind that the state is made from", obj)
 	}
@@ -95,6 +97,8 @@ func (s *Snapshot) forget(obj runtime.Object, d *dirty) error {
 		s.dropMcKube(pair{o.Namespace, o.Name}, o.UID, d)
 	case *corev1.Pod:
 		s.dropPod(o.UID, d)
+	case *v1alpha1.RTAction:
+		s.dropAction(o.Name, d)
 	default:
 		return fmt.Errorf("reading %T: not a kind that the state is made from", obj)
 	}

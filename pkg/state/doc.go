@@ -2,7 +2,8 @@
 // core its claim was allocated (the witness packing) and on which core it runs (the physical packing),
 // what every core has left, and who waits.
 //
-// Everything but reservations is a function of API objects: whatever the order of events, the snapshot
+// Everything but reservations that are made here is a function of API objects, and so is what actions on record have
+// reserved: whatever the order of events, the snapshot
 // is the one that Build makes from the objects that are there. Objects are told apart by UID, so that a
 // pod or node that was re-created under the same name starts with nothing of its predecessor.
 //

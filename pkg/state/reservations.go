@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
@@ -21,20 +22,32 @@ func (e *RefusedError) Error() string {
 // Reserve keeps room for a server until a time, if the core still takes it: the test and the
 // reservation are one step, so two who saw the same room cannot both have it. A reservation of the same
 // key is replaced. The error is a *RefusedError.
-func (s *Store) Reserve(r Reservation) error {
+func (s *Store) Reserve(r Reservation) error { return s.ReserveAll([]Reservation{r}) }
+
+// ReserveAll is Reserve for servers that go together: all of them have their room, or none.
+func (s *Store) ReserveAll(list []Reservation) error {
 	return s.write(func(next *Snapshot, d *dirty) error {
-		if v := next.admits(r); !v.Admitted {
-			return &RefusedError{Node: r.Node, Core: r.Core, Verdict: v}
+		for i, r := range list {
+			if v := next.admits(r, list, i); !v.Admitted {
+				return &RefusedError{Node: r.Node, Core: r.Core, Verdict: v}
+			}
 		}
-		if old, ok := next.reservations.get(pair{first: r.Key}); ok {
-			next.unreserve(old, d)
-		}
-		next.reserve(&r, d)
-		if first := s.expiry.Load(); first == 0 || r.Until.UnixNano() < first {
-			s.expiry.Store(r.Until.UnixNano())
+		for i := range list {
+			next.replace(&list[i], d)
+			s.expireAt(list[i].Until)
 		}
 		return nil
 	})
+}
+
+// expireAt notes when a reservation ends.
+func (s *Store) expireAt(until time.Time) {
+	if until.IsZero() {
+		return
+	}
+	if first := s.expiry.Load(); first == 0 || until.UnixNano() < first {
+		s.expiry.Store(until.UnixNano())
+	}
 }
 
 // Release gives a reservation back. Unknown keys are no error: it may have expired.
@@ -51,6 +64,9 @@ func (s *Store) Release(key string) {
 func (s *Store) expire(next *Snapshot, d *dirty) error {
 	now, first := s.clock.Now(), int64(0)
 	for _, r := range next.reservations.all() {
+		if r.Until.IsZero() {
+			continue
+		}
 		if !now.Before(r.Until) {
 			next.unreserve(r, d)
 			continue
@@ -61,6 +77,14 @@ func (s *Store) expire(next *Snapshot, d *dirty) error {
 	}
 	s.expiry.Store(first)
 	return nil
+}
+
+// replace puts a reservation in the place of an earlier one of its key.
+func (s *Snapshot) replace(r *Reservation, d *dirty) {
+	if old, ok := s.reservations.get(pair{first: r.Key}); ok {
+		s.unreserve(old, d)
+	}
+	s.reserve(r, d)
 }
 
 func (s *Snapshot) reserve(r *Reservation, d *dirty) {
@@ -75,8 +99,9 @@ func (s *Snapshot) unreserve(r *Reservation, d *dirty) {
 	d.booked = append(d.booked, booked{r.Node, r.Core})
 }
 
-// admits judges a reservation against everything but an earlier one of its key.
-func (s *Snapshot) admits(r Reservation) rt.Verdict {
+// admits judges a reservation of a list against everything but earlier ones of the keys of the list, with those
+// before it in the list.
+func (s *Snapshot) admits(r Reservation, list []Reservation, before int) rt.Verdict {
 	none := rt.Verdict{Test: rt.TestT1, Need: r.Server.Charge(s.granularity), Reason: rt.ReasonNoCore}
 	n, ok := s.NodeView(r.Node)
 	if !ok {
@@ -86,8 +111,14 @@ func (s *Snapshot) admits(r Reservation) rt.Verdict {
 	if !ok {
 		return none
 	}
-	// Without an earlier reservation of the key, which this one replaces.
 	others := *n
-	others.Reservations = slices.DeleteFunc(slices.Clone(n.Reservations), func(o Reservation) bool { return o.Key == r.Key })
+	others.Reservations = slices.DeleteFunc(slices.Clone(n.Reservations), func(o Reservation) bool {
+		return slices.ContainsFunc(list, func(l Reservation) bool { return l.Key == o.Key })
+	})
+	for _, earlier := range list[:before] {
+		if earlier.Node == r.Node {
+			others.Reservations = append(others.Reservations, earlier)
+		}
+	}
 	return rt.Admit(core.Core, others.Claims(core).Servers, r.Server)
 }

@@ -198,7 +198,8 @@ type Reservation struct {
 	Key, Node string
 	Core      int
 	Server    rt.Server
-	Until     time.Time
+	// Until is when it ends by itself; zero: never.
+	Until time.Time
 }
 
 // Candidate is a core for a server.

@@ -23,7 +23,7 @@ import (
 // Kinds are what the state is made from.
 func Kinds() []client.Object {
 	return []client.Object{
-		&corev1.Node{}, &corev1.Pod{}, &mcv1.McKube{}, &v1alpha1.RTNode{},
+		&corev1.Node{}, &corev1.Pod{}, &mcv1.McKube{}, &v1alpha1.RTNode{}, &v1alpha1.RTAction{},
 		&resourcev1.ResourceSlice{}, &resourcev1.ResourceClaim{}, &resourcev1.ResourceClaimTemplate{},
 	}
 }
