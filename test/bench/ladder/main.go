@@ -1,0 +1,111 @@
+// Command ladder measures how real-time pressure is answered: a storm, in which a third of the pods of a cluster overrun
+// at once, and one story told twice, to Mainspring and to upstream's Karpenter with the rules of the MC-Kube controller.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/mainspring-rt/mainspring/test/bench/report"
+)
+
+func main() {
+	out := flag.String("out", "out/bench/ladder.json", "file to write the figures to")
+	controller := flag.String("controller", "bin/controller", "controller binary")
+	agents := flag.String("hollow", "bin/hollow", "binary of the hollow agents")
+	pods := flag.Int("storm-pods", 2000, "pods of the storm, in hundreds; 20 of them fill a node; 0: no storm")
+	story := flag.Bool("story", true, "tell the story twice")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, programs{*controller, *agents}, *out, *pods, *story)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "bench-ladder: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, p programs, out string, pods int, story bool) error {
+	environment := report.ReadEnvironment()
+	if err := register(); err != nil {
+		return err
+	}
+	var figures []report.Figure
+	if story {
+		told, err := tellTwice(ctx, p)
+		if err != nil {
+			return err
+		}
+		figures = append(figures, told...)
+	}
+	if pods > 0 {
+		f, err := in(ctx, p, ours, func(w *world) (stormFigures, error) { return storm(ctx, w, pods) })
+		if err != nil {
+			return fmt.Errorf("the storm: %w", err)
+		}
+		figures = append(figures, stormReport(f, pods)...)
+	}
+	return report.Write(os.Stdout, out, environment, figures)
+}
+
+// in does something in a world that ends with it.
+func in[T any](ctx context.Context, p programs, make func(context.Context, programs) (*world, error), do func(*world) (T, error)) (T, error) {
+	w, err := make(ctx, p)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	result, err := do(w)
+	return result, errors.Join(err, w.close())
+}
+
+// tellTwice tells the story to stock Karpenter and to ours, one after the other.
+func tellTwice(ctx context.Context, p programs) ([]report.Figure, error) {
+	theirs, err := in(ctx, p, stock, func(w *world) (outcome, error) { return compare(ctx, w) })
+	if err != nil {
+		return nil, fmt.Errorf("the story with stock Karpenter: %w", err)
+	}
+	mine, err := in(ctx, p, ours, func(w *world) (outcome, error) { return compare(ctx, w) })
+	if err != nil {
+		return nil, fmt.Errorf("the story with Mainspring: %w", err)
+	}
+	return append(storyReport("ours", mine), storyReport("stock", theirs)...), nil
+}
+
+func storyReport(who string, o outcome) []report.Figure {
+	note := fmt.Sprintf("the same story of %s, %s", storyLength, map[string]string{
+		"ours": "Mainspring", "stock": "upstream's Karpenter with its kwok provider, and MC-Kube's rules looked at each second",
+	}[who])
+	goal := map[string]string{"ours": "0", "stock": ""}[who]
+	return []report.Figure{
+		{Key: who + "_misses", Value: float64(o.misses), Note: "jobs after their deadline; " + note},
+		{Key: who + "_misses_high", Value: float64(o.missesHigh), Goal: goal, Note: "those of criticality High"},
+		{Key: who + "_evictions", Value: float64(o.evictions), Note: "pods that were told to go through the Eviction API"},
+		{Key: who + "_nodes", Value: float64(o.nodes), Note: "most at once"},
+		{Key: who + "_usd", Value: o.usd, Note: "price of the nodes, summed over time"},
+	}
+}
+
+func stormReport(f stormFigures, pods int) []report.Figure {
+	for _, broken := range append(f.violations, f.repeats...) {
+		fmt.Fprintln(os.Stderr, broken)
+	}
+	note := fmt.Sprintf("%d pods on %d nodes, a third overruns at once; %d nodes under pressure at once", pods, f.nodesBefore, f.peak)
+	return []report.Figure{
+		{Key: "decisions_per_s", Value: float64(f.actions) / f.converged.Seconds(), Note: "actions that are over, by converge_s; " + note},
+		{Key: "converge_s", Value: f.converged.Seconds(), Note: "from the first overrun until none follows and no action waits or runs"},
+		{Key: "calm_s", Value: f.calmed.Seconds(), Note: "until no node is tainted or under pressure either"},
+		{Key: "disruptions", Value: float64(f.disruptions), Note: "nodes that Karpenter chose for disruption"},
+		{Key: "budget_violations", Value: float64(len(f.violations)), Goal: "0", Note: "of budgets, limits and cores, on every version of every object"},
+		{Key: "repeat_moves", Value: float64(len(f.repeats)), Goal: "0", Note: "of one pod or container for one cause"},
+		{Key: "storm_evictions", Value: float64(f.evictions), Note: "pods that were told to go"},
+		{Key: "storm_nodes", Value: float64(f.nodes), Note: "most at once"},
+		{Key: "storm_high_pending_s", Value: f.pendingHigh.Seconds(), Note: "the longest that a pod of criticality High had no core"},
+	}
+}

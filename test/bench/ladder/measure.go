@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/catalogue"
+	"github.com/mainspring-rt/mainspring/pkg/test"
+	"github.com/mainspring-rt/mainspring/pkg/test/history"
+	"github.com/mainspring-rt/mainspring/pkg/test/promises"
+)
+
+// outcome is what a story cost.
+type outcome struct {
+	misses, missesHigh int64
+	evictions          int
+	nodes              int // most at once
+	usd                float64
+	// pendingHigh is the longest that a pod of criticality High waited for its core.
+	pendingHigh time.Duration
+	disruptions int
+	violations  []string // promises about budgets and cores that were broken
+	repeats     []string // moves of the same thing for the same cause
+	actions     int      // that are over
+}
+
+// record watches a story from its beginning.
+type record struct {
+	recorder *history.Recorder
+	client   client.Client
+	machines *catalogue.Catalogue
+	cancel   context.CancelFunc
+	done     chan struct{}
+
+	mu          sync.Mutex
+	nodes       int
+	usd         float64
+	since       map[types.UID]time.Time // when a pod without a core was first seen
+	pendingHigh time.Duration
+}
+
+func newRecord(ctx context.Context, c client.WithWatch) (*record, error) {
+	machines, err := catalogue.Parse("catalogue.yaml", machines)
+	if err != nil {
+		return nil, err
+	}
+	recorder, err := history.Start(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	r := &record{recorder: recorder, client: c, machines: machines, done: make(chan struct{}), since: map[types.UID]time.Time{}}
+	ctx, r.cancel = context.WithCancel(ctx)
+	go r.sample(ctx)
+	return r, nil
+}
+
+func (r *record) stop() {
+	r.cancel()
+	<-r.done
+	r.recorder.Stop()
+}
+
+// sample adds up once a second what machines cost, and how long critical pods wait.
+func (r *record) sample(ctx context.Context) {
+	defer close(r.done)
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			now := time.Now()
+			if err := r.look(ctx, now, now.Sub(last)); err != nil && ctx.Err() == nil {
+				fmt.Fprintf(os.Stderr, "sampling: %v\n", err)
+			}
+			last = now
+		}
+	}
+}
+
+func (r *record) look(ctx context.Context, now time.Time, passed time.Duration) error {
+	nodes, pods := &corev1.NodeList{}, &corev1.PodList{}
+	if err := r.client.List(ctx, nodes); err != nil {
+		return err
+	}
+	if err := r.client.List(ctx, pods, client.MatchingLabels{test.Label: "control"}); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.nodes = max(r.nodes, len(nodes.Items))
+	for i := range nodes.Items {
+		if machine, ok := r.machines.Lookup(nodes.Items[i].Labels[corev1.LabelInstanceTypeStable]); ok {
+			r.usd += machine.Price.OnDemand * passed.Hours()
+		}
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Spec.NodeName != "" {
+			delete(r.since, pod.UID)
+			continue
+		}
+		if _, ok := r.since[pod.UID]; !ok {
+			r.since[pod.UID] = now
+		}
+		r.pendingHigh = max(r.pendingHigh, now.Sub(r.since[pod.UID]))
+	}
+	return nil
+}
+
+// outcome is that until now.
+func (r *record) outcome(ctx context.Context) (outcome, error) {
+	if err := r.recorder.Sync(ctx); err != nil {
+		return outcome{}, err
+	}
+	if gaps := r.recorder.Gaps(); len(gaps) > 0 {
+		return outcome{}, fmt.Errorf("the record has gaps: %v", gaps)
+	}
+	h := r.recorder.History()
+	o := outcome{disruptions: len(h.Disrupted())}
+	o.misses, o.missesHigh = misses(h)
+	o.evictions = evictions(h)
+	for _, broken := range promises.Broken(h) {
+		if strings.Contains(broken, "was moved for") {
+			o.repeats = append(o.repeats, broken)
+		} else {
+			o.violations = append(o.violations, broken)
+		}
+	}
+	for _, action := range h.Last().Actions {
+		if action.Status.Phase != "Waiting" && action.Status.Phase != "Running" {
+			o.actions++
+		}
+	}
+	if most, _ := h.MostDisrupting("edge"); most > 1 {
+		o.violations = append(o.violations, fmt.Sprintf("%d nodes were disrupted at once, the budget is 1", most))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o.nodes, o.usd, o.pendingHigh = r.nodes, r.usd, r.pendingHigh
+	return o, nil
+}
+
+// misses adds up the largest counts of every container.
+func misses(h history.History) (all, high int64) {
+	type key struct {
+		pod       types.UID
+		container string
+	}
+	most, critical := map[key]int64{}, map[types.UID]bool{}
+	for _, v := range h.Versions() {
+		node, ok := v.Object.(*v1alpha1.RTNode)
+		if !ok {
+			continue
+		}
+		for _, server := range node.Spec.Servers {
+			critical[server.PodUID] = critical[server.PodUID] || server.Criticality == "High"
+		}
+		for _, server := range node.Status.Servers {
+			k := key{server.PodUID, server.Container}
+			most[k] = max(most[k], server.Misses)
+		}
+	}
+	for k, n := range most {
+		all += n
+		if critical[k.pod] {
+			high += n
+		}
+	}
+	return all, high
+}
+
+// evictions counts the pods that were told to go through the Eviction API.
+func evictions(h history.History) int {
+	gone := map[types.UID]bool{}
+	for _, v := range h.Versions() {
+		pod, ok := v.Object.(*corev1.Pod)
+		if !ok {
+			continue
+		}
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == "EvictionByEvictionAPI" {
+				gone[pod.UID] = true
+			}
+		}
+	}
+	return len(gone)
+}

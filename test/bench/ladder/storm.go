@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/hollow"
+	"github.com/mainspring-rt/mainspring/pkg/test"
+)
+
+const (
+	// podsPerNode fill a machine by their CPU requests: 4.9 CPUs, 240m each.
+	podsPerNode = 20
+	// stormLimit bounds how long a storm may take to settle.
+	stormLimit = 15 * time.Minute
+	// calm is how long nothing may happen until it has settled.
+	calm = 10 * time.Second
+)
+
+// stormScript has a container overrun for as long as its core is crowded.
+const stormScript = "0s overrun-while-crowded 78"
+
+// army is the workload of a storm of so many pods, in namespaces of 100. A third of it is called control and vision:
+// those will overrun. kube-scheduler fills one core after the other, six containers each, so that the last core of a node
+// has two; five on each are few enough.
+func army(pods int) []workload {
+	var all []workload
+	for i := range pods / 100 {
+		in := fmt.Sprintf("cell-%d", i)
+		all = append(all,
+			workload{in, "control", mcoperatorv1.CriticalityHigh, 20, 14, 14, "240m", ""},
+			workload{in, "vision", mcoperatorv1.CriticalityMiddle, 14, 14, 14, "240m", ""},
+			workload{in, "batch", mcoperatorv1.CriticalityLow, 66, 14, 14, "240m", ""},
+		)
+	}
+	return all
+}
+
+// stormFigures are what a storm took.
+type stormFigures struct {
+	outcome
+	nodesBefore int
+	converged   time.Duration // until nothing overruns, waits or runs
+	calmed      time.Duration // until no node is tainted either
+	peak        int           // nodes under pressure at once
+}
+
+// storm lets a third of the pods overrun at once and measures how it settles.
+func storm(ctx context.Context, w *world, pods int) (stormFigures, error) {
+	var f stormFigures
+	workloads := army(pods)
+	for _, l := range workloads {
+		if err := w.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.namespace}}); err != nil {
+			return f, err
+		}
+	}
+	if err := w.begin(ctx, edge(), workloads); err != nil {
+		return f, err
+	}
+	if err := w.await(ctx, "pods on cores", func(ctx context.Context) (bool, string, error) {
+		s, err := w.state(ctx)
+		f.nodesBefore = s.nodes
+		return s.placed >= pods/100*100, fmt.Sprintf("%d of %d on %d nodes", s.placed, pods, s.nodes), err
+	}); err != nil {
+		return f, err
+	}
+	record, err := newRecord(ctx, w.client)
+	if err != nil {
+		return f, err
+	}
+	defer record.stop()
+	if err := w.strike(ctx); err != nil {
+		return f, err
+	}
+	if err := w.settle(ctx, &f); err != nil {
+		return f, err
+	}
+	f.outcome, err = record.outcome(ctx)
+	return f, err
+}
+
+// strike has every pod of the workloads control and vision overrun from now on.
+func (w *world) strike(ctx context.Context) error {
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, hollow.AnnotationScript, stormScript))
+	for _, name := range []string{"control", "vision"} {
+		pods := &corev1.PodList{}
+		if err := w.client.List(ctx, pods, client.MatchingLabels{test.Label: name}); err != nil {
+			return fmt.Errorf("listing pods: %w", err)
+		}
+		for i := range pods.Items {
+			if err := w.client.Patch(ctx, &pods.Items[i], patch); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("giving pod %s its script: %w", pods.Items[i].Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// settle follows the storm until it is over.
+func (w *world) settle(ctx context.Context, f *stormFigures) error {
+	ctx, cancel := context.WithTimeout(ctx, stormLimit)
+	defer cancel()
+	begun, last := time.Now(), time.Now()
+	overruns := int64(-1)
+	return w.await(ctx, "the storm", func(ctx context.Context) (bool, string, error) {
+		s, err := w.state(ctx)
+		now := time.Now()
+		if s.overruns != overruns || s.underway > 0 {
+			overruns, last = s.overruns, now
+		}
+		f.peak = max(f.peak, s.pressed)
+		if now.Sub(last) < calm {
+			f.converged, f.calmed = 0, 0
+		} else if f.converged == 0 {
+			f.converged = last.Sub(begun)
+		}
+		if f.converged > 0 && s.tainted == 0 && s.pressed == 0 {
+			f.calmed = now.Sub(begun)
+		}
+		return f.calmed > 0, fmt.Sprintf("%d of %d nodes under pressure, %d tainted, %d actions under way, %d over, %d of the pods on cores",
+			s.pressed, s.nodes, s.tainted, s.underway, s.over, s.placed), err
+	})
+}
+
+// clusterState is a look at a cluster.
+type clusterState struct {
+	nodes, placed, pressed, tainted, underway, over int
+	overruns                                        int64
+}
+
+func (w *world) state(ctx context.Context) (clusterState, error) {
+	s := clusterState{}
+	nodes, rtNodes, actions := &corev1.NodeList{}, &v1alpha1.RTNodeList{}, &v1alpha1.RTActionList{}
+	for _, list := range []client.ObjectList{nodes, rtNodes, actions} {
+		if err := w.client.List(ctx, list); err != nil {
+			return s, fmt.Errorf("listing: %w", err)
+		}
+	}
+	s.nodes = len(nodes.Items)
+	for i := range nodes.Items {
+		if slices.ContainsFunc(nodes.Items[i].Spec.Taints, func(t corev1.Taint) bool { return t.Key == mcoperatorv1.TaintPressure }) {
+			s.tainted++
+		}
+	}
+	for i := range rtNodes.Items {
+		status := &rtNodes.Items[i].Status
+		if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionRTPressure) {
+			s.pressed++
+		}
+		for _, server := range status.Servers {
+			s.overruns += server.Overruns
+			if server.BudgetUs > 0 && server.Error == "" {
+				s.placed++
+			}
+		}
+	}
+	for i := range actions.Items {
+		switch actions.Items[i].Status.Phase {
+		case "Waiting", "Running", "RollingBack":
+			s.underway++
+		default:
+			s.over++
+		}
+	}
+	return s, nil
+}
