@@ -20,6 +20,8 @@ type deadlineGroup struct {
 	intent atomic.Int64
 	// seen are the governed threads, and how far they had come when last looked at.
 	seen map[int32]trace
+	// late are the first threads of processes that came since others were governed, as of the last look.
+	late map[int32]bool
 }
 
 // trace is what the watchdog knows of a thread.
@@ -27,6 +29,8 @@ type trace struct {
 	usedNs uint64
 	// since when it wants to run and did not, 0 while it does.
 	since int64
+	// ordinary: it was, before it was governed.
+	ordinary bool
 	// freed is when it was made an ordinary thread because it was stranded; it returns after two periods.
 	freed int64
 }
@@ -43,34 +47,67 @@ func (g *deadlineGroup) Set(budgetUs int64) error {
 	return nil
 }
 
-// governed are the threads that share the budget: those that the application or we made real-time, or
-// else the first threads of its processes.
-func (g *deadlineGroup) governed() (map[int32]unix.SchedAttr, error) {
+// governed are the threads that share the budget: those that the application made real-time, or else the first threads
+// of its processes. A process that comes later is one of those once two looks on end have met it: probes and the like, which are soon
+// gone, would have all budgets set anew each time. Late are those that do not share it yet.
+func (g *deadlineGroup) governed() (attrs map[int32]unix.SchedAttr, late map[int32]bool, err error) {
 	tids, err := g.backend.threadsOf(g.files)
 	if err != nil {
-		return nil, fmt.Errorf("listing the threads of %s: %w", g.server.Cgroup, asGone(err))
+		return nil, nil, fmt.Errorf("listing the threads of %s: %w", g.server.Cgroup, asGone(err))
 	}
-	attrs, leaders := map[int32]unix.SchedAttr{}, map[int32]unix.SchedAttr{}
 	processes, err := g.processes()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	attrs, leaders, chosen := g.sort(tids, processes)
+	if chosen {
+		return attrs, nil, nil
+	}
+	late = map[int32]bool{}
+	first := len(attrs) == 0
+	for tid, a := range leaders {
+		if first || g.late[tid] {
+			attrs[tid] = a
+		} else {
+			late[tid] = true
+		}
+	}
+	return attrs, late, nil
+}
+
+// sort threads into those that are governed, or made real-time by the application, and the first ones of processes among
+// the others. Chosen: the application has made some real-time.
+func (g *deadlineGroup) sort(tids []int32, processes map[int32]bool) (attrs, leaders map[int32]unix.SchedAttr, chosen bool) {
+	attrs, leaders = map[int32]unix.SchedAttr{}, map[int32]unix.SchedAttr{}
 	for _, tid := range tids {
 		var a unix.SchedAttr
 		if g.backend.kernel.attr(int(tid), &a) != nil {
 			continue
 		}
-		if _, ours := g.seen[tid]; ours || realtime(a.Policy) || a.Policy == unix.SCHED_DEADLINE {
+		if t, ours := g.seen[tid]; ours || realtime(a.Policy) || a.Policy == unix.SCHED_DEADLINE {
 			attrs[tid] = a
-		}
-		if processes[tid] {
+			chosen = chosen || ours && !t.ordinary || !ours && !g.wasOrdinary(tid, a)
+		} else if processes[tid] {
 			leaders[tid] = a
 		}
 	}
-	if len(attrs) == 0 {
-		return leaders, nil
+	return attrs, leaders, chosen
+}
+
+// wasOrdinary says that a thread is, or was before we governed it: of a deadline thread the journal knows.
+func (g *deadlineGroup) wasOrdinary(tid int32, a unix.SchedAttr) bool {
+	if a.Policy != unix.SCHED_DEADLINE {
+		return !realtime(a.Policy)
 	}
-	return attrs, nil
+	for _, r := range g.backend.journal.of(g.server.Cgroup) {
+		if r.Thread != int(tid) {
+			continue
+		}
+		if started, err := g.backend.kernel.started(r.Thread); err == nil && started == r.Started {
+			return !realtime(r.Attr.Policy) && r.Attr.Policy != unix.SCHED_DEADLINE
+		}
+	}
+	return false
 }
 
 func (g *deadlineGroup) processes() (map[int32]bool, error) {
@@ -89,10 +126,11 @@ func (g *deadlineGroup) processes() (map[int32]bool, error) {
 
 // tend gives every governed thread its share of the budget. Nothing is changed when all have it.
 func (g *deadlineGroup) tend() error {
-	attrs, err := g.governed()
+	attrs, late, err := g.governed()
 	if err != nil {
 		return err
 	}
+	g.late = late
 	want := g.share(len(attrs))
 	var wrong []int32
 	for tid, a := range attrs {
@@ -176,9 +214,9 @@ func (g *deadlineGroup) follow(attrs map[int32]unix.SchedAttr) {
 			delete(g.seen, tid)
 		}
 	}
-	for tid := range attrs {
+	for tid, a := range attrs {
 		if _, ok := g.seen[tid]; !ok {
-			g.seen[tid] = trace{}
+			g.seen[tid] = trace{ordinary: g.wasOrdinary(tid, a)}
 		}
 	}
 }
@@ -220,7 +258,7 @@ func (g *deadlineGroup) Read() (Budget, []int, error) {
 	if err := b.same(g, g.anchor); err != nil {
 		return Budget{}, nil, err
 	}
-	attrs, err := g.governed()
+	attrs, _, err := g.governed()
 	if err != nil {
 		return Budget{}, nil, err
 	}
