@@ -15,6 +15,7 @@ import (
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/mainspring-rt/mainspring/charts"
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/hollow"
 	"github.com/mainspring-rt/mainspring/pkg/test"
@@ -62,6 +63,7 @@ func (p plane) liveRealtime(t *testing.T) (end func()) {
 	p.apply(t, late)
 	p.expectReady(t, first)
 	p.expectReady(t, late)
+	p.openNode(t, "first", pool.Name)
 	p.script(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: test.Namespace, Name: "late"}}, "one day overrun")
 	p.script(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: late.Status.Node}}, "0s granularity 200")
 	return func() {
@@ -73,6 +75,28 @@ func (p plane) liveRealtime(t *testing.T) (end func()) {
 		})
 		p.delete(t, pool)
 	}
+}
+
+// openNode has an action open a node for a pod that runs.
+func (p plane) openNode(t *testing.T, name, pool string) {
+	t.Helper()
+	pod := &corev1.Pod{}
+	if err := p.client.Get(t.Context(), client.ObjectKey{Namespace: test.Namespace, Name: name}, pod); err != nil {
+		t.Fatal(err)
+	}
+	action := &v1alpha1.RTAction{
+		ObjectMeta: metav1.ObjectMeta{Name: "by-hand"},
+		Spec: v1alpha1.RTActionSpec{
+			Kind: "OpenNode", Reason: "ByHand", Cause: "by-hand", Node: pod.Spec.NodeName, NodePool: pool, Timeout: metav1.Duration{Duration: 2 * time.Minute},
+			Pods:        []v1alpha1.ActionPod{{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}},
+			Beneficiary: v1alpha1.ActionBeneficiary{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		},
+	}
+	p.apply(t, action)
+	soon(t, func(g gomega.Gomega) {
+		g.Expect(p.client.Get(t.Context(), client.ObjectKeyFromObject(action), action)).To(gomega.Succeed())
+		g.Expect(action.Status.Phase).To(gomega.Equal(v1alpha1.ActionPhase("Succeeded")), "%+v", action.Status)
+	})
 }
 
 func (p plane) expectReady(t *testing.T, m *mcoperatorv1.McKube) {

@@ -16,6 +16,7 @@ import (
 	karpenterevents "sigs.k8s.io/karpenter/pkg/events"
 	nodeclaimutils "sigs.k8s.io/karpenter/pkg/utils/nodeclaim"
 
+	knowledge "github.com/mainspring-rt/mainspring/pkg/cloudprovider"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
@@ -106,7 +107,7 @@ func (c *calibration) realtime(ctx context.Context, claim *karpv1.NodeClaim) (bo
 	if at < 0 {
 		return false, nil
 	}
-	cores, err := coresOf(list[at])
+	cores, err := knowledge.CoresOf(list[at])
 	return len(cores) > 0, err
 }
 

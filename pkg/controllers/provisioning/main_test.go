@@ -12,8 +12,11 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpcloud "sigs.k8s.io/karpenter/pkg/cloudprovider"
+	"sigs.k8s.io/karpenter/pkg/operator/logging"
 	karptest "sigs.k8s.io/karpenter/pkg/test"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -54,10 +57,20 @@ var scheme = sync.OnceValues(func() (*runtime.Scheme, error) {
 	return clientgoscheme.Scheme, nil
 })
 
-func TestMain(m *testing.M) { os.Exit(apiserver.Main(m)) }
+func TestMain(m *testing.M) {
+	log.SetLogger(logging.NopLogger)
+	os.Exit(apiserver.Main(m))
+}
 
 // provider is the simulated cloud with these machines, whose faults are those that a client finds.
 func provider(t testing.TB, c client.Client) karpcloud.CloudProvider {
+	t.Helper()
+	out, _ := simulatedCloud(t, c, clock.RealClock{})
+	return out
+}
+
+// simulatedCloud is the same, and the loop by which its machines join.
+func simulatedCloud(t testing.TB, c client.Client, now clock.Clock) (karpcloud.CloudProvider, reconcile.Reconciler) {
 	t.Helper()
 	known, err := catalogue.Parse("machines", []byte(machines))
 	if err != nil {
@@ -68,12 +81,12 @@ func provider(t testing.TB, c client.Client) karpcloud.CloudProvider {
 		t.Fatal(err)
 	}
 	sim, err := simulated.New(context.Background(), simulated.Options{
-		Client: c, Clock: clock.RealClock{}, Recorder: karptest.NewEventRecorder(), Catalogue: known, InstanceTypes: types,
+		Client: c, Clock: now, Recorder: karptest.NewEventRecorder(), Catalogue: known, InstanceTypes: types,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cloudprovider.Decorate(sim, known)
+	return cloudprovider.Decorate(sim, known), sim.Controllers()[0].(reconcile.Reconciler)
 }
 
 func nodePool(name string) *karpv1.NodePool {

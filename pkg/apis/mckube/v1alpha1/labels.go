@@ -51,6 +51,9 @@ const (
 // joined already.
 const AnnotationAdopt = Group + "/adopt"
 
+// AnnotationAction is, on a NodeClaim and its Node, the name of the RTAction that it was opened for.
+const AnnotationAction = Group + "/action"
+
 // AnnotationRTGuarantee is, on a Node, what its backend promises, in words.
 const AnnotationRTGuarantee = Group + "/rt-guarantee"
 

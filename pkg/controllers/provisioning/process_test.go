@@ -1,0 +1,395 @@
+package provisioning_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	karpcloud "sigs.k8s.io/karpenter/pkg/cloudprovider"
+	"sigs.k8s.io/karpenter/pkg/controllers/dynamicresources/deviceallocation"
+	"sigs.k8s.io/karpenter/pkg/controllers/nodeclaim/lifecycle"
+	karpprovisioning "sigs.k8s.io/karpenter/pkg/controllers/provisioning"
+	karpstate "sigs.k8s.io/karpenter/pkg/controllers/state"
+	karpevents "sigs.k8s.io/karpenter/pkg/events"
+	"sigs.k8s.io/karpenter/pkg/state/nodepoolhealth"
+	"sigs.k8s.io/karpenter/pkg/state/virtualpods"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/provisioning"
+	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+var errDied = errors.New("the process died")
+
+// fate is what befalls a process at one of its writes to the API server.
+type fate string
+
+const (
+	none fate = ""
+	// dies before the write, or when it was made; losesReply: it was made, and the process is told an error.
+	diesBefore fate = "dies before"
+	diesAfter  fate = "dies after"
+	losesReply fate = "loses the reply of"
+)
+
+// process is a controller on the site, with caches of its own. Karpenter's own loops run in it too.
+type process struct {
+	*site
+	queue     *orchestration.Queue
+	store     *state.Store
+	cluster   *karpstate.Cluster
+	lifecycle *lifecycle.Controller
+	registrar reconcile.Reconciler
+	keeper    reconcile.Reconciler
+	devices   *deviceallocation.Controller
+	seen      map[types.UID]client.Object
+	nominated map[string]bool
+
+	writes, at int
+	fate       fate
+	dead       bool
+}
+
+// NominateNodeForPod implements provisioning.Nominator.
+func (p *process) NominateNodeForPod(_ context.Context, providerID string) {
+	p.nominated[providerID] = true
+}
+
+// spawn starts a process that knows nothing.
+func (s *site) spawn() *process {
+	s.Helper()
+	s.processes++
+	p := &process{site: s, seen: map[types.UID]client.Object{}, nominated: map[string]bool{}}
+	guarded := p.guarded()
+	cloud, registrar := simulatedCloud(s, s.api, s.clock)
+	p.registrar = registrar
+	later := clocktesting.NewFakeClock(s.clock.Now())
+	p.store = state.New(state.Options{Clock: later})
+	p.store.Complete()
+	later.Step(time.Minute)
+	told := recorder{s}
+	p.devices = deviceallocation.NewController(s.api)
+	p.cluster = karpstate.NewCluster(s.clock, s.api, cloud)
+	provisioner := karpprovisioning.NewProvisioner(guarded, told, cloud, p.cluster, s.clock, p.devices, virtualpods.NewVirtualPodCache(s.api))
+	hook := provisioning.NewCalibration(provisioning.CalibrationDependencies{
+		Clock: s.clock, Client: p.byProvider(), Recorder: told, Provider: cloud, Store: p.store, Timeout: 5 * time.Minute,
+	})
+	p.lifecycle = lifecycle.NewController(s.clock, p.byProvider(), cloud, told, p.cluster, nodepoolhealth.NewState(), []karpcloud.NodeLifecycleHook{hook})
+	var err error
+	p.queue, err = orchestration.New(orchestration.Dependencies{
+		Clock: s.clock, Client: guarded, Reader: guarded, Recorder: silent{}, Nodes: calm{}, Lease: client.ObjectKey{Namespace: s.namespace, Name: "queue"},
+		Identity: fmt.Sprintf("process-%d", s.processes),
+	})
+	s.must(err)
+	p.queue.Handle(rules.OpenNode, provisioning.NewOpenNode(provisioning.Dependencies{
+		Clock: s.clock, Client: guarded, Reader: guarded, Provider: cloud, Provisioner: provisioner, Cluster: p.cluster, Store: p.store,
+	}))
+	p.keeper = provisioning.Keep(provisioning.KeeperDependencies{Clock: s.clock, Client: guarded, Cluster: p, Store: p.store})
+	p.devices.Hydrate(s.ctx)
+	s.must(p.look())
+	return p
+}
+
+// calm nodes are not disrupted by others; silent drops the Events of the queue.
+type (
+	calm   struct{}
+	silent struct{}
+)
+
+func (calm) Disrupted(string) string                         { return "" }
+func (calm) Allowed(context.Context) (map[string]int, error) { return nil, nil }
+func (silent) Publish(...events.Event)                       {}
+
+// recorder stores Karpenter's Events at once.
+type recorder struct{ *site }
+
+// Publish implements karpevents.Recorder.
+func (r recorder) Publish(list ...karpevents.Event) {
+	for _, e := range list {
+		on, ok := e.InvolvedObject.(client.Object)
+		if !ok {
+			continue
+		}
+		kind := "Pod"
+		if _, ok := on.(*karpv1.NodeClaim); ok {
+			kind = "NodeClaim"
+		}
+		r.create(&corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{GenerateName: "e-", Namespace: max(on.GetNamespace(), metav1.NamespaceDefault)},
+			InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: on.GetNamespace(), Name: on.GetName(), UID: on.GetUID()},
+			Reason:         e.Reason, Message: e.Message, Type: e.Type,
+		})
+	}
+}
+
+// guarded is the process's connection to the API server.
+func (p *process) guarded() client.Client {
+	return interceptor.NewClient(p.api, interceptor.Funcs{
+		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if p.dead {
+				return errDied
+			}
+			return api.Get(ctx, key, o, opts...)
+		},
+		Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return p.write(func() error {
+				err := api.Create(ctx, o, opts...)
+				if claim, ok := o.(*karpv1.NodeClaim); ok && err == nil {
+					p.opened[claim.Name]++
+				}
+				return err
+			})
+		},
+		Delete: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return p.write(func() error { return api.Delete(ctx, o, opts...) })
+		},
+		Update: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			return p.write(func() error { return api.Update(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			return p.write(func() error { return api.Patch(ctx, o, patch, opts...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, api client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			return p.write(func() error { return api.SubResource(sub).Update(ctx, o, opts...) })
+		},
+	})
+}
+
+func (p *process) write(do func() error) error {
+	if p.dead {
+		return errDied
+	}
+	p.writes++
+	if p.writes != p.at {
+		return do()
+	}
+	switch p.fate {
+	case diesBefore:
+		p.dead = true
+		return errDied
+	case diesAfter:
+		p.dead = true
+		_ = do() // nobody hears of it
+		return errDied
+	case losesReply:
+		_ = do()
+		return apierrors.NewTimeoutError("who knows", 1)
+	}
+	return do()
+}
+
+// byProvider finds Nodes by their provider ID, as Karpenter's cache does and no API server.
+func (p *process) byProvider() client.Client {
+	return interceptor.NewClient(p.api, interceptor.Funcs{
+		List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			o := client.ListOptions{}
+			o.ApplyOptions(opts)
+			nodes, ok := list.(*corev1.NodeList)
+			if !ok || o.FieldSelector == nil || !strings.Contains(o.FieldSelector.String(), "spec.providerID=") {
+				return api.List(ctx, list, opts...)
+			}
+			if err := api.List(ctx, nodes); err != nil {
+				return err
+			}
+			wanted := strings.TrimPrefix(o.FieldSelector.String(), "spec.providerID=")
+			nodes.Items = slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return n.Spec.ProviderID != wanted })
+			return nil
+		},
+	})
+}
+
+// look fills the caches with what the API server has.
+func (p *process) look() error {
+	now := map[types.UID]client.Object{}
+	for _, list := range []client.ObjectList{
+		&karpv1.NodePoolList{}, &karpv1.NodeClaimList{}, &corev1.NodeList{}, &corev1.PodList{}, &resourcev1.ResourceSliceList{}, &mcv1.McKubeList{}, &resourcev1.ResourceClaimList{}, &v1alpha1.RTNodeList{},
+	} {
+		if err := p.api.List(p.ctx, list); err != nil {
+			return err
+		}
+		for _, o := range items(list) {
+			now[o.GetUID()] = o
+			if err := p.show(o); err != nil {
+				return err
+			}
+		}
+	}
+	for uid, o := range p.seen {
+		if now[uid] == nil {
+			p.hide(o)
+		}
+	}
+	p.seen = now
+	return nil
+}
+
+func (p *process) show(o client.Object) error {
+	switch o := o.(type) {
+	case *karpv1.NodeClaim:
+		p.cluster.UpdateNodeClaim(o)
+		return nil
+	case *karpv1.NodePool:
+		return nil
+	case *resourcev1.ResourceClaim:
+		if _, err := p.devices.Reconcile(p.ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}); err != nil {
+			return err
+		}
+	case *corev1.Node:
+		if err := p.cluster.UpdateNode(p.ctx, o); err != nil {
+			return err
+		}
+	case *corev1.Pod:
+		if err := p.cluster.UpdatePod(p.ctx, o); err != nil {
+			return err
+		}
+	}
+	return p.store.Update(o)
+}
+
+func (p *process) hide(o client.Object) {
+	switch o := o.(type) {
+	case *karpv1.NodeClaim:
+		p.cluster.DeleteNodeClaim(o.Name)
+	case *karpv1.NodePool:
+	case *corev1.Node:
+		p.cluster.DeleteNode(o.Name)
+		p.must(p.store.Delete(o))
+	default:
+		p.must(p.store.Delete(o))
+	}
+}
+
+func items(list client.ObjectList) []client.Object {
+	var out []client.Object
+	_ = meta.EachListItem(list, func(o runtime.Object) error { // the function never fails
+		out = append(out, o.(client.Object))
+		return nil
+	})
+	return out
+}
+
+// turn lets the process, Karpenter, the cloud, kubelets and agents go on for a second.
+func (p *process) turn() {
+	p.Helper()
+	for _, loop := range []func() error{p.decide, p.run} {
+		p.must(p.look())
+		if err := loop(); p.dead {
+			return
+		} else if err != nil && p.fate == none {
+			p.Logf("bears %v", err)
+		}
+	}
+	p.world()
+	p.clock.Step(time.Second)
+}
+
+func (p *process) turns(n int) {
+	p.Helper()
+	for range n {
+		p.turn()
+	}
+}
+
+func (p *process) decide() error {
+	_, err := p.queue.Loops()[0].Reconcile(p.ctx, reconcile.Request{})
+	return err
+}
+
+func (p *process) run() error {
+	list := &v1alpha1.RTActionList{}
+	p.must(p.api.List(p.ctx, list))
+	var failed []error
+	for _, o := range list.Items {
+		_, err := p.queue.Loops()[1].Reconcile(p.ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: o.Name}})
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
+// world is everything but our controller: it lives on when that dies.
+func (p *process) world() {
+	p.Helper()
+	p.must(p.look())
+	for _, claim := range p.claims() {
+		if _, err := p.lifecycle.Reconcile(p.ctx, claim.DeepCopy()); err != nil {
+			p.Logf("Karpenter bears %v", err)
+		}
+		if _, err := p.registrar.Reconcile(p.ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: claim.Name}}); err != nil {
+			p.Logf("the cloud bears %v", err)
+		}
+	}
+	nodes := &corev1.NodeList{}
+	p.must(p.api.List(p.ctx, nodes))
+	for i := range nodes.Items {
+		p.boot(&nodes.Items[i])
+	}
+}
+
+// boot has a new node become ready, and its agent publish its cores; one that is being deleted ends.
+func (p *process) boot(n *corev1.Node) {
+	p.Helper()
+	if !n.DeletionTimestamp.IsZero() {
+		n.Finalizers = nil
+		p.must(client.IgnoreNotFound(p.api.Update(p.ctx, n)))
+		return
+	}
+	if n.Annotations[v1alpha1.AnnotationNodeClaim] == "" || len(n.Status.Conditions) > 0 {
+		return
+	}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	p.must(p.api.Status().Update(p.ctx, n))
+	// The node controller of a cluster takes its taint away.
+	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return strings.HasPrefix(t.Key, "node.kubernetes.io/") })
+	p.must(p.api.Update(p.ctx, n))
+	if cores := p.machineCores(n.Labels[corev1.LabelInstanceTypeStable]); len(cores) > 0 && !p.mute {
+		p.agent(n, cores)
+	}
+}
+
+// submit asks for a node, once the queue has begun.
+func (p *process) submit(r orchestration.Request) string {
+	p.Helper()
+	p.must(p.decide())
+	t, err := p.queue.Submit(p.ctx, r)
+	p.must(err)
+	return t.Name
+}
+
+// kinds of machine that NodeClaims were launched as.
+func (p *process) kinds() []string {
+	var out []string
+	for _, c := range p.claims() {
+		out = append(out, c.Labels[corev1.LabelInstanceTypeStable])
+	}
+	return out
+}
+
+func (p *process) nominations() []string { return slices.Sorted(maps.Keys(p.nominated)) }
+
+// keep has the loop that looks after opened nodes look at them.
+func (p *process) keep() {
+	p.Helper()
+	p.must(p.look())
+	_, err := p.keeper.Reconcile(p.ctx, reconcile.Request{})
+	p.must(err)
+}
