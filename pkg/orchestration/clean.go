@@ -3,7 +3,6 @@ package orchestration
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -60,7 +59,7 @@ func (q *Queue) drop(last *v1alpha1.RTAction) {
 	}
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	q.dropped[last.Name] = last
+	q.dropped.put(last)
 }
 
 // disposable are the actions that are over and not needed any longer: nobody has asked about their cause for a while, and
@@ -115,16 +114,16 @@ func (q *Queue) forget() {
 	}
 	now := q.Clock.Now()
 	q.lock.Lock()
-	dropped := slices.Collect(maps.Values(q.dropped))
+	dropped := q.dropped.all()
 	q.lock.Unlock()
 	late := slices.DeleteFunc(dropped, func(o *v1alpha1.RTAction) bool { return now.Before(q.needed(o)) })
 	q.lock.Lock()
 	defer q.lock.Unlock()
 	for _, o := range late {
-		delete(q.dropped, o.Name)
+		q.dropped.remove(o.Name)
 	}
-	for _, o := range q.dropped {
-		causes[o.Spec.Cause] = true
+	for cause := range q.dropped.causes {
+		causes[cause] = true
 	}
 	for cause := range q.asked {
 		if !causes[cause] {

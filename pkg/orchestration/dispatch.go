@@ -38,8 +38,6 @@ func (d *dispatcher) Register(_ context.Context, m manager.Manager) error {
 
 // Reconcile goes through the queue once.
 func (d *dispatcher) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
 	if !d.ready.Load() {
 		if wait := d.idle(); wait > 0 {
 			return reconcile.Result{RequeueAfter: wait}, nil
@@ -48,6 +46,8 @@ func (d *dispatcher) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 			return reconcile.Result{}, err
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
 	wait, err := d.round(ctx)
 	if errors.Is(err, errMoved) { // decide again, on what it is now
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
@@ -102,21 +102,27 @@ func (q *Queue) review(ctx context.Context, o *v1alpha1.RTAction) error {
 	if err != nil {
 		return err
 	}
-	after, err := q.transition(ctx, o.Name, o.ResourceVersion, func(a rules.Action, now time.Time) rules.Action {
+	age := func(a rules.Action, now time.Time) rules.Action {
 		if why != "" {
 			a = a.Withdraw(why, now)
 		}
 		return a.Tick(now)
-	})
+	}
+	a, _ := record.Read(o) // for its phase
+	if aged := age(a, q.Clock.Now()); aged.Phase == a.Phase && aged.Unwanted == a.Unwanted {
+		return nil // as almost always
+	}
+	after, err := q.transition(ctx, o.Name, o.ResourceVersion, age)
 	if err == nil && phaseOf(after).Holds() && phaseOf(after) != phaseOf(o) {
 		q.running.ring(o.Name)
 	}
 	return err
 }
 
-// dispatch does what the rules say about the actions that wait.
+// dispatch does what the rules say about the actions that wait. What starts comes before what is only told.
 func (q *Queue) dispatch(ctx context.Context, p picture) error {
 	now := q.Clock.Now()
+	var waits []rules.Verdict
 	for _, v := range rules.Decide(p.actions, p.world(q.Options), q.Options.rules(), now) {
 		o := p.objects[v.ID]
 		var err error
@@ -126,7 +132,7 @@ func (q *Queue) dispatch(ctx context.Context, p picture) error {
 		case v.Start:
 			err = q.start(ctx, o)
 		default:
-			err = q.note(ctx, o, v, now)
+			waits = append(waits, v)
 		}
 		if err != nil {
 			return err
@@ -135,6 +141,26 @@ func (q *Queue) dispatch(ctx context.Context, p picture) error {
 	for id, why := range p.impossible {
 		if err := q.refuse(ctx, p.objects[id], why); err != nil {
 			return err
+		}
+	}
+	return q.notes(ctx, p, waits, now)
+}
+
+// notes tells what actions wait for. With many new ones the rest is told in the next round, which comes at once: what
+// has become urgent meanwhile does not wait for thousands of writes.
+func (q *Queue) notes(ctx context.Context, p picture, waits []rules.Verdict, now time.Time) error {
+	written := 0
+	for _, v := range waits {
+		if written == notesAtOnce {
+			q.dispatching.ring("")
+			return nil
+		}
+		stored, err := q.note(ctx, p.objects[v.ID], v, now)
+		if err != nil {
+			return err
+		}
+		if stored {
+			written++
 		}
 	}
 	return nil
@@ -167,8 +193,11 @@ type note struct {
 // time an action ends. Tickets always have the last one.
 const seldom = 10 * time.Second
 
-// note tells what an action waits for.
-func (q *Queue) note(ctx context.Context, o *v1alpha1.RTAction, v rules.Verdict, now time.Time) error {
+// notesAtOnce is how many messages one round stores.
+const notesAtOnce = 200
+
+// note tells what an action waits for, and whether that had to be stored.
+func (q *Queue) note(ctx context.Context, o *v1alpha1.RTAction, v rules.Verdict, now time.Time) (stored bool, err error) {
 	q.lock.Lock()
 	n := q.noted[o.Name]
 	n.reason, n.message = v.Reason, record.Short(v.Message, 1024)
@@ -179,12 +208,12 @@ func (q *Queue) note(ctx context.Context, o *v1alpha1.RTAction, v rules.Verdict,
 	q.noted[o.Name] = n
 	q.lock.Unlock()
 	if !store {
-		return nil
+		return false, nil
 	}
-	_, err := q.change(ctx, o.Name, o.ResourceVersion, func(o *v1alpha1.RTAction) {
+	_, err = q.change(ctx, o.Name, o.ResourceVersion, func(o *v1alpha1.RTAction) {
 		o.Status.WaitingFor, o.Status.Message = n.reason, n.message
 	})
-	return err
+	return true, err
 }
 
 // next is when to go through the queue again, should nothing wake the dispatcher before: at the next deadline, or soon

@@ -14,4 +14,6 @@ const (
 	Kept      = kept
 	Rest      = rest
 	RestMost  = restMost
+	// NotesAtOnce bounds a round.
+	NotesAtOnce = notesAtOnce
 )

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
 // errMoved is the error of a change that was decided on a version that is no longer the last.
@@ -28,20 +28,29 @@ type ledger struct {
 	removed func(last *v1alpha1.RTAction)
 
 	lock    sync.RWMutex
+	actions *register
 	entries map[string]*entry
+	// doubtful are the names of entries of which an update was sent that nobody knows to be stored.
+	doubtful map[*entry]string
 }
 
-// entry is one action. Its object is never changed, only replaced.
+// entry is what is known about writing an action.
 type entry struct {
-	object *v1alpha1.RTAction
 	// writing is held while it is written; one write at a time.
 	writing sync.Mutex
-	// doubt: an update was sent of which nobody knows whether it will be stored.
-	doubt atomic.Bool
 }
 
 func newLedger(c client.Client, r client.Reader, removed func(*v1alpha1.RTAction)) *ledger {
-	return &ledger{client: c, reader: r, removed: removed, entries: map[string]*entry{}}
+	l := &ledger{client: c, reader: r, removed: removed}
+	l.forget()
+	return l
+}
+
+// forget everything.
+func (l *ledger) forget() {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.actions, l.entries, l.doubtful = newRegister(), map[string]*entry{}, map[*entry]string{}
 }
 
 func (l *ledger) find(name string) (*entry, bool) {
@@ -55,44 +64,69 @@ func (l *ledger) find(name string) (*entry, bool) {
 func (l *ledger) get(name string) (*v1alpha1.RTAction, bool) {
 	l.lock.RLock()
 	defer l.lock.RUnlock()
-	e, ok := l.entries[name]
-	if !ok {
-		return nil, false
-	}
-	return e.object, true
+	o, ok := l.actions.objects[name]
+	return o, ok
 }
 
 // all actions, by name.
 func (l *ledger) all() []*v1alpha1.RTAction {
+	return l.pick(func(r *register) []string { return r.names })
+}
+
+// pick lists the actions whose names are chosen.
+func (l *ledger) pick(choose func(*register) []string) []*v1alpha1.RTAction {
 	l.lock.RLock()
 	defer l.lock.RUnlock()
-	out := make([]*v1alpha1.RTAction, 0, len(l.entries))
-	for _, e := range l.entries {
-		out = append(out, e.object)
-	}
-	slices.SortFunc(out, func(a, b *v1alpha1.RTAction) int { return strings.Compare(a.Name, b.Name) })
-	return out
+	return l.actions.list(choose(l.actions))
+}
+
+// holder is the first of the actions that have something; empty: none has.
+func (l *ledger) holder(k rules.Key) string {
+	l.lock.RLock()
+	defer l.lock.RUnlock()
+	return l.actions.holders.first(k)
 }
 
 // put takes in what the API server has confirmed.
 func (l *ledger) put(o *v1alpha1.RTAction) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	if e, ok := l.entries[o.Name]; ok {
-		e.object = o
-		return
+	l.actions.put(o)
+	if _, ok := l.entries[o.Name]; !ok {
+		l.entries[o.Name] = &entry{}
 	}
-	l.entries[o.Name] = &entry{object: o}
 }
 
 func (l *ledger) remove(name string) {
 	l.lock.Lock()
-	e, ok := l.entries[name]
+	o, ok := l.actions.remove(name)
+	delete(l.doubtful, l.entries[name])
 	delete(l.entries, name)
 	l.lock.Unlock()
 	if ok {
-		l.removed(e.object)
+		l.removed(o)
 	}
+}
+
+// doubt what is stored of an action.
+func (l *ledger) doubt(e *entry, name string) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.doubtful[e] = name
+}
+
+// trust what is known.
+func (l *ledger) trust(e *entry) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	delete(l.doubtful, e)
+}
+
+func (l *ledger) inDoubt(e *entry) bool {
+	l.lock.RLock()
+	defer l.lock.RUnlock()
+	_, ok := l.doubtful[e]
+	return ok
 }
 
 // change stores what f makes of the status of an action, and only then takes it into the ledger. With a version, the
@@ -104,7 +138,7 @@ func (l *ledger) change(ctx context.Context, name, version string, f func(*v1alp
 	}
 	e.writing.Lock()
 	defer e.writing.Unlock()
-	if e.doubt.Load() {
+	if l.inDoubt(e) {
 		if err := l.settle(ctx, e, name); err != nil {
 			return nil, nil, err
 		}
@@ -130,12 +164,12 @@ func (l *ledger) refused(ctx context.Context, e *entry, name string, err error) 
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 		if err := l.reload(ctx, name); err != nil {
-			e.doubt.Store(true) // not what is stored, but what is known of it
+			l.doubt(e, name) // not what is stored, but what is known of it
 			return err
 		}
 		return fmt.Errorf("action %s: %w", name, errMoved)
 	case !definite(err):
-		e.doubt.Store(true)
+		l.doubt(e, name)
 	}
 	return fmt.Errorf("writing action %s: %w", name, err)
 }
@@ -179,11 +213,5 @@ func (l *ledger) refresh(ctx context.Context, name string) error {
 func (l *ledger) doubts() []string {
 	l.lock.RLock()
 	defer l.lock.RUnlock()
-	var out []string
-	for name, e := range l.entries {
-		if e.doubt.Load() {
-			out = append(out, name)
-		}
-	}
-	return out
+	return slices.Sorted(maps.Values(l.doubtful))
 }

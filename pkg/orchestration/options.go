@@ -18,6 +18,8 @@ const (
 	stepTimeout = 30 * time.Second
 	// writeTimeout bounds what one loop asks of the API server in one go.
 	writeTimeout = 30 * time.Second
+	// takeOverTimeout bounds taking over: each action that is not over is written.
+	takeOverTimeout = 5 * time.Minute
 	// poll is when to look again at an action that runs, should nothing wake it before.
 	poll = time.Second
 	// again is when to ask the world again, should nothing wake the dispatcher before.

@@ -1,6 +1,7 @@
 package orchestration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,8 +42,8 @@ type Queue struct {
 	asked map[string]time.Time
 	// noted is what was last told about a waiting action, and when.
 	noted map[string]note
-	// dropped are actions that are no longer stored and still count, by their names: users have deleted them.
-	dropped map[string]*v1alpha1.RTAction
+	// dropped are actions that are no longer stored and still count: users have deleted them.
+	dropped *register
 	// resume is when the queue may take the gate again after it has lost it.
 	resume time.Time
 }
@@ -63,7 +64,7 @@ func New(d Dependencies) (*Queue, error) {
 		executors: map[rules.Kind]Executor{},
 		asked:     map[string]time.Time{},
 		noted:     map[string]note{},
-		dropped:   map[string]*v1alpha1.RTAction{},
+		dropped:   newRegister(),
 	}
 	q.ledger = newLedger(d.Client, d.Reader, q.drop)
 	return q, nil
@@ -93,6 +94,8 @@ func (q *Queue) idle() time.Duration {
 
 // takeOver makes this queue the one that acts: it takes the gate, and then every action.
 func (q *Queue) takeOver(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, takeOverTimeout)
+	defer cancel()
 	if err := q.gate.take(ctx); err != nil {
 		return err
 	}
@@ -178,19 +181,19 @@ func (q *Queue) create(ctx context.Context, o *v1alpha1.RTAction) (*v1alpha1.RTA
 
 // latest attempt at what a key stands for; nil for none. One that a user has deleted counts: it was withdrawn.
 func (q *Queue) latest(key string) *v1alpha1.RTAction {
-	all := q.ledger.all()
+	attempts := q.recall(func(r *register) []string { return r.attempts.of(key) })
+	if len(attempts) == 0 {
+		return nil
+	}
+	return slices.MaxFunc(attempts, func(a, b *v1alpha1.RTAction) int { return cmp.Compare(a.Spec.Attempt, b.Spec.Attempt) })
+}
+
+// recall picks actions, and those that are no longer stored and still count.
+func (q *Queue) recall(choose func(*register) []string) []*v1alpha1.RTAction {
+	stored := q.ledger.pick(choose)
 	q.lock.Lock()
-	for _, o := range q.dropped {
-		all = append(all, o)
-	}
-	q.lock.Unlock()
-	var last *v1alpha1.RTAction
-	for _, o := range all {
-		if o.Labels[v1alpha1.LabelActionKey] == key && (last == nil || o.Spec.Attempt > last.Spec.Attempt) {
-			last = o
-		}
-	}
-	return last
+	defer q.lock.Unlock()
+	return append(stored, q.dropped.list(choose(q.dropped))...)
 }
 
 // Find is the ticket of the last attempt at what a request asks for, which is not submitted by that.
@@ -236,33 +239,17 @@ func (q *Queue) Wake(name string) { q.running.ring(name) }
 
 // HoldsPod is the action that has a pod, by its UID; empty: none. Whoever else would touch the pod should wait.
 func (q *Queue) HoldsPod(uid types.UID) string {
-	return q.holds(rules.Key{Resource: rules.Pod, Name: string(uid)})
+	return q.ledger.holder(rules.Key{Resource: rules.Pod, Name: string(uid)})
 }
 
 // HoldsNode is an action that uses a node; empty: none.
 func (q *Queue) HoldsNode(name string) string {
-	return q.holds(rules.Key{Resource: rules.Node, Name: name})
-}
-
-func (q *Queue) holds(k rules.Key) string {
-	for _, o := range q.ledger.all() {
-		if !phaseOf(o).Holds() {
-			continue
-		}
-		for _, u := range record.Uses(o.Spec) {
-			if u.Key == k {
-				return o.Name
-			}
-		}
-	}
-	return ""
+	return q.ledger.holder(rules.Key{Resource: rules.Node, Name: name})
 }
 
 // Running are the actions of a kind that run or are being undone, by name. Nobody may change them.
 func (q *Queue) Running(kind rules.Kind) []*v1alpha1.RTAction {
-	return slices.DeleteFunc(q.ledger.all(), func(o *v1alpha1.RTAction) bool {
-		return rules.Kind(o.Spec.Kind) != kind || !phaseOf(o).Holds()
-	})
+	return q.ledger.pick(func(r *register) []string { return r.kinds.of(v1alpha1.ActionKind(kind)) })
 }
 
 // ticket of an action, with what the dispatcher said last.

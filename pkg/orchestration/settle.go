@@ -16,26 +16,35 @@ const settles = 5
 // settle reads an action and writes it with a higher term, after which no update of an earlier version can be stored,
 // whoever sent it and however late it comes. The caller holds the entry.
 func (l *ledger) settle(ctx context.Context, e *entry, name string) error {
+	return l.settleFrom(ctx, e, name, nil)
+}
+
+// settleFrom does so from a version that has been read, if there is one.
+func (l *ledger) settleFrom(ctx context.Context, e *entry, name string, o *v1alpha1.RTAction) error {
 	var err error
 	for range settles {
-		o := &v1alpha1.RTAction{}
-		if err = l.reader.Get(ctx, types.NamespacedName{Name: name}, o); err == nil {
+		if o == nil {
+			o = &v1alpha1.RTAction{}
+			err = l.reader.Get(ctx, types.NamespacedName{Name: name}, o)
+		}
+		if err == nil {
 			err = l.raise(ctx, o)
 		}
 		switch {
 		case err == nil:
-			e.doubt.Store(false)
+			l.trust(e)
 			return nil
 		case apierrors.IsNotFound(err):
-			e.doubt.Store(false)
+			l.trust(e)
 			l.remove(name)
 			return nil
 		case !apierrors.IsConflict(err):
-			e.doubt.Store(true)
+			l.doubt(e, name)
 			return fmt.Errorf("taking over action %s: %w", name, err)
 		}
+		o, err = nil, nil
 	}
-	return fmt.Errorf("taking over action %s: %w", name, err)
+	return fmt.Errorf("taking over action %s: others write it all the time", name)
 }
 
 // raise writes an action with a higher term.
@@ -72,9 +81,7 @@ func (l *ledger) load(ctx context.Context) error {
 	if err := l.reader.List(ctx, list); err != nil {
 		return fmt.Errorf("listing actions: %w", err)
 	}
-	l.lock.Lock()
-	l.entries = map[string]*entry{}
-	l.lock.Unlock()
+	l.forget()
 	for i := range list.Items {
 		o := &list.Items[i]
 		l.put(o)
@@ -83,7 +90,7 @@ func (l *ledger) load(ctx context.Context) error {
 		}
 		e, _ := l.find(o.Name)
 		e.writing.Lock()
-		err := l.settle(ctx, e, o.Name)
+		err := l.settleFrom(ctx, e, o.Name, o.DeepCopy())
 		e.writing.Unlock()
 		if err != nil {
 			return err

@@ -156,13 +156,24 @@ func (b books) leaves(u Use, capacity int) bool {
 	return u.Amount != All && !used.all && !reserved.all && used.amount+reserved.amount+u.Amount <= capacity
 }
 
+// named is how many blockers a message names. More are told by their number only: what a crowd waits for must neither
+// take a page for each to tell nor change whenever one of them ends.
+const named = 3
+
 func blocked(id, reason string, u Use, by []string) Verdict {
-	verb := "is used by"
-	if reason == ReasonTurn {
-		verb = "is kept for"
+	return Verdict{ID: id, Reason: reason, Blockers: slices.Clip(by), Message: u.Key.String() + " " + occupied(reason, by)}
+}
+
+// occupied says by whom something is used, or for whom it is kept.
+func occupied(reason string, by []string) string {
+	names := strings.Join(by[:min(named, len(by))], ", ")
+	switch kept := reason == ReasonTurn; {
+	case kept && len(by) > named:
+		return "is kept for those that come before"
+	case kept:
+		return "is kept for " + names
+	case len(by) > named:
+		return fmt.Sprintf("is used by %d actions", len(by))
 	}
-	return Verdict{
-		ID: id, Reason: reason, Blockers: slices.Clone(by),
-		Message: fmt.Sprintf("%s %s %s", u.Key, verb, strings.Join(by, ", ")),
-	}
+	return "is used by " + names
 }
