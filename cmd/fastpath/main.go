@@ -18,6 +18,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath"
+	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/node"
 )
 
@@ -40,8 +41,8 @@ func main() {
 	os.Exit(1)
 }
 
-func parse(args []string) (node.Settings, error) {
-	s := node.Settings{Version: Version, Clock: clock.RealClock{}, Now: ebpf.Monotonic, Wall: func() int64 { return time.Now().UnixNano() }}
+func parse(args []string) (s node.Settings, probe bool, err error) {
+	s = node.Settings{Version: Version, Clock: clock.RealClock{}, Now: ebpf.Monotonic, Wall: func() int64 { return time.Now().UnixNano() }}
 	flags := flag.NewFlagSet("fastpath", flag.ContinueOnError)
 	flags.StringVar(&s.Socket, "socket", "/run/mainspring/fastpath.sock", "Unix socket on which the agent is answered")
 	flags.StringVar(&s.StateDir, "state-dir", "/var/lib/mainspring", "Directory for what must outlive the process: the last table, and what was there before each change")
@@ -54,19 +55,28 @@ func parse(args []string) (node.Settings, error) {
 	flags.IntVar(&s.Priority, "priority", 98, "SCHED_FIFO priority of the process: above the containers'")
 	flags.BoolVar(&s.RunQueue, "run-queue-latency", false, "Measure how long threads wait for their core; it costs something at every wake-up")
 	flags.IntVar(&s.Samples, "samples", 0, "How many reactions are kept for each core, for measurements")
+	flags.BoolVar(&probe, "probe", false, "Ask the fast path at --socket whether it does its work, and end: for probes")
 	if err := flags.Parse(args); err != nil {
-		return s, err
+		return s, probe, err
 	}
 	if flags.NArg() > 0 {
-		return s, fmt.Errorf("argument %q: want none", flags.Arg(0))
+		return s, probe, fmt.Errorf("argument %q: want none", flags.Arg(0))
 	}
-	return s, s.Validate()
+	return s, probe, s.Validate()
 }
 
+// probeTimeout is how long an answer may take.
+const probeTimeout = 5 * time.Second
+
 func run(ctx context.Context, args []string) error {
-	settings, err := parse(args)
+	settings, probe, err := parse(args)
 	if err != nil {
 		return err
+	}
+	if probe {
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		return client.New(settings.Socket).Alive(ctx)
 	}
 	tick := time.NewTicker(fastpath.SweepEvery)
 	defer tick.Stop()

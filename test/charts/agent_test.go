@@ -56,6 +56,12 @@ func TestAgentIsConfined(t *testing.T) {
 	if !fast.Resources.Limits.Cpu().IsZero() || len(fast.Ports) > 0 || fast.Resources.Limits.Memory().IsZero() {
 		t.Errorf("the fast path has %+v and ports %v", fast.Resources, fast.Ports)
 	}
+	socket := "--socket=/run/mainspring/fastpath.sock"
+	for _, probe := range []*corev1.Probe{fast.StartupProbe, fast.LivenessProbe} {
+		if probe == nil || probe.Exec == nil || !slices.Equal(probe.Exec.Command, []string{"/fastpath", "--probe", socket}) || !slices.Contains(fast.Args, socket) {
+			t.Errorf("the fast path is probed by %+v; want its own socket asked", probe)
+		}
+	}
 	// Who may write what of the node, and who talks to the API server.
 	for _, tc := range []struct {
 		container, volume string
@@ -101,7 +107,7 @@ var agentFlags = []struct {
 
 // fixedFlags are given by the chart itself, or are not for a pod.
 var fixedFlags = map[string][]string{
-	"fastpath": {"socket", "root", "priority", "samples"},
+	"fastpath": {"socket", "root", "priority", "samples", "probe"},
 	"agent":    {"node-name", "kubeconfig", "fastpath-socket", "host-root", "host", "dns-names", "memory-limit-mib", "v"},
 }
 

@@ -49,6 +49,8 @@ type core struct {
 	lead int64 // ns
 	now  func() int64
 	ring Ring
+	// turned is when the thread last came round.
+	turned atomic.Int64
 
 	mu      sync.Mutex
 	gov     *governor.Core
@@ -101,6 +103,7 @@ func (c *core) due() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
+	c.turned.Store(now)
 	if c.next == 0 {
 		return now + idleWait
 	}

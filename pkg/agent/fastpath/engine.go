@@ -74,8 +74,10 @@ type Engine struct {
 	adopted bool // there was a table
 	entries map[string]*entry
 	slots   slots
-	heap    heap
-	limits  limits
+	// swept is when the last sweep ended.
+	swept  atomic.Int64
+	heap   heap
+	limits limits
 	// sweepFault is why the backend could not put back what nobody needs any more.
 	sweepFault error
 }
@@ -118,7 +120,9 @@ func New(o Options) (*Engine, error) {
 				GranularityUs: o.ChargeUs, EDF: o.Backend.Policy() == actuator.PolicyEDF, Seen: seen(o.Programs, o.Now), Started: o.Now(),
 			}),
 		}
+		e.cores[id].turned.Store(o.Now())
 	}
+	e.swept.Store(o.Now())
 	return e, nil
 }
 

@@ -131,7 +131,10 @@ func (e *Engine) handler() http.Handler {
 		}
 		give(w, first)
 	})
-	return e.within(mux)
+	all := http.NewServeMux()
+	all.HandleFunc("GET "+client.PathAlive, func(w http.ResponseWriter, _ *http.Request) { answer(w, e.Alive()) }) // it waits for nobody
+	all.Handle("/", e.within(mux))
+	return all
 }
 
 // take reads a request's body whole before anything is done.

@@ -15,6 +15,7 @@ import (
 func (e *Engine) Sweep() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	defer func() { e.swept.Store(e.Now()) }()
 	again := false
 	for _, id := range slices.Sorted(maps.Keys(e.entries)) {
 		en := e.entries[id]

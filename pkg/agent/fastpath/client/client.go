@@ -26,6 +26,8 @@ const (
 	PathSet = "/v1/set"
 	// PathRoom makes room for a container that is about to be created (POST).
 	PathRoom = "/v1/room"
+	// PathAlive says whether the process does its work (GET).
+	PathAlive = "/v1/alive"
 	// PathSamples gives the last reactions (GET).
 	PathSamples = "/v1/samples"
 )
@@ -42,7 +44,7 @@ var ErrUnreachable = errors.New("the fast path does not answer")
 // StatusError is an answer that refuses.
 type StatusError struct {
 	// Code is the HTTP status: 400 for what makes no sense, 404 for what is not there, 409 for what the
-	// state forbids.
+	// state forbids, 503 of a process that does not do its work.
 	Code int
 	// Reason in words, naming field, value and bound.
 	Reason string
@@ -103,6 +105,11 @@ func (c *Client) Apply(ctx context.Context, t table.Table) error {
 func (c *Client) Report(ctx context.Context) (table.Report, error) {
 	var out table.Report
 	return out, c.call(ctx, http.MethodGet, PathReport, nil, &out)
+}
+
+// Alive asks whether the fast path does its work; the error says what does not.
+func (c *Client) Alive(ctx context.Context) error {
+	return c.call(ctx, http.MethodGet, PathAlive, nil, nil)
 }
 
 // Set puts one budget in force by hand, until the next table.
