@@ -91,7 +91,8 @@ func (v visit) climb(ctx context.Context) (time.Duration, error) {
 // giveBack has one container go back to the core of its claim; when none is left that can, the taint is next.
 func (v visit) giveBack(ctx context.Context) (time.Duration, error) {
 	request, ok := way{
-		Node: v.node, Episode: v.scene.Episode, Answers: v.scene.Answers, Ticket: v.Actions.Find, Options: v.Options, Now: v.scene.Now,
+		Node: v.node, Episode: v.scene.Episode, Answers: v.scene.Answers, Returns: v.scene.Returns,
+		Ticket: v.Actions.Find, Options: v.Options, Now: v.scene.Now,
 	}.next()
 	if !ok {
 		return soon, v.enter(ctx, StageLifting, v.scene.Message)

@@ -3,6 +3,7 @@ package ladder
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainspring-rt/mainspring/pkg/state"
@@ -28,6 +29,8 @@ type memory struct {
 	// told are the actions that were told of; unanswered is why nothing could be done, as it was told.
 	told       map[string]bool
 	unanswered string
+	// concerned are whom the last Events were for, beside the node.
+	concerned []runtime.Object
 	// planned is when to plan again.
 	planned time.Time
 	// counted is the stage, and vain whether the node is without an answer, as the gauges have it.

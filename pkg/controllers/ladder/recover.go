@@ -20,6 +20,8 @@ type way struct {
 	Node *state.NodeView
 	Episode
 	Answers []*v1alpha1.RTAction
+	// Returns are those of the way back so far.
+	Returns []*v1alpha1.RTAction
 	Ticket  func(orchestration.Request) (orchestration.Ticket, bool)
 	Options Options
 	Now     time.Time
@@ -28,7 +30,7 @@ type way struct {
 // next is the next container that goes back to the core of its claim: the one that was moved last comes first, and each
 // only where that core then passes its test. ok is false when none is left that can.
 func (w way) next() (orchestration.Request, bool) {
-	for _, move := range movesOf(w.Answers) {
+	for _, move := range movesOf(w.untroubled()) {
 		v, ok := w.Node.Server(rtdra.ServerID(move.PodUID, move.Container))
 		if !ok || !v.Running || v.Witness == rt.NoCore || v.Physical == rt.NoCore || v.Physical == v.Witness {
 			continue
@@ -43,6 +45,20 @@ func (w way) next() (orchestration.Request, bool) {
 		}
 	}
 	return orchestration.Request{}, false
+}
+
+// untroubled are the answers of before anything was given back: what answered a relapse stays, or it would come again.
+func (w way) untroubled() []*v1alpha1.RTAction {
+	first, any := time.Time{}, false
+	for _, o := range w.Returns {
+		if a, _ := record.Read(o); !any || a.Since.Before(first) {
+			first, any = a.Since, true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(w.Answers), func(o *v1alpha1.RTAction) bool {
+		a, _ := record.Read(o) // for its times
+		return any && a.Since.After(first)
+	})
 }
 
 // movesOf are the moves that were made, the last first.

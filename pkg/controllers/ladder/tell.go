@@ -106,8 +106,12 @@ func (v visit) nodeObject() runtime.Object {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v.node.Name, UID: v.node.UID}}
 }
 
-// objects are the node and, as pods and McKubes, those who suffer and those for whom something was done.
+// objects are the node and, as pods and McKubes, those who suffer and those for whom something was done. Once the episode
+// has ended they are those of its last look.
 func (v visit) objects() []runtime.Object {
+	if !v.scene.Active {
+		return append([]runtime.Object{v.nodeObject()}, v.memory.concerned...)
+	}
 	out := []runtime.Object{v.nodeObject()}
 	for _, s := range v.scene.Sufferers {
 		out = append(out, v.podObjects(s.Namespace, s.Pod, s.PodUID)...)
@@ -117,7 +121,9 @@ func (v visit) objects() []runtime.Object {
 			out = append(out, v.podObjects(b.Namespace, b.Name, b.UID)...)
 		}
 	}
-	return distinct(out)
+	out = distinct(out)
+	v.memory.concerned = out[1:]
+	return out
 }
 
 // podObjects are a pod and its McKubes, while it is there.

@@ -1,0 +1,286 @@
+package ladder_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+// wholeClimb is a High container whose core is crowded in such a way that each rung helps a little: small fits on the
+// other core, large on another node, and bare nowhere. It overruns while more than 12 % of its core are others'.
+func wholeClimb(t testing.TB) *stage {
+	s := newStage(t)
+	s.node("a", 2)
+	s.node("b", 1)
+	s.run("high", "a", "High", 40, 0)
+	s.run("small", "a", "Low", 10, 0)
+	s.run("large", "a", "Low", 20, 0)
+	bare := s.run("bare", "a", "Low", 15, 0)
+	bare.OwnerReferences = nil
+	s.must(s.api.Update(t.Context(), bare))
+	s.run("other", "a", "High", 78, 1)
+	s.overrun = func(pod string, others int64) int64 {
+		if pod == "high" && others > 12 {
+			return 5
+		}
+		return 0
+	}
+	return s
+}
+
+// tick is how much time a turn takes.
+const tick = 2 * time.Second
+
+// play goes on until the node's pressure is over, and has been for a while. A process that dies is followed by another.
+func (s *stage) play(p *process) []string {
+	s.Helper()
+	var stages []string
+	quiet := 0
+	for range 150 {
+		s.live()
+		p.turn()
+		if p.dead {
+			p = s.spawn()
+		}
+		now := s.pressure("a")
+		if len(stages) == 0 || stages[len(stages)-1] != now {
+			stages = append(stages, now)
+		}
+		s.clock.Step(tick)
+		if quiet++; now != "Ended" {
+			quiet = 0
+		}
+		if quiet == 3 {
+			return stages
+		}
+	}
+	s.Errorf("it does not end: %q, %q", stages, s.actions())
+	return stages
+}
+
+// wanted is how it must have gone, whatever has happened to processes meanwhile.
+func (s *stage) wentWell() {
+	s.Helper()
+	expectLines(s, "what was done", s.done, "small to core 1", "large to node b", "small to core 0")
+	want := []string{"Rearrange RTPressure Succeeded", "Migrate RTPressure Succeeded large", "Preempt RTPressure Succeeded bare", "Rearrange Recovery Succeeded"}
+	expectLines(s, "actions", s.actions(), want...)
+	if len(s.episodes) != 1 {
+		s.Errorf("%d episodes, want one: %v", len(s.episodes), s.episodes)
+	}
+	pod := &corev1.PodList{}
+	s.must(s.api.List(s.Context(), pod))
+	if slices.ContainsFunc(pod.Items, func(p corev1.Pod) bool { return p.Namespace == s.namespace && p.Name == "bare" }) {
+		s.Error("bare is still there")
+	}
+}
+
+func expectLines(t testing.TB, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s:\ngot  %s\nwant %s", what, strings.Join(got, "; "), strings.Join(want, "; "))
+	}
+}
+
+func TestTheWholeClimb(t *testing.T) {
+	s := wholeClimb(t)
+	p := s.spawn()
+	stages := s.play(p)
+	s.wentWell()
+	expectLines(t, "stages", stages, "", "OverrunsAtHighBudget", "OverrunsAtHighBudget+taint", "Eased+taint", "Recovering+taint", "Lifting+taint", "Lifting", "Ended")
+	chain := []string{"PressureBegan", "PressureAnswered", "PressureEased", "PressureEnded"}
+	withReturn := []string{"PressureBegan", "PressureAnswered", "PressureEased", "PressureGivenBack", "PressureEnded"}
+	expectLines(t, "Events of the node", s.told.chain(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-a"}}), withReturn...)
+	expectLines(t, "Events of the pod", s.told.chain(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "high"}}), chain...)
+	expectLines(t, "Events of its McKube", s.told.chain(&mcv1.McKube{ObjectMeta: metav1.ObjectMeta{Name: "high"}}), chain...)
+}
+
+// Whatever write a process dies before, or is not told of, the next look, of a process that knows nothing but the API,
+// goes on: everything is done once, and nothing is left.
+func TestAnotherProcessGoesOnWhereverOneDies(t *testing.T) {
+	points := 0
+	t.Run("undisturbed", func(t *testing.T) {
+		s := wholeClimb(t)
+		p := s.spawn()
+		s.play(p)
+		points = p.points
+	})
+	t.Logf("%d points", points)
+	if points < 25 {
+		t.Errorf("only %d points: this tests next to nothing", points)
+	}
+	for at := 1; at <= points; at++ {
+		for _, losesReply := range []bool{false, true} {
+			if losesReply && at%3 != 0 {
+				continue // each play takes seconds
+			}
+			t.Run(fmt.Sprintf("at %d, loses reply %t", at, losesReply), func(t *testing.T) {
+				s := wholeClimb(t)
+				p := s.spawn()
+				p.at, p.losesReply = at, losesReply
+				s.play(p)
+				s.wentWell()
+			})
+		}
+	}
+}
+
+// turns lets a process go on for some turns, and returns the stages of node a that it came through.
+func (s *stage) turns(p *process, turns int) []string {
+	s.Helper()
+	var stages []string
+	for range turns {
+		s.live()
+		p.turn()
+		s.clock.Step(tick)
+		if now := s.pressure("a"); len(stages) == 0 || stages[len(stages)-1] != now {
+			stages = append(stages, now)
+		}
+	}
+	return stages
+}
+
+// simple is a High container that overruns while a Low one shares its core, beside a full core.
+func simple(t testing.TB) *stage {
+	s := newStage(t)
+	s.node("a", 2)
+	s.run("high", "a", "High", 40, 0)
+	s.run("low", "a", "Low", 20, 0)
+	s.run("other", "a", "High", 85, 1)
+	s.overrun = func(pod string, others int64) int64 {
+		if pod == "high" && others > 0 {
+			return 5
+		}
+		return 0
+	}
+	return s
+}
+
+// Nothing helps: that is told, once; and when the pressure goes by itself nothing is left of it.
+func TestPressureThatNothingHelps(t *testing.T) {
+	s := simple(t)
+	for _, kind := range rules.Kinds {
+		s.conduct[kind] = rules.Result{Undo: true, Message: "no"}
+	}
+	p := s.spawn()
+	s.turns(p, 20)
+	expectLines(t, "actions", s.actions(), "Preempt RTPressure RolledBack low", "OpenNode RTPressure RolledBack low", "ReplaceNode RTPressure RolledBack")
+	told := s.told.chain(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "high"}})
+	expectLines(t, "Events", told, "PressureBegan", "PressureAnswered", "PressureUnanswered")
+	s.overrun = func(string, int64) int64 { return 0 }
+	expectLines(t, "stages", s.turns(p, 20), "OverrunsAtHighBudget+taint", "Eased+taint", "Recovering+taint", "Lifting+taint", "Lifting", "Ended")
+}
+
+// A kind that nobody does, and a budget that forbids the eviction for ever, cost their time and no more: the next rung is
+// tried. When the pressure vanishes meanwhile, what waits is withdrawn.
+func TestWhatCannotBeginIsPassedOver(t *testing.T) {
+	s := simple(t)
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "none"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{mcv1.LabelRT: "x"}}},
+	}
+	s.must(s.api.Create(t.Context(), budget))
+	s.unable[rules.OpenNode] = true
+	s.conduct[rules.ReplaceNode] = rules.Result{Message: "it takes its time"}
+	p := s.spawn()
+	s.turns(p, 5)
+	expectLines(t, "while the budget forbids it", s.actions(), "Preempt RTPressure Waiting low")
+	s.turns(p, 12)
+	expectLines(t, "after that", s.actions(), "Preempt RTPressure Expired low", "OpenNode RTPressure Withdrawn low", "OpenNode RTPressure Withdrawn high", "ReplaceNode RTPressure Running")
+	s.turns(p, 12)
+	s.overrun = func(string, int64) int64 { return 0 }
+	s.conduct[rules.ReplaceNode] = rules.Result{Outcome: rules.Failed, Message: "too late"}
+	s.turns(p, 25)
+	if got := s.pressure("a"); got != "Ended" {
+		t.Errorf("the node is %q", got)
+	}
+}
+
+func TestPressureThatVanishesWhileAnActionWaits(t *testing.T) {
+	s := simple(t)
+	s.must(s.api.Create(t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "none"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{mcv1.LabelRT: "x"}}},
+	}))
+	s.options.Patience = time.Minute
+	p := s.spawn()
+	s.turns(p, 5)
+	s.overrun = func(string, int64) int64 { return 0 }
+	s.turns(p, 20)
+	expectLines(t, "actions", s.actions(), "Preempt RTPressure Withdrawn low")
+	if got := s.pressure("a"); got != "Ended" {
+		t.Errorf("the node is %q", got)
+	}
+}
+
+// Pressure that comes back on the way back is the same: nothing is moved twice for it, the calm is longer, and what
+// answered it the second time is not given back, or it would come back for ever.
+func TestPressureThatComesBack(t *testing.T) {
+	s := newStage(t)
+	s.node("a", 2)
+	s.run("high", "a", "High", 40, 0)
+	s.run("low", "a", "Low", 20, 0)
+	s.overrun = func(pod string, others int64) int64 {
+		if pod == "high" && others > 0 {
+			return 5
+		}
+		return 0
+	}
+	for _, kind := range []rules.Kind{rules.Preempt, rules.OpenNode, rules.ReplaceNode} {
+		s.conduct[kind] = rules.Result{Undo: true, Message: "no"}
+	}
+	p := s.spawn()
+	stages := s.turns(p, 40)
+	expectLines(t, "stages", stages, "", "OverrunsAtHighBudget", "OverrunsAtHighBudget+taint", "Eased+taint", "Recovering+taint", "OverrunsAtHighBudget+taint",
+		"Eased+taint", "Recovering+taint", "Lifting+taint", "Lifting", "Ended")
+	expectLines(t, "what was done", s.done, "low to core 1", "low to core 0", "high to core 1")
+	if len(s.episodes) != 1 {
+		t.Errorf("%d episodes", len(s.episodes))
+	}
+}
+
+// A silent agent says nothing that counts: nobody climbs, and nothing is given back.
+func TestASilentAgentStopsEverything(t *testing.T) {
+	s := simple(t)
+	s.conduct[rules.Preempt] = rules.Result{Message: "it takes its time"}
+	p := s.spawn()
+	s.turns(p, 4)
+	s.silent = true
+	s.turns(p, 20)
+	expectLines(t, "stages", s.turns(p, 5), "OverrunsAtHighBudget+taint")
+	expectLines(t, "actions", s.actions(), "Preempt RTPressure Running low")
+}
+
+// A taint without a pressure goes, also when the RTNode is no longer there.
+func TestTaintsThatAreLeftGo(t *testing.T) {
+	s := simple(t)
+	s.overrun = func(string, int64) int64 { return 0 }
+	p := s.spawn()
+	taint := func() {
+		n := &corev1.Node{}
+		s.must(s.api.Get(t.Context(), client.ObjectKey{Name: s.nodes[0]}, n))
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: mcv1.TaintPressure, Effect: corev1.TaintEffectNoSchedule})
+		s.must(s.api.Update(t.Context(), n))
+	}
+	taint()
+	expectLines(t, "stages", s.turns(p, 3), "")
+	taint()
+	s.must(s.api.Delete(t.Context(), s.rtNode(s.nodes[0])))
+	p.turn()
+	n := &corev1.Node{}
+	s.must(s.api.Get(t.Context(), client.ObjectKey{Name: s.nodes[0]}, n))
+	if len(n.Spec.Taints) > 0 {
+		t.Errorf("it still has %v", n.Spec.Taints)
+	}
+}

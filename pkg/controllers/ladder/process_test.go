@@ -1,0 +1,251 @@
+package ladder_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
+	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+var errDied = errors.New("the process died")
+
+// process is a controller with a cache, the queue and the loop of the ladder, on its own connection to the API server. It
+// dies before one of its writes, or is not told that one took place.
+type process struct {
+	*stage
+	store  *state.Store
+	queue  *orchestration.Queue
+	ladder reconcile.Reconciler
+	seen   map[types.UID]client.Object
+
+	points, at int
+	losesReply bool
+	dead       bool
+}
+
+func (s *stage) spawn() *process {
+	s.Helper()
+	s.processes++
+	own := clocktesting.NewFakeClock(s.clock.Now())
+	p := &process{stage: s, store: state.New(state.Options{Clock: own}), seen: map[types.UID]client.Object{}}
+	p.store.Complete()
+	guarded := p.guarded()
+	var err error
+	p.queue, err = orchestration.New(orchestration.Dependencies{
+		Clock: s.clock, Client: guarded, Reader: guarded, Recorder: silent{}, Nodes: anybody{}, Lease: client.ObjectKey{Namespace: s.namespace, Name: "queue"},
+		Identity: fmt.Sprintf("process-%d", s.processes),
+	})
+	s.must(err)
+	for _, kind := range rules.Kinds {
+		switch {
+		case s.unable[kind]:
+		case kind == rules.Preempt:
+			p.queue.Handle(kind, watched{p, ladder.NewPreempt(guarded, guarded, p.store)})
+		default:
+			p.queue.Handle(kind, crew{p})
+		}
+	}
+	p.ladder = ladder.New(ladder.Dependencies{
+		Clock: s.clock, Client: guarded, Recorder: s.told, Store: p.store, Actions: p.queue, Options: s.options,
+	}).(reconcile.Reconciler)
+	return p
+}
+
+func (p *process) guarded() client.WithWatch {
+	return interceptor.NewClient(p.api, interceptor.Funcs{
+		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if p.dead {
+				return errDied
+			}
+			return api.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if p.dead {
+				return errDied
+			}
+			return api.List(ctx, list, opts...)
+		},
+		Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return p.point(func() error { return api.Create(ctx, o, opts...) })
+		},
+		Update: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			return p.point(func() error { return api.Update(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			return p.point(func() error { return api.Patch(ctx, o, patch, opts...) })
+		},
+		Delete: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return p.point(func() error { return api.Delete(ctx, o, opts...) })
+		},
+		SubResourceCreate: func(ctx context.Context, api client.Client, sub string, o, what client.Object, opts ...client.SubResourceCreateOption) error {
+			return p.point(func() error { return api.SubResource(sub).Create(ctx, o, what, opts...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, api client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			return p.point(func() error { return api.SubResource(sub).Update(ctx, o, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, api client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			return p.point(func() error { return api.SubResource(sub).Patch(ctx, o, patch, opts...) })
+		},
+	})
+}
+
+// point is a write of the process.
+func (p *process) point(do func() error) error {
+	if p.dead {
+		return errDied
+	}
+	p.points++
+	switch {
+	case p.points != p.at:
+		return do()
+	case p.losesReply:
+		_ = do() // it is not heard
+		return apierrors.NewTimeoutError("who knows", 1)
+	}
+	p.dead = true
+	return errDied
+}
+
+// turn has every loop look once.
+func (p *process) turn() {
+	p.Helper()
+	p.look()
+	requests := []reconcile.Request{{}}
+	loops := p.queue.Loops()
+	p.reconcile(loops[0], requests...)
+	list := &v1alpha1.RTActionList{}
+	p.must(p.api.List(p.Context(), list))
+	requests = nil
+	for _, o := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Name: o.Name}})
+	}
+	p.reconcile(loops[1], requests...)
+	requests = nil
+	for _, name := range p.nodes {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+	}
+	p.reconcile(p.ladder, requests...)
+}
+
+func (p *process) reconcile(loop reconcile.Reconciler, requests ...reconcile.Request) {
+	p.Helper()
+	for _, r := range requests {
+		if p.dead {
+			return
+		}
+		if _, err := loop.Reconcile(p.Context(), r); err != nil && !p.dead && p.at == 0 {
+			p.Errorf("%T of %s: %v", loop, r.Name, err)
+		}
+	}
+}
+
+// look fills the cache with what the API server has now.
+func (p *process) look() {
+	p.Helper()
+	now := map[types.UID]client.Object{}
+	p.objects(func(o client.Object) {
+		now[o.GetUID()] = o
+		p.must(p.store.Update(o))
+	})
+	for uid, old := range p.seen {
+		if now[uid] == nil {
+			p.must(p.store.Delete(old))
+		}
+	}
+	p.seen = now
+}
+
+// silent hears no Events: those of the queue are its own business.
+type silent struct{}
+
+func (silent) Publish(...events.Event) {}
+
+// anybody has nodes that nobody disrupts.
+type anybody struct{}
+
+func (anybody) Disrupted(string) string { return "" }
+
+func (anybody) Allowed(context.Context) (map[string]int, error) {
+	return map[string]int{"edge": 1}, nil
+}
+
+// watched counts what an executor has done for good.
+type watched struct {
+	*process
+	orchestration.Executor
+}
+
+func (w watched) Step(ctx context.Context, task orchestration.Task) (rules.Result, error) {
+	if _, ok := w.conduct[task.Action.Kind]; ok {
+		return crew{w.process}.Step(ctx, task)
+	}
+	return w.Executor.Step(ctx, task)
+}
+
+// crew does what other packages do, as they promise: each step may be repeated.
+type crew struct{ *process }
+
+func (c crew) Step(ctx context.Context, task orchestration.Task) (rules.Result, error) {
+	if how, ok := c.conduct[task.Action.Kind]; ok {
+		if task.Undoing() {
+			return rules.Result{Outcome: rules.RolledBack}, nil
+		}
+		return how, nil
+	}
+	if task.Undoing() {
+		return rules.Result{Outcome: rules.RolledBack}, nil
+	}
+	switch task.Action.Kind {
+	case rules.Rearrange:
+		return rules.Result{Outcome: rules.Succeeded}, c.rearrange(task.Object)
+	case rules.Migrate:
+		return rules.Result{Outcome: rules.Succeeded}, c.migrate(ctx, task.Object)
+	}
+	return rules.Result{Undo: true, Message: "the provider refuses"}, nil
+}
+
+func (c crew) rearrange(o *v1alpha1.RTAction) error {
+	return c.point(func() error {
+		c.spec(o.Spec.Node, func(r *v1alpha1.RTNode) {
+			for _, m := range o.Spec.Moves {
+				at := slices.IndexFunc(r.Spec.Servers, func(s v1alpha1.RTServer) bool { return s.PodUID == m.PodUID })
+				if at >= 0 && r.Spec.Servers[at].Cores[0] != m.Core {
+					c.done = append(c.done, fmt.Sprintf("%s to core %d", r.Spec.Servers[at].Pod, m.Core))
+					r.Spec.Servers[at].Cores[0] = m.Core
+				}
+			}
+		})
+		return nil
+	})
+}
+
+// migrate has the pod go, and another of its name come on the target.
+func (c crew) migrate(ctx context.Context, o *v1alpha1.RTAction) error {
+	return c.point(func() error {
+		named := o.Spec.Pods[0]
+		pod := &corev1.Pod{}
+		if err := c.api.Get(ctx, types.NamespacedName{Namespace: named.Namespace, Name: named.Name}, pod); err != nil || pod.UID != named.UID {
+			return client.IgnoreNotFound(err)
+		}
+		c.must(c.api.Delete(ctx, pod, client.GracePeriodSeconds(0)))
+		c.done = append(c.done, fmt.Sprintf("%s to node %s", pod.Name, o.Spec.TargetNode[len(c.namespace)+1:]))
+		c.live()
+		c.run(pod.Name, o.Spec.TargetNode[len(c.namespace)+1:], "Low", 20, 0)
+		return nil
+	})
+}
