@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -27,8 +28,9 @@ const (
 	progressClaim   = "nodeClaim"
 	// progressRung is when the loop was last asked to hurry.
 	progressRung = "rung"
-	// progressSaid is what was last told of a replacement that is not ready.
-	progressSaid = "replacement"
+	// progressReplacements are the NodeClaims of its replacements, and progressSaid what they last waited for.
+	progressReplacements = "replacements"
+	progressSaid         = "waitsFor"
 )
 
 // hurry is how long slow searches are left alone before they are interrupted again for a node that could not be
@@ -180,17 +182,14 @@ func (r replace) spent(t target) []rules.Key {
 // follow asks what came of the command, or has the loop compute one.
 func (r replace) follow(ctx context.Context, task orchestration.Task, t target) (rules.Result, error) {
 	if t.command != nil {
-		message, err := r.readiness(ctx, t.command)
-		if err != nil {
-			return rules.Result{}, err
-		}
-		task.Progress[progressSaid] = message
-		return rules.Result{Spent: r.spent(t), Message: message}, nil
+		message, err := r.readiness(ctx, task, t.command)
+		return rules.Result{Spent: r.spent(t), Message: message}, err
 	}
 	found, started := r.desk.read(task.Object.Name)
 	switch {
 	case started:
-		return rules.Result{Undo: true, Message: r.failed(task)}, nil
+		message, err := r.failed(ctx, task)
+		return rules.Result{Undo: err == nil, Message: message}, err
 	case found.impossible:
 		return rules.Result{Undo: true, Message: found.message}, nil
 	}
@@ -198,13 +197,23 @@ func (r replace) follow(ctx context.Context, task orchestration.Task, t target) 
 	return rules.Result{Message: found.message}, nil
 }
 
-// failed says why Karpenter's queue has given a command up.
-func (r replace) failed(task orchestration.Task) string {
+// failed says why Karpenter's queue has given a command up: what the replacement waited for when it was last seen, and what
+// Karpenter has said of it in Events, which outlive it.
+func (r replace) failed(ctx context.Context, task orchestration.Task) (string, error) {
 	message := "Karpenter has given the replacement up: it was refused by the provider or did not get ready in time"
 	if said := task.Progress[progressSaid]; said != "" {
 		message += "; last seen: " + said
 	}
-	return message
+	for _, claim := range strings.Fields(task.Progress[progressReplacements]) {
+		list := &corev1.EventList{}
+		if err := r.Reader.List(ctx, list, client.InNamespace(metav1.NamespaceDefault), client.MatchingFields{"involvedObject.kind": "NodeClaim", "involvedObject.name": claim, "type": corev1.EventTypeWarning}); err != nil {
+			return "", fmt.Errorf("listing the Events of NodeClaim %s: %w", claim, err)
+		}
+		for _, e := range list.Items {
+			message += "; " + e.Reason + ": " + e.Message
+		}
+	}
+	return message, nil
 }
 
 // hurry rings at first, and now and then.
@@ -217,28 +226,29 @@ func (r replace) hurry(task orchestration.Task) {
 	r.Bell.Ring()
 }
 
-// readiness says how far the replacements of a command are.
-func (r replace) readiness(ctx context.Context, command *disruption.Command) (string, error) {
+// readiness says how far the replacements of a command are, and notes it.
+func (r replace) readiness(ctx context.Context, task orchestration.Task, command *disruption.Command) (string, error) {
 	if command.Reason() != Reason {
 		return fmt.Sprintf("the node is being closed for reason %s already", command.Reason()), nil
 	}
-	var waits []string
+	var names, waits []string
 	for _, replacement := range command.Replacements {
 		claim := &karpv1.NodeClaim{}
 		err := r.Client.Get(ctx, types.NamespacedName{Name: replacement.Name}, claim)
-		switch {
-		case apierrors.IsNotFound(err):
-			waits = append(waits, fmt.Sprintf("NodeClaim %s is not there", replacement.Name))
-		case err != nil:
+		if apierrors.IsNotFound(err) {
+			return fmt.Sprintf("NodeClaim %s is not there", replacement.Name), nil
+		}
+		if err != nil {
 			return "", fmt.Errorf("reading NodeClaim %s: %w", replacement.Name, err)
-		default:
-			if text := unready(claim); text != "" {
-				waits = append(waits, text)
-			}
+		}
+		names = append(names, claim.Name)
+		if text := unready(claim); text != "" {
+			waits = append(waits, text)
 		}
 	}
+	task.Progress[progressReplacements], task.Progress[progressSaid] = strings.Join(names, " "), few(waits)
 	if len(waits) == 0 {
-		return "the replacement is ready", nil
+		return "nothing is left to wait for", nil
 	}
 	return few(waits), nil
 }

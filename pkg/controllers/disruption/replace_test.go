@@ -1,0 +1,348 @@
+package disruption_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
+)
+
+// pressed is a world with a node of two cores whose pod takes half of one, and an action to replace it that has been
+// told which node is meant.
+func pressed(t *testing.T) (*world, *corev1.Pod) {
+	t.Helper()
+	w := begin(t, statetest.Cores(2)...)
+	w.node("old", "edge", statetest.Cores(2)...)
+	pod := w.pod("control", "old", 50)
+	w.submit("replace-1", "old")
+	w.expectMessage(w.step("replace-1"), "Karpenter is asked")
+	return w, pod
+}
+
+// underWay is a pressed world whose replacement is being opened, and its NodeClaim.
+func underWay(t *testing.T) (*world, string) {
+	t.Helper()
+	w, _ := pressed(t)
+	w.pass()
+	if got, opened := w.disrupted(), w.opened(); !slices.Equal(got, []string{"old"}) || len(opened) != 1 {
+		t.Fatalf("Karpenter closes %v for %v, want old for one", got, opened)
+	}
+	return w, w.opened()[0]
+}
+
+// expectRolledBack takes steps until the action is over, which must be undone.
+func (w *world) expectRolledBack(name string) rules.Result {
+	w.Helper()
+	var last rules.Result
+	for range 5 {
+		if last = w.step(name); last.Outcome != "" {
+			break
+		}
+	}
+	if last.Outcome != rules.RolledBack {
+		w.Fatalf("it came to %+v, want RolledBack", last)
+	}
+	w.pass()
+	return last
+}
+
+func TestANodeUnderPressureIsReplaced(t *testing.T) {
+	w, pod := pressed(t)
+	w.pass()
+	opened := w.opened()
+	if got := w.disrupted(); !slices.Equal(got, []string{"old"}) || len(opened) != 1 {
+		t.Fatalf("Karpenter closes %v for %v, want old for one", got, opened)
+	}
+	claim := &karpv1.NodeClaim{}
+	w.must(w.client.Get(w.ctx, types.NamespacedName{Name: opened[0]}, claim))
+	for _, r := range claim.Spec.Requirements {
+		if r.Key == corev1.LabelInstanceTypeStable && !slices.Equal(r.Values, []string{"edge"}) {
+			t.Errorf("it may be any of %v: the cheaper one has no cores", r.Values)
+		}
+	}
+	result := w.step("replace-1")
+	w.expectMessage(result, "NodeClaim "+opened[0]+" is not Launched")
+	if len(result.Spent) != 1 || result.Spent[0] != (rules.Key{Resource: rules.PoolBudget, Name: "general"}) {
+		t.Errorf("spent is %v: Karpenter counts the node already", result.Spent)
+	}
+	w.join(opened[0], statetest.Cores(2)...)
+	w.carry("old")
+	w.expectMessage(w.step("replace-1"), "there are still container app of pod default/control")
+	w.evict(pod)
+	if result := w.step("replace-1"); result.Outcome != rules.Succeeded {
+		t.Errorf("it is not over: %+v", result)
+	}
+}
+
+func (w *world) evict(pod *corev1.Pod) {
+	w.Helper()
+	w.must(w.client.Delete(w.ctx, pod, client.GracePeriodSeconds(0)))
+	w.must(w.store.Delete(pod))
+	w.cluster.DeletePod(client.ObjectKeyFromObject(pod))
+}
+
+// A node whose pods have room on others needs no replacement.
+func TestANodeWhosePodsHaveRoomIsClosedOnly(t *testing.T) {
+	w, _ := pressed(t)
+	w.node("other", "edge", statetest.Cores(2)...)
+	w.pass()
+	if got := w.disrupted(); !slices.Equal(got, []string{"old"}) || len(w.opened()) != 0 {
+		t.Errorf("Karpenter closes %v and has opened %v, want old and none", got, w.opened())
+	}
+}
+
+func TestABudgetOfZeroIsWaitedFor(t *testing.T) {
+	w, _ := pressed(t)
+	w.pool.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "100%"}, {Nodes: "0", Reasons: []karpv1.DisruptionReason{"RTPressure"}}}
+	w.must(w.client.Update(w.ctx, w.pool))
+	w.pass()
+	if got := w.disrupted(); len(got) != 0 {
+		t.Fatalf("Karpenter closes %v against the budget", got)
+	}
+	result := w.step("replace-1")
+	w.expectMessage(result, "disruption budgets of NodePool general allow no more nodes for reason RTPressure")
+	if result.Undo {
+		t.Error("it is given up, and budgets change")
+	}
+	w.pool.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "1"}}
+	w.must(w.client.Update(w.ctx, w.pool))
+	w.pass()
+	if got := w.disrupted(); !slices.Equal(got, []string{"old"}) {
+		t.Errorf("Karpenter closes %v with the budget open", got)
+	}
+}
+
+func TestARefusedReplacementIsTakenBack(t *testing.T) {
+	w, opened := underWay(t)
+	w.step("replace-1")
+	claim := &karpv1.NodeClaim{} // Karpenter deletes what a provider refuses
+	w.must(w.client.Get(w.ctx, types.NamespacedName{Name: opened}, claim))
+	w.must(w.client.Delete(w.ctx, claim))
+	w.sync()
+	w.carry("old")
+	result := w.step("replace-1")
+	w.expectMessage(result, "refused by the provider or did not get ready in time; last seen: NodeClaim "+opened+" is not Launched")
+	if !result.Undo {
+		t.Errorf("it goes on: %+v", result)
+	}
+	w.expectRolledBack("replace-1")
+	w.expectUntouched("old")
+}
+
+func TestAReplacementThatIsNeverReadyIsTakenBack(t *testing.T) {
+	w, opened := underWay(t)
+	w.clock.Step(11 * time.Minute) // longer than Karpenter waits
+	w.carry("old")
+	if result := w.step("replace-1"); !result.Undo {
+		t.Fatalf("it goes on: %+v", result)
+	}
+	w.expectMessage(w.expectRolledBack("replace-1"), "its replacement "+opened+" is discarded")
+	w.expectUntouched("old")
+	if left := w.opened(); len(left) != 0 {
+		t.Errorf("%v are left of it", left)
+	}
+}
+
+func TestWithdrawnMidwayTheNodeServesOn(t *testing.T) {
+	w, opened := underWay(t)
+	w.withdraw("replace-1")
+	w.expectMessage(w.step("replace-1"), "taken back")
+	w.expectMessage(w.expectRolledBack("replace-1"), "its replacement "+opened+" is discarded")
+	w.expectUntouched("old")
+	w.pass()
+	if got := w.disrupted(); len(got) != 0 || len(w.opened()) != 0 {
+		t.Errorf("Karpenter closes %v and has opened %v for an action that is over", got, w.opened())
+	}
+}
+
+// What pods have come to is no longer the action's to discard.
+func TestAReplacementThatIsInUseStays(t *testing.T) {
+	w, opened := underWay(t)
+	w.join(opened, statetest.Cores(2)...)
+	w.pod("early", opened, 10)
+	w.withdraw("replace-1")
+	w.expectMessage(w.expectRolledBack("replace-1"), "its replacement "+opened+" stays, for pods are there already")
+	w.expectUntouched("old")
+}
+
+// A node that is being deleted is not brought back: the action ends with it.
+func TestTooLateToTakeBack(t *testing.T) {
+	w, pod := pressed(t)
+	w.pass()
+	w.join(w.opened()[0], statetest.Cores(2)...)
+	w.carry("old")
+	w.withdraw("replace-1")
+	w.expectMessage(w.step("replace-1"), "is being closed; there are still container app")
+	w.finish("old", pod)
+	if result := w.step("replace-1"); result.Outcome != rules.Succeeded {
+		t.Errorf("it came to %+v, and the node is closed", result)
+	}
+}
+
+// finish is what Karpenter's termination does at last.
+func (w *world) finish(name string, pods ...*corev1.Pod) {
+	w.Helper()
+	for _, pod := range pods {
+		w.evict(pod)
+	}
+	claim, node := &karpv1.NodeClaim{}, &corev1.Node{}
+	w.must(w.client.Get(w.ctx, types.NamespacedName{Name: name}, node))
+	w.must(w.client.Delete(w.ctx, node))
+	w.must(w.store.Delete(node))
+	if w.client.Get(w.ctx, types.NamespacedName{Name: name}, claim) == nil {
+		w.must(w.client.Delete(w.ctx, claim))
+	}
+	w.sync()
+}
+
+func TestANodePoolThatGoesTakesItsNodesAlong(t *testing.T) {
+	w, pod := pressed(t)
+	w.must(w.client.Delete(w.ctx, w.pool))
+	w.pass()
+	result := w.step("replace-1")
+	w.expectMessage(result, "NodePool")
+	if len(w.disrupted()) != 0 || len(w.opened()) != 0 {
+		t.Errorf("a node was opened or closed without NodePool: %v, %v", w.disrupted(), w.opened())
+	}
+	w.finish("old", pod) // its NodeClaims are deleted with it
+	if result := w.step("replace-1"); result.Outcome != rules.Succeeded {
+		t.Errorf("the node is gone, and the action is %+v", result)
+	}
+}
+
+func TestWhatCannotBeReplacedIsGivenUp(t *testing.T) {
+	w, _ := pressed(t)
+	w.cloud.InstanceTypes = w.cloud.InstanceTypes[:1] // no machine with cores is offered any longer
+	w.pass()
+	result := w.step("replace-1")
+	w.expectMessage(result, "no machine that could replace it has a core that admits container app of pod default/control")
+	if !result.Undo {
+		t.Errorf("it waits: %+v", result)
+	}
+	w.expectRolledBack("replace-1")
+	w.expectUntouched("old")
+
+	w.submit("replace-2", "nowhere")
+	w.expectMessage(w.step("replace-2"), "Node nowhere is gone")
+	w.create(statetest.Node("foreign", ""))
+	w.sync()
+	w.submit("replace-3", "foreign")
+	w.expectMessage(w.step("replace-3"), "Karpenter does not manage node foreign")
+}
+
+func TestAUsersVetoIsTold(t *testing.T) {
+	w, _ := pressed(t)
+	node := &corev1.Node{}
+	w.must(w.client.Get(w.ctx, types.NamespacedName{Name: "old"}, node))
+	node.Annotations = map[string]string{karpv1.DoNotDisruptAnnotationKey: "true"}
+	w.must(w.client.Update(w.ctx, node))
+	w.sync()
+	w.pass()
+	result := w.step("replace-1")
+	w.expectMessage(result, "do-not-disrupt")
+	if !result.Undo {
+		t.Errorf("it waits: %+v", result)
+	}
+}
+
+// While another action moves a pod of the node, the node waits.
+func TestAMigrationOffTheNodeComesFirst(t *testing.T) {
+	w, pod := pressed(t)
+	migrate := &v1alpha1.RTAction{}
+	migrate.Name, migrate.Spec.Kind, migrate.Status.Phase = "migrate-1", "Migrate", "Running"
+	migrate.Spec.Pods = []v1alpha1.ActionPod{{Namespace: "default", Name: pod.Name, UID: pod.UID}}
+	w.actions["migrate-1"] = migrate
+	w.pass()
+	w.expectMessage(w.step("replace-1"), "action migrate-1 has pod default/control in hand")
+	if got := w.disrupted(); len(got) != 0 {
+		t.Fatalf("Karpenter closes %v during the migration", got)
+	}
+	migrate.Status.Phase = "Succeeded"
+	w.pass()
+	if got := w.disrupted(); !slices.Equal(got, []string{"old"}) {
+		t.Errorf("Karpenter closes %v after the migration", got)
+	}
+}
+
+// The process ends after each thing that anybody does, and the next one goes on from what the API server has: the node is
+// replaced once, by one other.
+func TestTheNextLeaderGoesOn(t *testing.T) {
+	for kill := range 12 {
+		t.Run(fmt.Sprintf("killed after %d", kill), func(t *testing.T) {
+			w := begin(t, statetest.Cores(2)...)
+			w.node("old", "edge", statetest.Cores(2)...)
+			pod := w.pod("control", "old", 50)
+			w.submit("replace-1", "old")
+			done := 0
+			act := func(f func()) {
+				f()
+				if done == kill {
+					w.restart()
+					w.reveal(pod)
+				}
+				done++
+			}
+			joined := map[string]bool{}
+			for range 10 {
+				act(func() { w.step("replace-1") })
+				if rules.Phase(w.actions["replace-1"].Status.Phase).Over() {
+					break
+				}
+				act(w.pass)
+				act(func() {
+					for _, name := range w.opened() {
+						if !joined[name] {
+							joined[name] = true
+							w.join(name, statetest.Cores(2)...)
+						}
+					}
+				})
+				if len(w.disrupted()) > 0 {
+					act(func() { w.carry("old") })
+				}
+				w.leaveIfDeleting(pod)
+			}
+			if got := w.actions["replace-1"].Status.Phase; got != "Succeeded" {
+				t.Errorf("the action is %s", got)
+			}
+			if len(joined) != 1 {
+				t.Errorf("%d nodes were opened, want one", len(joined))
+			}
+		})
+	}
+}
+
+// reveal tells a new process's store what agents and users have on the API server.
+func (w *world) reveal(pods ...*corev1.Pod) {
+	w.Helper()
+	for _, pod := range pods {
+		w.must(w.store.Update(statetest.McKube("default", pod.Name, pod.Name, "High", 50, 50)))
+	}
+	nodes := &corev1.NodeList{}
+	w.must(w.client.List(w.ctx, nodes))
+	for i := range nodes.Items {
+		w.must(w.store.Update(statetest.Slice(&nodes.Items[i], statetest.Cores(2)...)))
+	}
+	w.sync()
+}
+
+// leaveIfDeleting drains the node, once that is to be.
+func (w *world) leaveIfDeleting(pod *corev1.Pod) {
+	w.Helper()
+	claim := &karpv1.NodeClaim{}
+	if err := w.client.Get(w.ctx, types.NamespacedName{Name: "old"}, claim); err == nil && claim.DeletionTimestamp == nil {
+		return
+	}
+	if w.client.Get(w.ctx, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, &corev1.Pod{}) == nil {
+		w.evict(pod)
+	}
+}

@@ -1,0 +1,396 @@
+package disruption_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	karpcloud "sigs.k8s.io/karpenter/pkg/cloudprovider"
+	"sigs.k8s.io/karpenter/pkg/cloudprovider/fake"
+	karpdisruption "sigs.k8s.io/karpenter/pkg/controllers/disruption"
+	"sigs.k8s.io/karpenter/pkg/controllers/dynamicresources/deviceallocation"
+	"sigs.k8s.io/karpenter/pkg/controllers/provisioning"
+	karpstate "sigs.k8s.io/karpenter/pkg/controllers/state"
+	"sigs.k8s.io/karpenter/pkg/operator/options"
+	"sigs.k8s.io/karpenter/pkg/state/cost"
+	"sigs.k8s.io/karpenter/pkg/state/virtualpods"
+	karptest "sigs.k8s.io/karpenter/pkg/test"
+
+	"github.com/mainspring-rt/mainspring/charts"
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/rtdra"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
+	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
+)
+
+// world is a cluster on a real API server with Karpenter's state, simulation and queue; machines are made of words.
+type world struct {
+	*testing.T
+	ctx     context.Context
+	client  client.Client
+	clock   *clocktesting.FakeClock
+	cloud   *fake.CloudProvider
+	events  *karptest.EventRecorder
+	cluster *karpstate.Cluster
+	queue   *karpdisruption.Queue
+	store   *state.Store
+	bell    *disruption.Doorbell
+	pool    *karpv1.NodePool
+	actions actions
+	known   map[string]bool // NodeClaims that there were
+	loop    *disruption.Controller
+}
+
+// actions is an orchestration queue of whatever a test says.
+type actions map[string]*v1alpha1.RTAction
+
+func (a *actions) Running(kind rules.Kind) (out []*v1alpha1.RTAction) {
+	for _, o := range *a {
+		if rules.Kind(o.Spec.Kind) == kind && rules.Phase(o.Status.Phase).Holds() {
+			out = append(out, o.DeepCopy())
+		}
+	}
+	return out
+}
+
+// begin makes a cluster with a NodePool whose machines are "plain", of 4 CPUs, and "edge", of 4 CPUs and so many
+// real-time cores, at a higher price.
+func begin(t *testing.T, cores ...rt.Core) *world {
+	t.Helper()
+	plane, err := apiserver.Shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	crds, err := charts.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plane.ApplyCRDs(t.Context(), crds...); err != nil {
+		t.Fatal(err)
+	}
+	config := plane.RESTConfig()
+	config.QPS, config.Burst = 1000, 1000
+	c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{
+		T: t, client: c, clock: clocktesting.NewFakeClock(time.Now()), cloud: fake.NewCloudProvider(), events: karptest.NewEventRecorder(),
+		bell: disruption.NewDoorbell(), actions: actions{},
+	}
+	w.ctx = options.ToContext(t.Context(), karptest.Options())
+	w.cloud.Reset()
+	w.cloud.InstanceTypes = []*karpcloud.InstanceType{machine("plain", 0.1), machine("edge", 0.2, cores...)}
+	t.Cleanup(w.clean)
+	w.pool = karptest.NodePool(karpv1.NodePool{
+		ObjectMeta: metav1.ObjectMeta{Name: "general"},
+		Spec: karpv1.NodePoolSpec{Disruption: karpv1.Disruption{
+			ConsolidationPolicy: karpv1.ConsolidationPolicyWhenEmptyOrUnderutilized,
+			ConsolidateAfter:    karpv1.MustParseNillableDuration("Never"),
+			Budgets:             []karpv1.Budget{{Nodes: "100%"}},
+		}},
+	})
+	w.create(w.pool)
+	w.restart()
+	return w
+}
+
+// machine is an instance type with one on-demand offering.
+func machine(name string, price float64, cores ...rt.Core) *karpcloud.InstanceType {
+	template := karpcloud.ResourceSliceTemplate{Driver: unique.Make(v1alpha1.DriverCPU), Pool: karpcloud.ResourcePool{Name: unique.Make("cores-" + name)}}
+	for _, core := range cores {
+		d := rtdra.Device(core, "simulated")
+		template.Devices = append(template.Devices, karpcloud.Device{Name: unique.Make(d.Name), Attributes: d.Attributes, Capacity: d.Capacity, AllowMultipleAllocations: true})
+	}
+	return fake.NewInstanceType(name, fake.WithResourceSliceTemplates(template), fake.WithOfferings(karpcloud.Offering{
+		Available: true, Price: price,
+		Requirements: labels(map[string]string{karpv1.CapacityTypeLabelKey: karpv1.CapacityTypeOnDemand, corev1.LabelTopologyZone: "test-zone-1"}),
+	}))
+}
+
+// restart is a new process: only what the API server has, and the actions, are left.
+func (w *world) restart() {
+	w.Helper()
+	w.known = map[string]bool{}
+	w.cluster = karpstate.NewCluster(w.clock, w.client, w.cloud)
+	provisioner := provisioning.NewProvisioner(w.client, w.events, w.cloud, w.cluster, w.clock, deviceallocation.NewController(w.client), virtualpods.NewVirtualPodCache(w.client))
+	w.queue = karpdisruption.NewQueue(w.client, w.events, w.cluster, w.clock, provisioner)
+	w.store = state.New(state.Options{})
+	w.store.Complete()
+	w.loop = disruption.NewController(w.ctx, disruption.Dependencies{
+		Clock: w.clock, Client: w.client, Reader: w.client, CloudProvider: w.cloud, Recorder: w.events, Cluster: w.cluster, Provisioner: provisioner,
+		Queue: w.queue, Cost: cost.NewClusterCost(w.ctx, w.cloud, w.client), Store: w.store, Actions: &w.actions, Bell: w.bell,
+	})
+	w.sync()
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// create stores an object with its status.
+func (w *world) create(o client.Object) {
+	w.Helper()
+	wanted := o.DeepCopyObject().(client.Object)
+	w.must(w.client.Create(w.ctx, o))
+	wanted.SetResourceVersion(o.GetResourceVersion())
+	wanted.SetUID(o.GetUID())
+	w.must(w.client.Status().Update(w.ctx, wanted))
+	w.must(w.client.Get(w.ctx, client.ObjectKeyFromObject(o), o))
+}
+
+// node is a machine that serves, with its NodeClaim and the cores it publishes.
+func (w *world) node(name, machine string, cores ...rt.Core) *corev1.Node {
+	w.Helper()
+	claim := karptest.NodeClaim(karpv1.NodeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			karpv1.NodePoolLabelKey: w.pool.Name, corev1.LabelInstanceTypeStable: machine, karpv1.CapacityTypeLabelKey: karpv1.CapacityTypeOnDemand,
+			corev1.LabelTopologyZone: "test-zone-1", corev1.LabelHostname: name,
+		}},
+	})
+	claim.OwnerReferences = nil
+	claim.Status = karpv1.NodeClaimStatus{}
+	w.must(w.client.Create(w.ctx, claim))
+	return w.join(claim.Name, cores...)
+}
+
+// join lets a NodeClaim's machine come up and serve.
+func (w *world) join(name string, cores ...rt.Core) *corev1.Node {
+	w.Helper()
+	claim := &karpv1.NodeClaim{}
+	w.must(w.client.Get(w.ctx, types.NamespacedName{Name: name}, claim))
+	claim.Status.ProviderID, claim.Status.NodeName = "test:///"+name, name
+	claim.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("4Gi"), corev1.ResourcePods: resource.MustParse("5")}
+	claim.Status.Allocatable = claim.Status.Capacity
+	for _, condition := range []string{karpv1.ConditionTypeLaunched, karpv1.ConditionTypeRegistered, karpv1.ConditionTypeInitialized, karpv1.ConditionTypeConsolidatable} {
+		claim.StatusConditions().SetTrue(condition)
+	}
+	w.must(w.client.Status().Update(w.ctx, claim))
+	node := karptest.NodeClaimLinkedNode(claim)
+	node.Name, node.Finalizers = name, nil
+	node.Spec.Taints = nil
+	node.Labels[karpv1.NodeRegisteredLabelKey], node.Labels[karpv1.NodeInitializedLabelKey] = "true", "true"
+	node.Labels[corev1.LabelHostname] = name
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	w.create(node)
+	node.Spec.Taints = nil // the API server adds one, until a node is found to be ready
+	w.must(w.client.Update(w.ctx, node))
+	if len(cores) > 0 {
+		w.must(w.store.Update(statetest.Slice(node, cores...)))
+	}
+	w.sync()
+	return node
+}
+
+// pod runs on a node, made by a controller. With a percent it has that much of a core, whatever its McKube; without claim,
+// so that Karpenter counts nothing but its CPU request.
+func (w *world) pod(name, node string, percent int64) *corev1.Pod {
+	w.Helper()
+	pod := statetest.Pod("default", name, "", "app")
+	pod.CreationTimestamp = metav1.Time{}
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web-1", Controller: ptr.To(true)}}
+	pod.Spec.NodeName = node
+	pod.Spec.Containers[0].Image = "app"
+	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
+	pod.Status.Phase = corev1.PodRunning
+	w.create(pod)
+	if percent > 0 {
+		w.must(w.store.Update(statetest.McKube("default", name, name, "High", percent, percent)))
+	}
+	w.sync()
+	return pod
+}
+
+// sync lets Karpenter and the store know what the API server has.
+func (w *world) sync() {
+	w.Helper()
+	pods, nodes, claims := &corev1.PodList{}, &corev1.NodeList{}, &karpv1.NodeClaimList{}
+	for _, list := range []client.ObjectList{pods, nodes, claims} {
+		w.must(w.client.List(w.ctx, list))
+	}
+	for name := range w.known {
+		if !slices.ContainsFunc(claims.Items, func(c karpv1.NodeClaim) bool { return c.Name == name }) {
+			w.cluster.DeleteNodeClaim(name)
+		}
+	}
+	for i := range claims.Items {
+		w.known[claims.Items[i].Name] = true
+		w.cluster.UpdateNodeClaim(&claims.Items[i])
+	}
+	for i := range nodes.Items {
+		w.must(w.cluster.UpdateNode(w.ctx, &nodes.Items[i]))
+		w.must(w.store.Update(&nodes.Items[i]))
+	}
+	for i := range pods.Items {
+		w.must(w.cluster.UpdatePod(w.ctx, &pods.Items[i]))
+		w.must(w.store.Update(&pods.Items[i]))
+	}
+	for name := range w.known { // a node is named as its NodeClaim
+		if !slices.ContainsFunc(nodes.Items, func(o corev1.Node) bool { return o.Name == name }) {
+			w.cluster.DeleteNode(name)
+		}
+	}
+	w.cluster.Synced(w.ctx)
+}
+
+// pass is one of the loop. The clock runs on while methods validate what they have found.
+func (w *world) pass() {
+	w.Helper()
+	done := make(chan error)
+	go func() {
+		_, err := w.loop.Reconcile(w.ctx)
+		done <- err
+	}()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			w.must(err)
+			w.sync()
+			return
+		case <-tick.C:
+			if w.clock.HasWaiters() {
+				w.clock.Step(20 * time.Second)
+			}
+		}
+	}
+}
+
+// submit has a ReplaceNode action of a node run.
+func (w *world) submit(name, node string) {
+	a := &v1alpha1.RTAction{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	a.Spec = v1alpha1.RTActionSpec{
+		Kind: "ReplaceNode", Reason: "RTPressure", Cause: "pressure/x/1", Node: node, NodePool: w.pool.Name, Attempt: 1,
+		Beneficiary: v1alpha1.ActionBeneficiary{Kind: "Node", Name: node, Criticality: "High"}, Timeout: metav1.Duration{Duration: 10 * time.Minute},
+	}
+	a.Spec.Since = ptr.To(metav1.NowMicro())
+	a.Status.Phase = "Running"
+	w.actions[name] = a
+}
+
+// withdraw says that nobody wants an action any longer.
+func (w *world) withdraw(name string) { w.actions[name].Status.Phase = "RollingBack" }
+
+// step takes one of an action and stores what came of it, as the orchestration queue does.
+func (w *world) step(name string) rules.Result {
+	w.Helper()
+	o := w.actions[name]
+	action, err := record.Read(o)
+	w.must(err)
+	progress := map[string]string{}
+	for key, value := range o.Status.Progress {
+		progress[key] = value
+	}
+	result, err := w.loop.Executor().Step(w.ctx, orchestration.Task{Action: action, Object: o.DeepCopy(), Progress: progress})
+	w.must(err)
+	o.Status.Progress = progress
+	switch {
+	case result.Outcome != "":
+		o.Status.Phase = v1alpha1.ActionPhase(result.Outcome)
+	case result.Undo:
+		o.Status.Phase = "RollingBack"
+	}
+	w.sync()
+	return result
+}
+
+// carry has Karpenter's queue go on with the command for a node.
+func (w *world) carry(node string) {
+	w.Helper()
+	claim := &karpv1.NodeClaim{}
+	w.must(w.client.Get(w.ctx, types.NamespacedName{Name: node}, claim))
+	_, err := w.queue.Reconcile(w.ctx, claim)
+	w.must(err)
+	w.sync()
+}
+
+// opened are the NodeClaims that the actions' nodes are replaced by.
+func (w *world) opened() (out []string) {
+	w.Helper()
+	list := &karpv1.NodeClaimList{}
+	w.must(w.client.List(w.ctx, list))
+	for _, c := range list.Items {
+		if c.Annotations[v1alpha1.AnnotationAction] != "" && c.DeletionTimestamp == nil {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+// expectUntouched expects a node to serve as if nothing had been tried.
+func (w *world) expectUntouched(name string) {
+	w.Helper()
+	node, claim := &corev1.Node{}, &karpv1.NodeClaim{}
+	w.must(w.client.Get(w.ctx, types.NamespacedName{Name: name}, node))
+	w.must(w.client.Get(w.ctx, types.NamespacedName{Name: name}, claim))
+	if tainted(node) {
+		w.Errorf("node %s is left tainted", name)
+	}
+	if claim.DeletionTimestamp != nil || claim.StatusConditions().Get(karpv1.ConditionTypeDisruptionReason).IsTrue() {
+		w.Errorf("NodeClaim %s is left disrupted", name)
+	}
+	for n := range w.cluster.Nodes() {
+		if n.Name() == name && (n.MarkedForDeletion() || w.queue.HasAny(n.ProviderID())) {
+			w.Errorf("Karpenter still means to close node %s", name)
+		}
+	}
+}
+
+func tainted(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&karpv1.DisruptedNoScheduleTaint) })
+}
+
+// disrupted are the nodes that Karpenter's queue is closing.
+func (w *world) disrupted() (out []string) {
+	for _, command := range w.queue.GetCommands() {
+		out = append(out, command.SourceNodeNames()...)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (w *world) expectMessage(r rules.Result, want string) {
+	w.Helper()
+	if !strings.Contains(r.Message, want) {
+		w.Errorf("it says %q, want %q", r.Message, want)
+	}
+}
+
+// clean leaves the API server to the next test.
+func (w *world) clean() {
+	ctx := context.WithoutCancel(w.ctx)
+	for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.NodeList{}, &karpv1.NodeClaimList{}, &karpv1.NodePoolList{}} {
+		w.must(w.client.List(ctx, list))
+		w.must(eachItem(list, func(o client.Object) error {
+			if len(o.GetFinalizers()) > 0 {
+				o.SetFinalizers(nil)
+				if err := w.client.Update(ctx, o); err != nil {
+					return client.IgnoreNotFound(err)
+				}
+			}
+			return client.IgnoreNotFound(w.client.Delete(ctx, o, client.GracePeriodSeconds(0)))
+		}))
+	}
+}
