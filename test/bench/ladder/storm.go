@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	// podsPerNode fill a machine by their CPU requests: 4.9 CPUs, 240m each.
-	podsPerNode = 20
 	// stormLimit bounds how long a storm may take to settle.
 	stormLimit = 15 * time.Minute
 	// calm is how long nothing may happen until it has settled.
@@ -30,7 +28,7 @@ const (
 const stormScript = "0s overrun-while-crowded 78"
 
 // army is the workload of a storm of so many pods, in namespaces of 100. A third of it is called control and vision:
-// those will overrun. kube-scheduler fills one core after the other, six containers each, so that the last core of a node
+// those will overrun. Twenty fill a node by their CPU requests. kube-scheduler fills one core after the other, six containers each, so that the last core of a node
 // has two; five on each are few enough.
 func army(pods int) []workload {
 	var all []workload

@@ -1,0 +1,43 @@
+package ladder_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mainspring-rt/mainspring/pkg/test"
+)
+
+var _ = Describe("Real-time pressure", func() {
+	It("that nothing can ease is told, keeps new pods off the node, and ends by itself", func() {
+		env.ExpectApplied(twoCores(atMost(1)))
+		place := governed(test.McKube("control", 30, test.Critical(high), test.MayRiseTo(50)))
+		play(place, "0s overrun 150") // 15 seconds, most of them at the highest budget
+		eventuallyPressed(place.Node)
+		env.EventuallyEvent(&corev1.Node{ObjectMeta: nodeMeta(place.Node)}, "PressureBegan", "control")
+		env.EventuallyEvent(&corev1.Node{ObjectMeta: nodeMeta(place.Node)}, "PressureUnanswered", "")
+		eventuallyOver()
+		env.EventuallyEvent(&corev1.Node{ObjectMeta: nodeMeta(place.Node)}, "PressureEnded", "")
+		Expect(actions(env.History())).To(BeEmpty())
+		Expect(env.EventuallyPlace("control").Pod.UID).To(Equal(place.Pod.UID))
+	})
+
+	It("is answered on the node where a core has room: a lesser container moves to it, and comes back", func() {
+		env.ExpectApplied(twoCores(atMost(1)))
+		place := governed(test.McKube("control", 50, test.Critical(high), test.Prefers("1")))
+		lesser := governed(test.McKube("lesser", 35, test.Prefers("1")))
+		Expect([]int32{place.Core, lesser.Core}).To(HaveEach(BeEquivalentTo(1)))
+		began := env.Now()
+		play(place, crowded)
+		eventuallyPressed(place.Node)
+		action := eventuallyAnswered("Rearrange")
+		Expect(action.Spec.Moves).To(ConsistOf(And(HaveField("PodUID", lesser.Pod.UID), HaveField("Core", BeEquivalentTo(2)))))
+		Expect(env.EventuallyPlace("lesser").Core).To(BeEquivalentTo(2))
+		env.EventuallyEvent(place.Pod, "PressureAnswered", action.Name)
+		env.EventuallyEvent(lesser.Pod, "Moved", action.Name)
+		play(place, "")
+		eventuallyOver()
+		Expect(answers(env.History())).To(Equal([]string{"Rearrange"}))
+		undisturbed(began, place.Pod, lesser.Pod)
+	})
+})
