@@ -38,6 +38,9 @@ const (
 	ResultDenied  = "denied"
 )
 
+// StrategyRestart is the value of the label strategy for pods that are evicted and made again elsewhere.
+const StrategyRestart = "restart"
+
 // KindPreemption is the value of the label kind for making room for pending pods.
 const KindPreemption = "preemption"
 
@@ -80,6 +83,13 @@ var (
 	SearchesPreempted = prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: namespace, Name: "disruption_searches_preempted_total", Help: "Searches for nodes to close that were ended because a node under real-time pressure is to be replaced.",
 	})
+	// Migrations counts actions that moved a pod to another node, or did not.
+	Migrations = counter("migrations_total", "Migrations of pods to other nodes that are over, by what became of them.", "strategy", "result")
+	// MigrationDowntime is how long pods that were migrated did not run.
+	MigrationDowntime = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: namespace, Name: "migration_downtime_seconds", Help: "Time from a pod's eviction until the one in its place runs with its cores.",
+		Buckets: []float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300},
+	})
 	// Charged is what admission adds to every budget.
 	Charged = prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "budget_granularity_charged_seconds",
@@ -91,7 +101,7 @@ var (
 
 // Register adds every metric of the package to a registry, once, before the controllers start.
 func Register(registry prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{Admissions, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Actions, ActionsUnderWay, ActionsWaiting, ActionWait, DisruptionRefusals, SearchesPreempted, Charged, Nodes,
+	for _, c := range []prometheus.Collector{Admissions, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Actions, ActionsUnderWay, ActionsWaiting, ActionWait, DisruptionRefusals, SearchesPreempted, Migrations, MigrationDowntime, Charged, Nodes,
 		PressureNodes, PressureUnanswered, PressureEpisodes, PressureAnswers, PressureReturns, PressureSeconds} {
 		if err := registry.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
@@ -115,6 +125,9 @@ func zero() {
 		Escalations.WithLabelValues(result)
 	}
 	Recoveries.WithLabelValues()
+	for _, result := range []rules.Phase{rules.Succeeded, rules.Failed, rules.RolledBack} {
+		Migrations.WithLabelValues(StrategyRestart, string(result))
+	}
 	QueueDepth.WithLabelValues(KindPreemption)
 	QueueWait.WithLabelValues(KindPreemption)
 	zeroActions()

@@ -22,6 +22,8 @@ const (
 	AnnotationConfigured = "mckube.io/rt-configured"
 	// AnnotationPreempting is the plan, in JSON, by which the controller makes room for a pending pod.
 	AnnotationPreempting = "mckube.io/preempting"
+	// AnnotationReplaces is the UID of the pod that was evicted from another node so that this one runs in its place.
+	AnnotationReplaces = "mckube.io/replaces"
 )
 
 // AnnotationFilledNode is, on a McKube, the node that the controller filled in: equal to spec.node, that

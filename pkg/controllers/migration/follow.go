@@ -1,0 +1,227 @@
+package migration
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// before is what there was before the eviction: by it, pods that were made afterwards are told from the others. Times
+// are the API server's, so that no clocks are compared.
+type before struct {
+	Owner metav1.OwnerReference `json:"owner"`
+	// Newest is when the last of the owner's pods was made, Of those of that second.
+	Newest metav1.Time `json:"newest"`
+	Of     []types.UID `json:"of"`
+}
+
+// prepare puts on record what there is before the eviction.
+func (m *migrate) prepare(ctx context.Context, task orchestration.Task, pod *corev1.Pod) error {
+	b := before{Owner: *metav1.GetControllerOf(pod), Newest: pod.CreationTimestamp}
+	pods, err := m.siblings(ctx, m.API, pod.Namespace, b.Owner)
+	if err != nil {
+		return err
+	}
+	for _, p := range pods {
+		if b.Newest.Before(&p.CreationTimestamp) {
+			b.Newest, b.Of = p.CreationTimestamp, nil
+		}
+		if p.CreationTimestamp.Equal(&b.Newest) {
+			b.Of = append(b.Of, p.UID)
+		}
+	}
+	text, err := json.Marshal(b)
+	if err != nil {
+		return fmt.Errorf("recording the pods of %s %s: %w", b.Owner.Kind, b.Owner.Name, err)
+	}
+	task.Progress[progressBefore] = string(text)
+	return nil
+}
+
+// siblings are the pods of an owner that are neither finished nor ending, from the oldest.
+func (m *migrate) siblings(ctx context.Context, from client.Reader, namespace string, owner metav1.OwnerReference) ([]corev1.Pod, error) {
+	list := &corev1.PodList{}
+	if err := from.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing pods of namespace %s: %w", namespace, err)
+	}
+	out := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
+		by := metav1.GetControllerOf(&p)
+		finished := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		return by == nil || by.UID != owner.UID || finished || p.DeletionTimestamp != nil
+	})
+	slices.SortFunc(out, func(a, b corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return out, nil
+}
+
+// follow waits until a pod in the place of the one that was evicted runs with its cores on another node. That cannot be
+// undone, so whoever no longer wants it is told how it ended, too.
+func (m *migrate) follow(ctx context.Context, task orchestration.Task) (rules.Result, error) {
+	if _, ok := task.Progress[progressEvicted]; !ok { // by a process that died over it
+		task.Progress[progressEvicted] = m.Clock.Now().UTC().Format(time.RFC3339Nano)
+	}
+	var b before
+	if err := json.Unmarshal([]byte(task.Progress[progressBefore]), &b); err != nil {
+		return rules.Result{}, fmt.Errorf("reading entry %s of the action's progress: %w", progressBefore, err)
+	}
+	result, err := m.look(ctx, task, b)
+	if err != nil || result.Outcome.Over() || !m.over(task) {
+		return result, err
+	}
+	return rules.Result{Outcome: rules.Failed, Message: "the pod was evicted, and the time is over: " + result.Message}, nil
+}
+
+// over tells whether the time of an action is over: it was undone for that, or what whoever withdrew it gave it is.
+func (m *migrate) over(task orchestration.Task) bool {
+	deadline, ok := task.Action.Deadline()
+	return task.Undoing() && (!task.Action.Unwanted || ok && !m.Clock.Now().Add(ending).Before(deadline))
+}
+
+// look finds the pod in the place of the evicted one, and says how far it has come.
+func (m *migrate) look(ctx context.Context, task orchestration.Task, b before) (rules.Result, error) {
+	pod, err := m.replacement(ctx, task, b)
+	if err != nil {
+		return rules.Result{}, err
+	}
+	if pod == nil {
+		return m.missing(ctx, task, b)
+	}
+	name, source := pod.Namespace+"/"+pod.Name, task.Object.Spec.Pods[0]
+	switch node := pod.Spec.NodeName; {
+	case node == "":
+		return rules.Result{Message: fmt.Sprintf("pod %s waits for a node%s", name, unschedulable(pod))}, nil
+	case node == task.Object.Spec.Node:
+		return rules.Result{Outcome: rules.Failed, Message: fmt.Sprintf("pod %s, in place of the evicted one, came back to node %s", name, node)}, nil
+	}
+	if err := m.hand(task); err != nil { // its claim has the core, or one elsewhere
+		return rules.Result{}, err
+	}
+	if pod.Status.Phase != corev1.PodRunning || pod.Annotations[mcv1.AnnotationConfigured] != "true" {
+		return rules.Result{Message: fmt.Sprintf("pod %s is on node %s, and does not run with its cores yet", name, pod.Spec.NodeName)}, nil
+	}
+	return m.arrived(task, pod, source.Namespace+"/"+source.Name), nil
+}
+
+// arrived ends the action.
+func (m *migrate) arrived(task orchestration.Task, pod *corev1.Pod, former string) rules.Result {
+	from, to := task.Object.Spec.Node, pod.Spec.NodeName
+	m.tell(pod, func(on about) events.Event {
+		return events.Migrated(on.Object, on.uid, on.pod, from, to, task.Object.Name)
+	})
+	took := ""
+	if at, err := time.Parse(time.RFC3339Nano, task.Progress[progressEvicted]); err == nil {
+		down := max(0, m.Clock.Now().Sub(at))
+		metrics.MigrationDowntime.Observe(down.Seconds())
+		took = fmt.Sprintf(" %s after the eviction", down.Round(100*time.Millisecond))
+	}
+	return rules.Result{
+		Outcome: rules.Succeeded,
+		Message: fmt.Sprintf("pod %s/%s runs on node %s with its cores in place of %s%s", pod.Namespace, pod.Name, to, former, took),
+	}
+}
+
+// hand gives the reserved cores to the pod that is on its node: from there on its claims count.
+func (m *migrate) hand(task orchestration.Task) error {
+	text, err := state.Migration{}.Encode()
+	if err != nil {
+		return err
+	}
+	task.Progress[state.ProgressReserved] = text
+	m.Store.ReleaseMigration(task.Object.Name)
+	return nil
+}
+
+// replacement is the pod in the place of the evicted one; nil while there is none. An annotation on it says in whose
+// place it is, so that two migrations of one owner's pods do not both take it for theirs.
+func (m *migrate) replacement(ctx context.Context, task orchestration.Task, b before) (*corev1.Pod, error) {
+	source := task.Object.Spec.Pods[0]
+	pods, err := m.siblings(ctx, m.Client, source.Namespace, b.Owner)
+	if err != nil {
+		return nil, err
+	}
+	var found *corev1.Pod
+	for i := range pods {
+		p := &pods[i]
+		switch of := p.Annotations[mcv1.AnnotationReplaces]; {
+		case of == string(source.UID):
+			task.Progress[progressReplacement] = string(p.UID)
+			return p, nil
+		case of == "" && found == nil && b.later(p) && p.UID != source.UID:
+			found = p
+		}
+	}
+	if found == nil {
+		return nil, nil
+	}
+	marked := found.DeepCopy()
+	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, mcv1.AnnotationReplaces, string(source.UID))
+	patch := client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{})
+	if err := m.Client.Patch(ctx, marked, patch); err != nil {
+		return nil, fmt.Errorf("marking pod %s/%s: %w", found.Namespace, found.Name, err)
+	}
+	task.Progress[progressReplacement] = string(found.UID)
+	return marked, nil
+}
+
+// later tells whether a pod was made after what there was before.
+func (b before) later(p *corev1.Pod) bool {
+	return b.Newest.Before(&p.CreationTimestamp) || p.CreationTimestamp.Equal(&b.Newest) && !slices.Contains(b.Of, p.UID)
+}
+
+// missing is what to say while there is no pod in the evicted one's place, and whether there will be one. That none will
+// only the API server may say.
+func (m *migrate) missing(ctx context.Context, task orchestration.Task, b before) (rules.Result, error) {
+	namespace := task.Object.Spec.Pods[0].Namespace
+	wants, err := m.wants(ctx, namespace, b.Owner)
+	if err != nil {
+		return rules.Result{}, err
+	}
+	if !wants.any {
+		return rules.Result{Outcome: rules.Failed, Message: "the pod was evicted, and nothing takes its place: " + wants.why}, nil
+	}
+	waits := rules.Result{Message: fmt.Sprintf("the pod was evicted; waits for %s %s to make it again", b.Owner.Kind, b.Owner.Name)}
+	if wants.pods < 0 {
+		return waits, nil
+	}
+	pods, err := m.siblings(ctx, m.API, namespace, b.Owner)
+	if err != nil {
+		return rules.Result{}, err
+	}
+	free := slices.ContainsFunc(pods, func(p corev1.Pod) bool {
+		of := p.Annotations[mcv1.AnnotationReplaces]
+		return b.later(&p) && (of == "" || of == string(task.Object.Spec.Pods[0].UID))
+	})
+	if len(pods) >= wants.pods && !free {
+		return rules.Result{
+			Outcome: rules.Failed,
+			Message: fmt.Sprintf("the pod was evicted, and nothing takes its place: %s %s wants %d pods, and has them", b.Owner.Kind, b.Owner.Name, wants.pods),
+		}, nil
+	}
+	return waits, nil
+}
+
+// unschedulable is what the scheduler says about a pod, after a colon.
+func unschedulable(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
+			return ": " + c.Message
+		}
+	}
+	return ""
+}

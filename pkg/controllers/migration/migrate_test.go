@@ -1,0 +1,219 @@
+package migration_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+)
+
+// progressOf tells whether the last action has come as far as an entry of its progress.
+func (w *town) progressOf(key string) bool {
+	w.Helper()
+	list := w.actions(w.Context())
+	return len(list) > 0 && list[0].Status.Progress[key] != ""
+}
+
+// once does something before the first turn at which an action has come as far as an entry of its progress.
+func once(key string, do func(w *town)) func(w *town) func(int, *process) {
+	return func(w *town) func(int, *process) {
+		done := false
+		return func(_ int, p *process) {
+			if !done && w.progressOf(key) {
+				done = true
+				do(w)
+				p.look()
+			}
+		}
+	}
+}
+
+// story is a day on which something goes wrong, or not.
+type story struct {
+	name      string
+	before    func(w *town)
+	meanwhile func(w *town) func(int, *process)
+	// deaths: it is told again with the controller dying before and after each write.
+	deaths bool
+	// phases that it may end in, what its message then says, and who runs where.
+	phases, says, running string
+}
+
+func stories() []story {
+	out := []story{
+		{name: "undisturbed", deaths: true, phases: "Succeeded", says: "with its cores in place of", running: "rt-2@b"},
+		{name: "node-full", phases: "RolledBack", says: "no cores of node", running: "rt-1@a", before: func(w *town) { w.stranger(0); w.claimMore() }},
+		{name: "node-cordoned", phases: "RolledBack", says: "does not accept the pod: the node is cordoned", running: "rt-1@a", meanwhile: once("reserved", func(w *town) { w.cordon("b") })},
+		{name: "room-gone", phases: "RolledBack", says: "the room is gone: reserving core", running: "rt-1@a", meanwhile: once("before", func(w *town) { w.stranger(0); w.claimMore() })},
+		{name: "budget", deaths: true, phases: "RolledBack", says: "It took longer than 20s: the pod may not be evicted yet: Cannot evict pod", running: "rt-1@a", meanwhile: once("reserved", (*town).budget)},
+		{name: "pod-deleted", phases: "RolledBack", says: "the pod is gone, and nobody here has evicted it", running: "rt-2@b", meanwhile: once("reserved", (*town).deletePod)},
+		{name: "pod-deleted-late", phases: "Succeeded", says: "with its cores in place of", running: "rt-2@b", meanwhile: once("before", (*town).deletePod)},
+		{name: "scaled-to-zero", phases: "RolledBack", says: "ReplicaSet rt, which made it, wants no pods any longer", running: "rt-1@a", meanwhile: once("reserved", func(w *town) { w.scale(0) })},
+		{name: "scaled-to-zero-late", deaths: true, phases: "Failed", says: "nothing takes its place: ReplicaSet rt, which made it, wants no pods any longer", meanwhile: once("before", func(w *town) { w.lazy = true; w.scaleOnceEvicted() })},
+		{name: "owner-gone", phases: "RolledBack", says: "ReplicaSet rt, which made it, is gone", running: "rt-1@a", before: func(w *town) { w.must(w.api.Delete(w.Context(), w.owner)) }},
+		{name: "never", phases: "RolledBack", says: "McKube rt says migration.policy Never", running: "rt-1@a", before: (*town).forbid},
+		{name: "no-replacement", phases: "Failed", says: "the time is over: the pod was evicted; waits for ReplicaSet rt to make it again", meanwhile: once("before", func(w *town) { w.lazy = true })},
+		{name: "never-ready", phases: "Failed", says: "does not run with its cores yet", running: "rt-2@b", meanwhile: once("before", func(w *town) { w.unready = true })},
+		{name: "comes-back", phases: "Failed", says: "in place of the evicted one, came back to node", running: "rt-2@a", meanwhile: once("before", func(w *town) { w.home = true })},
+	}
+	for at := range 6 {
+		out = append(out, story{name: fmt.Sprintf("withdrawn-%d", at), deaths: at == 2 || at == 4, phases: "Withdrawn RolledBack Succeeded", meanwhile: func(w *town) func(int, *process) {
+			return withdrawnAt(w, at)
+		}})
+	}
+	return out
+}
+
+// withdrawnAt has whoever asked for the action no longer want it from a turn on.
+func withdrawnAt(w *town, at int) func(int, *process) {
+	done := false
+	return func(turn int, p *process) {
+		if turn < at || done {
+			return
+		}
+		err := p.queue.Withdraw(w.Context(), w.actions(w.Context())[0].Name, "the pressure is gone")
+		done = err == nil
+		if err != nil && !errors.Is(err, errDied) && !errors.Is(err, orchestration.ErrNotReady) {
+			w.must(err)
+		}
+	}
+}
+
+// claimMore has a stranger on the other core of node b, too.
+func (w *town) claimMore() {
+	w.Helper()
+	p := &corev1.Pod{}
+	w.must(w.api.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: "stranger-0"}, p))
+	p.Name = "stranger-1"
+	w.claim(p, "b", 1, 800_000)
+}
+
+func (w *town) cordon(node string) {
+	w.Helper()
+	n := &corev1.Node{}
+	w.must(w.api.Get(w.Context(), client.ObjectKey{Name: w.name(node)}, n))
+	n.Spec.Unschedulable = true
+	w.must(w.api.Update(w.Context(), n))
+}
+
+// deletePod is somebody else.
+func (w *town) deletePod() {
+	w.Helper()
+	w.bury(&w.pods()[slices.IndexFunc(w.pods(), func(p corev1.Pod) bool { return p.Name == "rt-1" })])
+}
+
+// scaleOnceEvicted scales the owner to zero after the eviction; nobody makes pods until then.
+func (w *town) scaleOnceEvicted() {
+	w.late = func() {
+		if len(w.evicted) > 0 {
+			w.scale(0)
+			w.late = nil
+		}
+	}
+}
+
+func (w *town) forbid() {
+	w.Helper()
+	m := w.mckube()
+	m.Spec.Migration = &mcv1.Migration{Policy: mcv1.MigrationNever}
+	w.must(w.api.Update(w.Context(), m))
+}
+
+// tell plays a story, in which the controller may die, and looks at what is left.
+func (s story) tell(t *testing.T, dieAt int, dieBefore bool) *town {
+	w := newTown(t, 1)
+	r := w.request("rt-1")
+	if s.before != nil {
+		s.before(w)
+	}
+	w.writes, w.dieAt, w.dieBefore = 0, dieAt, dieBefore
+	var meanwhile func(int, *process)
+	if s.meanwhile != nil {
+		meanwhile = s.meanwhile(w)
+	}
+	list := w.play(meanwhile, r)
+	phase, message := string(list[0].Status.Phase), list[0].Status.Message
+	if len(list) != 1 || !strings.Contains(s.phases, phase) || !strings.Contains(message, s.says) {
+		t.Errorf("%d actions; it is %s: %s", len(list), phase, message)
+	}
+	if s.phases == "Withdrawn RolledBack Succeeded" {
+		s.running = map[bool]string{true: "rt-2@b", false: "rt-1@a"}[phase == "Succeeded"]
+	}
+	if got := w.running(); got != s.running {
+		t.Errorf("an action that is %s (%s) leaves %q", phase, message, got)
+	}
+	if len(w.evicted) > 1 {
+		t.Errorf("evicted: %v", w.evicted)
+	}
+	return w
+}
+
+// However a migration ends, and whatever write the controller dies before or after: the pod is where it was, or one in its
+// place runs elsewhere, or the action says where it hangs; and nothing is reserved.
+func TestAMigrationIsDoneOrUndoneOrSaysWhere(t *testing.T) {
+	for _, s := range stories() {
+		t.Run(s.name, func(t *testing.T) {
+			w := s.tell(t, 0, false)
+			if w.writes == 0 || w.writes > 60 {
+				t.Fatalf("%d writes", w.writes)
+			}
+			for at := 1; at <= min(w.writes, 14) && s.deaths; at++ {
+				for _, before := range []bool{true, false} {
+					t.Run(fmt.Sprintf("dies-%d-%t", at, before), func(t *testing.T) { s.tell(t, at, before) })
+				}
+			}
+		})
+	}
+}
+
+func TestWhoIsToldOfAMigration(t *testing.T) {
+	w := newTown(t, 1)
+	w.play(nil, w.request("rt-1"))
+	if want := []string{"Migrating rt-1", "Migrating rt", "Migrated rt-2", "Migrated rt"}; !slices.Equal(w.told, want) {
+		t.Errorf("told %v, want %v", w.told, want)
+	}
+	p := &corev1.Pod{}
+	w.must(w.api.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "rt-2"}, p))
+	if of := p.Annotations[mcv1.AnnotationReplaces]; of != string(w.actions(t.Context())[0].Spec.Pods[0].UID) {
+		t.Errorf("it replaces %q", of)
+	}
+}
+
+// Two pods of one owner that migrate at once have a pod in their place each.
+func TestTwoMigrationsOfOneOwner(t *testing.T) {
+	w := newTown(t, 2)
+	list := w.play(nil, w.request("rt-1"), w.request("rt-2"))
+	if got := w.running(); got != "rt-3@b rt-4@b" {
+		t.Errorf("left: %s", got)
+	}
+	var places []string
+	for _, o := range list {
+		if o.Status.Phase != "Succeeded" {
+			t.Errorf("%s: %s", o.Status.Phase, o.Status.Message)
+		}
+		places = append(places, o.Status.Progress["replacement"])
+	}
+	if len(places) != 2 || places[0] == places[1] {
+		t.Errorf("in their places: %v", places)
+	}
+}
+
+// Pods that are nobody's, or no real-time ones, stay.
+func TestWhoIsNotMigrated(t *testing.T) {
+	w := newTown(t, 1)
+	p := &corev1.Pod{}
+	w.must(w.api.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "rt-1"}, p))
+	p.OwnerReferences = nil
+	w.must(w.api.Update(t.Context(), p))
+	list := w.play(nil, w.request("rt-1"))
+	if o := list[0]; o.Status.Phase != "RolledBack" || !strings.Contains(o.Status.Message, "no controller owns the pod, so nothing would make it again") || len(w.evicted) > 0 {
+		t.Errorf("%s: %s, evicted %v", o.Status.Phase, o.Status.Message, w.evicted)
+	}
+}

@@ -1,0 +1,185 @@
+package migration_test
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/migration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// calm nodes are not disrupted by others.
+type calm struct{}
+
+func (calm) Disrupted(string) string                         { return "" }
+func (calm) Allowed(context.Context) (map[string]int, error) { return nil, nil }
+
+// process is a controller with a queue, the executor, and a cache of its own, which it fills before each turn.
+type process struct {
+	*town
+	store *state.Store
+	queue *orchestration.Queue
+	seen  map[types.UID]client.Object
+}
+
+// start starts a controller that knows what there is, and nothing of its predecessors.
+func (w *town) start() *process {
+	w.Helper()
+	own := clocktesting.NewFakeClock(w.clock.Now())
+	p := &process{town: w, store: state.New(state.Options{Clock: own}), seen: map[types.UID]client.Object{}}
+	p.look()
+	p.store.Complete()
+	own.Step(time.Minute) // claims may name pods that are gone
+	var err error
+	p.queue, err = orchestration.New(orchestration.Dependencies{
+		Clock: w.clock, Client: w.client, Reader: w.api, Recorder: w, Nodes: calm{},
+		Lease: types.NamespacedName{Namespace: w.namespace, Name: "queue"}, Identity: string(uuid.NewUUID()),
+	})
+	w.must(err)
+	p.queue.Handle(rules.Migrate, migration.New(migration.Dependencies{Clock: w.clock, Client: w.client, API: w.api, Store: p.store, Recorder: w}))
+	return p
+}
+
+// look fills the cache with what the town has now.
+func (p *process) look() {
+	p.Helper()
+	now := map[types.UID]client.Object{}
+	for _, list := range []client.ObjectList{
+		&corev1.NodeList{}, &resourcev1.ResourceSliceList{}, &corev1.PodList{}, &mcv1.McKubeList{}, &resourcev1.ResourceClaimList{}, &v1alpha1.RTActionList{},
+	} {
+		p.must(p.api.List(p.Context(), list))
+		p.must(meta.EachListItem(list, func(o runtime.Object) error {
+			object := o.(client.Object)
+			if object.GetNamespace() != "" && object.GetNamespace() != p.namespace {
+				return nil
+			}
+			now[object.GetUID()] = object
+			return p.store.Update(o)
+		}))
+	}
+	for uid, old := range p.seen {
+		if now[uid] == nil {
+			p.must(p.store.Delete(old))
+		}
+	}
+	p.seen = now
+}
+
+// turn lets everybody go on for a second.
+func (p *process) turn() error {
+	p.Helper()
+	p.look()
+	loops := p.queue.Loops()
+	if _, err := loops[0].Reconcile(p.Context(), reconcile.Request{}); err != nil {
+		return err
+	}
+	for _, o := range p.actions(p.Context()) {
+		if _, err := loops[1].Reconcile(p.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: o.Name}}); err != nil {
+			return err
+		}
+		p.kept(o.Name)
+	}
+	p.live()
+	p.clock.Step(time.Second)
+	return nil
+}
+
+// kept expects room for a pod that is evicted, as long as its replacement has none of its own.
+func (p *process) kept(action string) {
+	p.Helper()
+	o := &v1alpha1.RTAction{}
+	if err := p.api.Get(p.Context(), client.ObjectKey{Name: action}, o); err != nil || o.Status.Progress["evicted"] == "" || rules.Phase(o.Status.Phase).Over() {
+		return
+	}
+	room, err := state.ParseMigration(o.Status.Progress[state.ProgressReserved])
+	p.must(err)
+	n, ok := p.store.Snapshot().NodeView(o.Spec.TargetNode)
+	if ok && len(room.Cores) > 0 && len(n.Reservations) == 0 {
+		p.Errorf("action %s has evicted, and no core of %s is reserved", action, o.Spec.TargetNode)
+	}
+}
+
+// submit asks until it is stored, whoever dies over it.
+func (w *town) submit(p *process, r orchestration.Request) (*process, string) {
+	w.Helper()
+	for range 5 {
+		ticket, err := p.queue.Submit(w.Context(), r)
+		switch {
+		case err == nil:
+			return p, ticket.Name
+		case errors.Is(err, errDied):
+			p = w.start()
+		case !errors.Is(err, orchestration.ErrNotReady):
+			w.Fatal(err)
+		}
+		if err := p.turn(); errors.Is(err, errDied) {
+			p = w.start()
+		}
+	}
+	w.Fatal("it cannot be submitted")
+	return nil, ""
+}
+
+// play goes on until every action is over: the controller lives until its death, and then another one goes on. What
+// else happens, happens before the turn of a number. Then nothing is reserved, here or by any process to come.
+func (w *town) play(meanwhile func(turn int, p *process), requests ...orchestration.Request) []v1alpha1.RTAction {
+	w.Helper()
+	p := w.start()
+	for _, r := range requests {
+		p, _ = w.submit(p, r)
+	}
+	for turn := range 120 {
+		if meanwhile != nil {
+			meanwhile(turn, p)
+		}
+		switch err := p.turn(); {
+		case errors.Is(err, errDied):
+			p = w.start()
+		default:
+			w.must(err)
+		}
+		if list := w.actions(w.Context()); over(list) {
+			w.must(p.turn())
+			p.free()
+			w.start().free()
+			return w.actions(w.Context())
+		}
+	}
+	w.Fatalf("it does not end: %+v; %s", w.actions(w.Context())[0].Status, w.running())
+	return nil
+}
+
+func over(list []v1alpha1.RTAction) bool {
+	for _, o := range list {
+		if !rules.Phase(o.Status.Phase).Over() {
+			return false
+		}
+	}
+	return true
+}
+
+// free expects that nothing is reserved.
+func (p *process) free() {
+	p.Helper()
+	p.look()
+	for n := range p.store.Snapshot().Nodes() {
+		if len(n.Reservations) > 0 {
+			p.Errorf("on node %s is still reserved: %+v", n.Name, n.Reservations)
+		}
+	}
+}

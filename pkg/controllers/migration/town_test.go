@@ -1,0 +1,363 @@
+package migration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/rtdra"
+	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
+	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
+)
+
+// granularity is what every budget is charged beyond itself, us.
+const granularity = 100
+
+// moving is how long an action may run.
+const moving = 20 * time.Second
+
+var errDied = errors.New("the controller died")
+
+// town is a namespace with a ReplicaSet whose pods run on node a, and a node b with room. Tests play its controller, the
+// scheduler, the kubelets and the agents.
+type town struct {
+	testing.TB
+	api       client.WithWatch
+	client    client.Client
+	namespace string
+	clock     *clocktesting.FakeClock
+	told      []string
+	owner     *appsv1.ReplicaSet
+	// lazy: the owner makes nothing. unready: what it makes does not run with its cores. home: it is bound to the node
+	// that it came from.
+	lazy, unready, home bool
+	made                int
+	writes, dieAt       int
+	dieBefore           bool
+	evicted             []string
+	// late is called each time that the town lives.
+	late func()
+}
+
+var towns atomic.Int64
+
+func newTown(t testing.TB, replicas int32) *town {
+	t.Helper()
+	p, err := apiserver.Shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := p.RESTConfig()
+	config.QPS = -1
+	api, err := client.NewWithWatch(config, client.Options{Scheme: known})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &town{TB: t, api: api, namespace: fmt.Sprintf("town-%d", towns.Add(1)), clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second))}
+	w.client = interceptor.NewClient(api, w.mortal())
+	w.must(api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
+	t.Cleanup(w.leave)
+	w.node("a", 2)
+	w.node("b", 2)
+	m := statetest.McKube(w.namespace, "rt", "", "High", 40, 40)
+	m.UID, m.Spec.Selector = "", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "rt"}}
+	w.must(api.Create(t.Context(), m))
+	w.owner = w.replicaSet(replicas)
+	for i := range replicas {
+		w.bind(w.make(), "a", int(i)%2)
+	}
+	return w
+}
+
+// mortal counts the writes of the controller, which may die before or after one.
+func (w *town) mortal() interceptor.Funcs {
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return w.write(func() error { return api.Create(ctx, o, opts...) })
+		},
+		Update: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			return w.write(func() error { return api.Update(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			return w.write(func() error { return api.Patch(ctx, o, patch, opts...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, api client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			return w.write(func() error { return api.SubResource(sub).Update(ctx, o, opts...) })
+		},
+		SubResourceCreate: func(ctx context.Context, api client.Client, sub string, o, body client.Object, opts ...client.SubResourceCreateOption) error {
+			return w.write(func() error {
+				err := api.SubResource(sub).Create(ctx, o, body, opts...)
+				if err == nil {
+					w.evicted = append(w.evicted, o.GetName())
+				}
+				return err
+			})
+		},
+	}
+}
+
+func (w *town) write(do func() error) error {
+	w.writes++
+	if w.writes == w.dieAt && w.dieBefore {
+		return errDied
+	}
+	err := do()
+	if w.writes == w.dieAt {
+		return errDied
+	}
+	return err
+}
+
+func (w *town) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// leave takes away what other tests would see.
+func (w *town) leave() {
+	ctx := context.Background()
+	for _, o := range w.actions(ctx) {
+		o.Finalizers = nil
+		w.must(client.IgnoreNotFound(w.api.Update(ctx, &o)))
+		w.must(client.IgnoreNotFound(w.api.Delete(ctx, &o)))
+	}
+	for _, name := range []string{"a", "b"} {
+		w.must(w.api.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.name(name)}}))
+		w.must(w.api.Delete(ctx, &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: w.name(name) + "-cores"}}))
+	}
+}
+
+// name of a node of the town.
+func (w *town) name(node string) string { return w.namespace + "-" + node }
+
+func (w *town) node(name string, cores int) {
+	w.Helper()
+	n := statetest.Node(w.name(name), "")
+	status := n.Status
+	w.must(w.api.Create(w.Context(), n))
+	n.Spec.Taints = nil // not-ready, by an admission plugin
+	w.must(w.api.Update(w.Context(), n))
+	n.Status = status
+	w.must(w.api.Status().Update(w.Context(), n))
+	slice := statetest.Slice(n, statetest.Cores(cores)...)
+	slice.UID = ""
+	w.must(w.api.Create(w.Context(), slice))
+}
+
+func (w *town) replicaSet(replicas int32) *appsv1.ReplicaSet {
+	w.Helper()
+	labels := map[string]string{"app": "rt"}
+	o := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "rt"},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "none"}}}},
+		},
+	}
+	w.must(w.api.Create(w.Context(), o))
+	return o
+}
+
+// scale has the owner want so many pods.
+func (w *town) scale(replicas int32) {
+	w.Helper()
+	w.must(w.api.Get(w.Context(), client.ObjectKeyFromObject(w.owner), w.owner))
+	w.owner.Spec.Replicas = &replicas
+	w.must(w.api.Update(w.Context(), w.owner))
+}
+
+// make makes a pending pod of the owner.
+func (w *town) make() *corev1.Pod {
+	w.Helper()
+	w.made++
+	name := fmt.Sprintf("rt-%d", w.made)
+	p := statetest.WithClaim(statetest.Pod(w.namespace, name, "", "app"), "app", name+"-claim")
+	p.Labels["app"] = "rt"
+	p.Spec.Containers[0].Image = "none"
+	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(w.owner, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
+	w.must(w.api.Create(w.Context(), p))
+	return p
+}
+
+// bind gives a pod a node and a core, where it runs as configured.
+func (w *town) bind(p *corev1.Pod, node string, core int) {
+	w.Helper()
+	w.must(w.api.SubResource("binding").Create(w.Context(), p, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: w.name(node)}}))
+	w.must(w.api.Get(w.Context(), client.ObjectKeyFromObject(p), p))
+	server, err := rtdra.ServerOf(w.mckube(), p.UID, "app")
+	w.must(err)
+	w.claim(p, node, core, server.Charge(granularity))
+	w.run(p)
+}
+
+func (w *town) run(p *corev1.Pod) {
+	w.Helper()
+	if w.unready {
+		return
+	}
+	object := p.Name + "-claim"
+	p.Status.Phase = corev1.PodRunning
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: rtdra.ClaimName("app"), ResourceClaimName: &object}}
+	w.must(w.api.Status().Update(w.Context(), p))
+	metav1.SetMetaDataAnnotation(&p.ObjectMeta, mcv1.AnnotationConfigured, "true")
+	w.must(w.api.Update(w.Context(), p))
+}
+
+func (w *town) mckube() *mcv1.McKube {
+	w.Helper()
+	m := &mcv1.McKube{}
+	w.must(w.api.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: "rt"}, m))
+	return m
+}
+
+func (w *town) claim(p *corev1.Pod, node string, core int, ppm rt.PPM) {
+	w.Helper()
+	claim := statetest.Claim(p, p.Name+"-claim", "app", w.name(node), core, ppm)
+	status := claim.Status
+	status.Allocation.Devices.Results[0].ShareID = ptr.To(types.UID("aaaaaaaa-0000-4000-8000-000000000000"))
+	claim.UID = ""
+	claim.Spec.Devices.Requests[0].Exactly.AllocationMode, claim.Spec.Devices.Requests[0].Exactly.Count = resourcev1.DeviceAllocationModeExactCount, 1
+	w.must(w.api.Create(w.Context(), claim))
+	claim.Status = status
+	w.must(w.api.Status().Update(w.Context(), claim))
+}
+
+// stranger takes a core of node b, without a McKube of ours.
+func (w *town) stranger(core int) {
+	w.Helper()
+	p := statetest.WithClaim(statetest.Pod(w.namespace, fmt.Sprintf("stranger-%d", core), "", "app"), "app", "stranger-claim")
+	p.Spec.Containers[0].Image = "none"
+	w.must(w.api.Create(w.Context(), p))
+	w.claim(p, "b", core, 800_000)
+}
+
+// live plays everybody but the controller for a moment.
+func (w *town) live() {
+	w.Helper()
+	if w.late != nil {
+		w.late()
+	}
+	pods := w.pods()
+	wanted := 0
+	if err := w.api.Get(w.Context(), client.ObjectKeyFromObject(w.owner), w.owner); client.IgnoreNotFound(err) != nil {
+		w.must(err)
+	} else if err == nil {
+		wanted = int(*w.owner.Spec.Replicas)
+	}
+	for i := range pods {
+		p := &pods[i]
+		switch owned := metav1.IsControlledBy(p, w.owner); {
+		case p.DeletionTimestamp != nil:
+			w.bury(p)
+		case owned && p.Spec.NodeName == "" && w.home:
+			w.bind(p, "a", 0)
+		case owned && p.Spec.NodeName == "":
+			w.bind(p, "b", 0)
+		}
+		if p.DeletionTimestamp == nil && metav1.IsControlledBy(p, w.owner) {
+			wanted--
+		}
+	}
+	for ; wanted > 0 && !w.lazy; wanted-- {
+		w.make()
+	}
+}
+
+// bury ends a pod that was deleted, and its claim.
+func (w *town) bury(p *corev1.Pod) {
+	w.Helper()
+	w.must(client.IgnoreNotFound(w.api.Delete(w.Context(), p, client.GracePeriodSeconds(0))))
+	w.must(client.IgnoreNotFound(w.api.Delete(w.Context(), &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name + "-claim"}})))
+}
+
+func (w *town) pods() []corev1.Pod {
+	w.Helper()
+	list := &corev1.PodList{}
+	w.must(w.api.List(w.Context(), list, client.InNamespace(w.namespace)))
+	return list.Items
+}
+
+// running is "pod@node" of each pod of the owner.
+func (w *town) running() string {
+	w.Helper()
+	var out []string
+	for _, p := range w.pods() {
+		if metav1.IsControlledBy(&p, w.owner) {
+			out = append(out, p.Name+"@"+strings.TrimPrefix(p.Spec.NodeName, w.namespace+"-"))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// budget keeps the pods of the town from being evicted.
+func (w *town) budget() {
+	w.Helper()
+	b := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "budget"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "rt"}},
+		},
+	}
+	w.must(w.api.Create(w.Context(), b))
+	b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: b.Generation, CurrentHealthy: 1, DesiredHealthy: 1, ExpectedPods: 1}
+	w.must(w.api.Status().Update(w.Context(), b))
+}
+
+// request asks for a pod to go to node b.
+func (w *town) request(pod string) orchestration.Request {
+	w.Helper()
+	p := &corev1.Pod{}
+	w.must(w.api.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: pod}, p))
+	return orchestration.Request{
+		Kind: rules.Migrate, Reason: "RTPressure", Cause: "pressure/" + w.namespace, Node: w.name("a"), TargetNode: w.name("b"), Timeout: moving,
+		Beneficiary: v1alpha1.ActionBeneficiary{Kind: "Node", Name: w.name("a"), Criticality: "High"},
+		Pods:        []v1alpha1.ActionPod{{Namespace: w.namespace, Name: pod, UID: p.UID}},
+	}
+}
+
+func (w *town) actions(ctx context.Context) []v1alpha1.RTAction {
+	w.Helper()
+	list := &v1alpha1.RTActionList{}
+	w.must(w.api.List(ctx, list))
+	return slices.DeleteFunc(list.Items, func(o v1alpha1.RTAction) bool { return o.Spec.Node != w.name("a") })
+}
+
+// Publish implements orchestration.Recorder.
+func (w *town) Publish(list ...events.Event) {
+	for _, e := range list {
+		if o, ok := e.Object.(client.Object); ok && !strings.HasPrefix(e.Reason, "Action") {
+			w.told = append(w.told, e.Reason+" "+o.GetName())
+		}
+	}
+}

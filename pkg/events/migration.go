@@ -1,0 +1,29 @@
+package events
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Reasons of the Events about pods that go to another node.
+const (
+	ReasonMigrating      = "Migrating"
+	ReasonMigrationWaits = "MigrationWaits"
+	ReasonMigrated       = "Migrated"
+)
+
+// Migrating tells a pod, or its McKube, that it is evicted to run on another node, where its cores are kept for it.
+func Migrating(on runtime.Object, uid, pod, from, to, action string) Event {
+	return normal(on, ReasonMigrating, fmt.Sprintf("Evicted pod %s from node %s to run on node %s, where cores are kept for it (action %s)", pod, from, to, action), uid, action)
+}
+
+// MigrationWaits tells a pod why it may not be evicted yet.
+func MigrationWaits(on runtime.Object, uid, why, action string) Event {
+	return warning(on, ReasonMigrationWaits, fmt.Sprintf("May not be evicted yet: %s (action %s)", why, action), uid, action)
+}
+
+// Migrated tells a pod, or its McKube, that it runs in the place of one that was evicted from another node.
+func Migrated(on runtime.Object, uid, pod, from, to, action string) Event {
+	return normal(on, ReasonMigrated, fmt.Sprintf("Pod %s runs on node %s with its cores, in place of one on node %s (action %s)", pod, to, from, action), uid, action)
+}
