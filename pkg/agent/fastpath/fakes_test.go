@@ -1,6 +1,7 @@
 package fastpath_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ type kernel struct {
 	roomErr    error
 	restoreErr error
 	source     uint32
+	policy     string
 }
 
 func newKernel(paths ...string) *kernel {
@@ -54,7 +56,7 @@ func (k *kernel) Name() string             { return "fake" }
 func (k *kernel) Guarantee() string        { return "none" }
 func (k *kernel) Source() uint32           { return k.source }
 func (k *kernel) Identity() string         { return actuator.IdentityCPU }
-func (k *kernel) Policy() string           { return actuator.PolicyFixed }
+func (k *kernel) Policy() string           { return cmp.Or(k.policy, actuator.PolicyFixed) }
 func (k *kernel) ReservedOnly() bool       { return k.reserved }
 func (k *kernel) Sweep() ([]string, error) { k.sweeps.Add(1); return nil, nil }
 func (k *kernel) Restore() error {
