@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/samber/lo"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
 	disruptionevents "sigs.k8s.io/karpenter/pkg/controllers/disruption/events"
 
@@ -79,6 +80,11 @@ func (m *mannered) ComputeCommands(ctx context.Context, budgets map[string]int, 
 	return nil, nil
 }
 
+// reluctance is added to what Karpenter reckons it costs to move the pods of a node with real-time work: it
+// looks at nodes by what they cost for that, and then comes to such nodes last. Balanced consolidation weighs these costs
+// against savings, and is given the true ones.
+const reluctance = 1e6
+
 // way is which nodes an instance of the method looks at.
 type way struct {
 	method     disruption.Method
@@ -87,12 +93,17 @@ type way struct {
 
 func (m *mannered) ways(candidates []*disruption.Candidate) (out []way) {
 	snapshot := m.Store.Snapshot()
-	quiet := lo.Reject(candidates, func(c *disruption.Candidate, _ int) bool { return governed(snapshot, c.Name()) })
+	quiet, busy := lo.FilterReject(candidates, func(c *disruption.Candidate, _ int) bool { return !governed(snapshot, c.Name()) })
+	for _, c := range busy {
+		if c.NodePool.Spec.Disruption.ConsolidationPolicy != karpv1.ConsolidationPolicyBalanced {
+			c.RescheduleDisruptionCost += reluctance
+		}
+	}
 	if len(quiet) > 0 {
 		out = append(out, way{m.Method, quiet})
 	}
-	if len(quiet) < len(candidates) {
-		out = append(out, way{m.any, candidates})
+	if len(busy) > 0 {
+		out = append(out, way{m.any, slices.Concat(quiet, busy)})
 	}
 	return out
 }

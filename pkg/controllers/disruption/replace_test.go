@@ -87,6 +87,7 @@ func (w *world) evict(pod *corev1.Pod) {
 	w.Helper()
 	w.must(w.client.Delete(w.ctx, pod, client.GracePeriodSeconds(0)))
 	w.must(w.store.Delete(pod))
+	w.must(w.store.Delete(heldFor(pod, pod.Spec.NodeName, 50)))
 	w.cluster.DeletePod(client.ObjectKeyFromObject(pod))
 }
 
@@ -326,6 +327,7 @@ func (w *world) reveal(pods ...*corev1.Pod) {
 	w.Helper()
 	for _, pod := range pods {
 		w.must(w.store.Update(statetest.McKube("default", pod.Name, pod.Name, "High", 50, 50)))
+		w.must(w.store.Update(heldFor(pod, pod.Spec.NodeName, 50)))
 	}
 	nodes := &corev1.NodeList{}
 	w.must(w.client.List(w.ctx, nodes))

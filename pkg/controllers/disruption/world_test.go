@@ -4,11 +4,13 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,6 +59,8 @@ type world struct {
 	actions actions
 	known   map[string]bool // NodeClaims that there were
 	loop    *disruption.Controller
+	// dependencies of the loop.
+	dependencies disruption.Dependencies
 }
 
 // actions is an orchestration queue of whatever a test says.
@@ -71,24 +75,29 @@ func (a *actions) Running(kind rules.Kind) (out []*v1alpha1.RTAction) {
 	return out
 }
 
+// connected is a client of the API server that the tests share, which has the CRDs that users install.
+var connected = sync.OnceValues(func() (client.Client, error) {
+	plane, err := apiserver.Shared()
+	if err != nil {
+		return nil, err
+	}
+	crds, err := charts.CRDs()
+	if err != nil {
+		return nil, err
+	}
+	if err := plane.ApplyCRDs(context.Background(), crds...); err != nil {
+		return nil, err
+	}
+	config := plane.RESTConfig()
+	config.QPS, config.Burst = 1000, 1000
+	return client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
+})
+
 // begin makes a cluster with a NodePool whose machines are "plain", of 4 CPUs, and "edge", of 4 CPUs and so many
 // real-time cores, at a higher price.
 func begin(t *testing.T, cores ...rt.Core) *world {
 	t.Helper()
-	plane, err := apiserver.Shared()
-	if err != nil {
-		t.Fatal(err)
-	}
-	crds, err := charts.CRDs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := plane.ApplyCRDs(t.Context(), crds...); err != nil {
-		t.Fatal(err)
-	}
-	config := plane.RESTConfig()
-	config.QPS, config.Burst = 1000, 1000
-	c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
+	c, err := connected()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,10 +144,11 @@ func (w *world) restart() {
 	w.queue = karpdisruption.NewQueue(w.client, w.events, w.cluster, w.clock, provisioner)
 	w.store = state.New(state.Options{})
 	w.store.Complete()
-	w.loop = disruption.NewController(w.ctx, disruption.Dependencies{
+	w.dependencies = disruption.Dependencies{
 		Clock: w.clock, Client: w.client, Reader: w.client, CloudProvider: w.cloud, Recorder: w.events, Cluster: w.cluster, Provisioner: provisioner,
 		Queue: w.queue, Cost: cost.NewClusterCost(w.ctx, w.cloud, w.client), Store: w.store, Actions: &w.actions, Bell: w.bell,
-	})
+	}
+	w.loop = disruption.NewController(w.ctx, w.dependencies)
 	w.sync()
 }
 
@@ -217,9 +227,15 @@ func (w *world) pod(name, node string, percent int64) *corev1.Pod {
 	w.create(pod)
 	if percent > 0 {
 		w.must(w.store.Update(statetest.McKube("default", name, name, "High", percent, percent)))
+		w.must(w.store.Update(heldFor(pod, node, percent)))
 	}
 	w.sync()
 	return pod
+}
+
+// heldFor is the claim by which the controller holds the core of a container that runs without one.
+func heldFor(pod *corev1.Pod, node string, percent int64) *resourcev1.ResourceClaim {
+	return statetest.Claim(pod, pod.Name, "app", node, 0, rt.PPM(percent*10_000+1_000))
 }
 
 // sync lets Karpenter and the store know what the API server has.
@@ -337,6 +353,26 @@ func (w *world) opened() (out []string) {
 		}
 	}
 	return out
+}
+
+// live is a node as the API server has it.
+func (w *world) live(name string) *corev1.Node {
+	w.Helper()
+	node := &corev1.Node{}
+	w.must(w.client.Get(w.ctx, types.NamespacedName{Name: name}, node))
+	return node
+}
+
+// candidate is a node that Karpenter may close.
+func (w *world) candidate(name string) *karpdisruption.Candidate {
+	w.Helper()
+	for n := range w.cluster.Nodes() {
+		if n.Name() == name {
+			return &karpdisruption.Candidate{StateNode: n.DeepCopy(), NodePool: w.pool}
+		}
+	}
+	w.Fatalf("Karpenter does not know node %s", name)
+	return nil
 }
 
 // expectUntouched expects a node to serve as if nothing had been tried.

@@ -1,0 +1,181 @@
+package disruption_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	karpdisruption "sigs.k8s.io/karpenter/pkg/controllers/disruption"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
+	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
+)
+
+// consolidating is a world whose NodePool closes what is underused.
+func consolidating(t *testing.T) *world {
+	t.Helper()
+	w := begin(t, statetest.Cores(1)...)
+	w.pool.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("0s")
+	w.must(w.client.Update(w.ctx, w.pool))
+	return w
+}
+
+// said tells whether an Event about a node has the text.
+func (w *world) said(text string) bool {
+	return slices.ContainsFunc(w.messages(), func(m string) bool { return strings.Contains(m, text) })
+}
+
+func (w *world) messages() (out []string) {
+	for _, e := range w.events.Events() {
+		out = append(out, e.Message)
+	}
+	return out
+}
+
+// Two nodes of one core each carry a container of 60 % without claim. By CPU requests one machine is enough for both,
+// and Karpenter's simulation says so; no core admits both.
+func TestConsolidationThatSumsAllowAndAdmissionRefuses(t *testing.T) {
+	w := consolidating(t)
+	for _, name := range []string{"a", "b"} {
+		w.node(name, "edge", statetest.Cores(1)...)
+		w.pod("pod-"+name, name, 60)
+	}
+	w.pass()
+	if got := w.disrupted(); len(got) != 0 {
+		t.Fatalf("consolidation closes %v, and a container there finds no core", got)
+	}
+	if !w.said("NoCoreElsewhere: no other node has a core that admits container app of pod default/pod-") {
+		t.Errorf("the node is not told why: %q", w.messages())
+	}
+	for _, name := range []string{"a", "b"} {
+		w.expectUntouched(name)
+	}
+}
+
+// The same with room: the simulation's command is carried out.
+func TestConsolidationThatAdmissionAllows(t *testing.T) {
+	w := consolidating(t)
+	for _, name := range []string{"a", "b"} {
+		w.node(name, "edge", statetest.Cores(1)...)
+		w.pod("pod-"+name, name, 40)
+	}
+	w.pass()
+	if got := w.disrupted(); len(got) != 1 {
+		t.Errorf("consolidation closes %v, want one of two half empty nodes", got)
+	}
+}
+
+// three are nodes of which any may go. Closing b moves more pods than closing another, but none that is real-time.
+func three(t *testing.T) *world {
+	t.Helper()
+	w := consolidating(t)
+	for _, name := range []string{"a", "b", "c"} {
+		w.node(name, "edge", statetest.Cores(1)...)
+	}
+	w.pod("pod-a", "a", 10)
+	w.pod("pod-b", "b", 0)
+	w.pod("second-b", "b", 0)
+	w.pod("pod-c", "c", 10)
+	return w
+}
+
+func TestTheNodeWithoutRealTimeWorkGoesFirst(t *testing.T) {
+	w := three(t)
+	w.pool.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "1"}}
+	w.must(w.client.Update(w.ctx, w.pool))
+	w.pass()
+	if got := w.disrupted(); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("consolidation closes %v, want b, which has no real-time work", got)
+	}
+}
+
+func TestOfSeveralNodesThatGoTheOneWithoutRealTimeWorkIsAmongThem(t *testing.T) {
+	w := three(t)
+	w.pass()
+	if got := w.disrupted(); len(got) != 2 || !slices.Contains(got, "b") {
+		t.Errorf("consolidation closes %v, want two, and b, which has no real-time work, among them", got)
+	}
+}
+
+// Nobody closes a node that an action has in hand, nor while a container there has a raised budget.
+func TestConsolidationLeavesBusyNodesAlone(t *testing.T) {
+	for name, busy := range map[string]func(*world){
+		"ActionInFlight": func(w *world) {
+			for _, node := range []string{"a", "b"} {
+				a := &v1alpha1.RTAction{}
+				a.Name, a.Spec.Kind, a.Spec.Node, a.Status.Phase = "rearrange-"+node, "Rearrange", node, "Running"
+				w.actions[a.Name] = a
+			}
+		},
+		"ContainerEscalated": func(w *world) {
+			for _, node := range []string{"a", "b"} {
+				n, _ := w.store.Snapshot().NodeView(node)
+				pod := n.Servers[0]
+				rtn := statetest.RTNode(w.live(node), v1alpha1.RTServer{PodUID: pod.PodUID, Namespace: "default", Pod: pod.Pod, Container: "app",
+					Criticality: "High", PeriodUs: 100_000, DeadlineUs: 100_000, BudgetLowUs: 10_000, BudgetHighUs: 20_000, Cores: []int32{0}})
+				rtn.Status.Servers = []v1alpha1.RTServerStatus{{PodUID: pod.PodUID, Container: "app", BudgetUs: 20_000}}
+				w.must(w.store.Update(rtn))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := consolidating(t)
+			for _, node := range []string{"a", "b"} {
+				w.node(node, "edge", statetest.Cores(1)...)
+				w.pod("pod-"+node, node, 20)
+			}
+			busy(w)
+			w.pass()
+			if got := w.disrupted(); len(got) != 0 {
+				t.Errorf("consolidation closes %v", got)
+			}
+			if !w.said(name + ": ") {
+				t.Errorf("the node is not told why: %q", w.messages())
+			}
+		})
+	}
+}
+
+// slow is a method whose search takes for ever.
+type slow struct {
+	karpdisruption.Method
+	begun chan struct{}
+}
+
+func (s slow) ComputeCommands(ctx context.Context, _ map[string]int, _ ...*karpdisruption.Candidate) ([]karpdisruption.Command, error) {
+	close(s.begun)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// The doorbell ends a slow search, which counts as one that has not looked.
+func TestASlowSearchIsInterrupted(t *testing.T) {
+	w := begin(t)
+	node := w.node("a", "plain")
+	search := slow{begun: make(chan struct{})}
+	method := disruption.NewMannered(w.dependencies, search, search)
+	before := w.cluster.ConsolidationState()
+	w.clock.Step(1)
+	done := make(chan error)
+	go func() {
+		commands, err := method.ComputeCommands(w.ctx, nil, w.candidate(node.Name))
+		if len(commands) > 0 {
+			t.Errorf("it has come to %v", commands)
+		}
+		done <- err
+	}()
+	<-search.begun
+	w.bell.Ring()
+	if err := <-done; err != nil {
+		t.Errorf("the loop would back off for: %v", err)
+	}
+	if w.cluster.ConsolidationState().Equal(before) {
+		t.Error("the search that was interrupted would not be made again")
+	}
+	if method.ShouldDisrupt(w.ctx, w.candidate(node.Name)) {
+		t.Error("the rest of the pass looks for candidates while somebody waits")
+	}
+}
