@@ -156,7 +156,6 @@ type relocation struct {
 	snapshot *Snapshot
 	from     map[string]bool
 	taken    map[string]map[int][]rt.Server // by node and core: what was moved there
-	accept   []NodeFilter
 }
 
 // place moves the servers of a pod to the first node that has room for all, looking at cores by best
@@ -184,7 +183,7 @@ func (r *relocation) place(group []ServerView) (node string, ok bool) {
 // placeOn moves all servers of the pod to a node, or none.
 func (r *relocation) placeOn(node string, group []ServerView) bool {
 	n, ok := r.snapshot.NodeView(node)
-	if !ok || slices.ContainsFunc(r.accept, func(f NodeFilter) bool { return !f(n) }) {
+	if !ok {
 		return false
 	}
 	if pod, ok := r.snapshot.Pod(group[0].PodUID); ok {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -15,20 +16,21 @@ type Destination struct {
 	Cores map[string]int
 }
 
-// Destination finds a node beside the pod's own with a core for each of its governed containers, by best fit for
-// the one that chooses first, as the scheduler's placements are judged. Filters say which nodes will do beside
-// those that accept the pod. ok is false without governed containers, and when no node will do.
+// Destination finds a node beside the pod's own with a core for each of its governed containers. Nodes, and cores of a
+// node, that have more left come first, because a pod that is moved for want of room is not to want for it again. Filters
+// say which nodes will do beside those that accept the pod; they are asked last. ok is false without governed containers,
+// and when no node will do.
 func (s *Snapshot) Destination(uid types.UID, accept ...NodeFilter) (d Destination, ok bool) {
 	pod, found := s.Pod(uid)
 	if !found {
 		return Destination{}, false
 	}
-	n, found := s.NodeView(pod.NodeName)
+	own, found := s.NodeView(pod.NodeName)
 	if !found {
 		return Destination{}, false
 	}
 	var group []ServerView
-	for _, v := range n.Servers {
+	for _, v := range own.Servers {
 		if v.PodUID == uid && v.McKube != nil {
 			group = append(group, v)
 		}
@@ -36,17 +38,67 @@ func (s *Snapshot) Destination(uid types.UID, accept ...NodeFilter) (d Destinati
 	if len(group) == 0 {
 		return Destination{}, false
 	}
-	slices.SortFunc(group, func(a, b ServerView) int { return choosesBefore(a, b, n.Granularity) })
-	move := relocation{snapshot: s, from: map[string]bool{n.Name: true}, taken: map[string]map[int][]rt.Server{}, accept: accept}
-	node, ok := move.place(group)
-	if !ok {
-		return Destination{}, false
-	}
-	d = Destination{Node: node, Cores: map[string]int{}}
-	for core, servers := range move.taken[node] {
-		for _, server := range servers {
-			d.Cores[server.ID] = core
+	slices.SortFunc(group, func(a, b ServerView) int { return choosesBefore(a, b, own.Granularity) })
+	for _, n := range s.roomiest(own, group[0].Server) {
+		if accepted, _ := s.Accepts(n, pod); !accepted {
+			continue
+		}
+		cores, fits := n.spread(group)
+		if fits && !slices.ContainsFunc(accept, func(f NodeFilter) bool { return !f(n) }) {
+			return Destination{Node: n.Name, Cores: cores}, true
 		}
 	}
-	return d, true
+	return Destination{}, false
+}
+
+// roomiest are the nodes but one on which claims for the server may be given a core, those with the most left first.
+func (s *Snapshot) roomiest(but *NodeView, server rt.Server) []*NodeView {
+	type room struct {
+		node *NodeView
+		free rt.PPM
+	}
+	var list []room
+	for n := range s.Nodes() {
+		if n.Name == but.Name || !n.takesNew() {
+			continue
+		}
+		most := rt.PPM(-1)
+		for i := range n.Cores {
+			if _, refused := s.needs(server, n.entry(&n.Cores[i]).class); refused == "" {
+				most = max(most, n.Cores[i].Free)
+			}
+		}
+		if most >= 0 {
+			list = append(list, room{n, most})
+		}
+	}
+	slices.SortFunc(list, func(a, b room) int { return cmp.Or(cmp.Compare(b.free, a.free), cmp.Compare(a.node.Name, b.node.Name)) })
+	out := make([]*NodeView, len(list))
+	for i, r := range list {
+		out[i] = r.node
+	}
+	return out
+}
+
+// spread puts each server on the core that has the most left and admits it.
+func (n *NodeView) spread(group []ServerView) (map[string]int, bool) {
+	loads := make([]rt.Load, len(n.Cores))
+	for i := range n.Cores {
+		loads[i] = n.Claims(&n.Cores[i])
+	}
+	out := map[string]int{}
+	for _, v := range group {
+		best, most := -1, rt.PPM(0)
+		for i, load := range loads {
+			if verdict := rt.Admit(load.Core, load.Servers, v.Server); verdict.Admitted && (best < 0 || verdict.Free() > most) {
+				best, most = i, verdict.Free()
+			}
+		}
+		if best < 0 {
+			return nil, false
+		}
+		loads[best].Servers = append(loads[best].Servers, v.Server)
+		out[v.ID] = loads[best].ID
+	}
+	return out, true
 }

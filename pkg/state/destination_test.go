@@ -35,6 +35,12 @@ func TestDestination(t *testing.T) {
 	if d, ok := s.Destination("nobody"); ok {
 		t.Errorf("%+v for no pod", d)
 	}
+	// The node with the most left comes first, and on it the core with the most left.
+	e := statetest.Node("e", "e-1")
+	roomy := statetest.Build(append(objects, e, statetest.Slice(e, statetest.Cores(3)...), statetest.Claim(p, "p-else", "one", "b", 0, 301_000), statetest.Claim(p, "p-more", "two", "b", 1, 301_000))...)
+	if d, ok := roomy.Destination("p-1"); !ok || d.Node != "e" {
+		t.Errorf("%+v %t, want e: b is in use", d, ok)
+	}
 	n, _ := s.NodeView("c")
 	if !n.Tainted("pressed") || n.Tainted("other") || n.Label(corev1.LabelHostname) != "c" {
 		t.Error("taints and labels of the node are not told")

@@ -62,22 +62,35 @@ func (l layout) on(id string) int {
 type effect struct {
 	// Cured is how many of them pass with their highest budget who did not.
 	Cured int
-	// Relief is the bandwidth that is freed around them, all together.
-	Relief rt.PPM
+	// Relief is the bandwidth that is freed around the most critical of them, Net that around all who suffer on the node.
+	Relief, Net rt.PPM
+	// Crowds: a core would be as full afterwards as the one that is relieved was before, and so the next to suffer.
+	Crowds bool
 }
 
 // helps tells whether the effect is worth an action: it cures somebody or, where nobody lacks anything that was promised,
 // frees enough around them.
-func (e effect) helps(lacking bool) bool { return e.Cured > 0 || !lacking && e.Relief >= worthwhile }
+func (e effect) helps(lacking bool) bool {
+	return e.Cured > 0 || !lacking && e.Relief >= worthwhile && e.Net >= worthwhile && !e.Crowds
+}
 
 // crowd is those who suffer and the cores of their node.
 type crowd struct {
 	cores     map[int]rt.Core
 	sufferers []Sufferer
+	// lesser are those who suffer and are less critical: they count where bandwidth is freed, and are cured later.
+	lesser []Sufferer
 }
 
 func crowdOf(n *state.NodeView, sufferers []Sufferer) crowd {
-	out := crowd{cores: map[int]rt.Core{}, sufferers: sufferers}
+	out := crowd{cores: map[int]rt.Core{}}
+	for _, s := range sufferers {
+		if s.Criticality == sufferers[0].Criticality {
+			out.sufferers = append(out.sufferers, s)
+		} else {
+			out.lesser = append(out.lesser, s)
+		}
+	}
 	for _, c := range n.Cores {
 		out.cores[c.ID] = c.Core
 	}
@@ -138,7 +151,30 @@ func (c crowd) effect(before, after layout) effect {
 		}
 		out.Relief += c.room(after, s) - c.room(before, s)
 	}
+	out.Net = out.Relief
+	for _, s := range c.lesser {
+		if after.on(s.ID) != rt.NoCore {
+			out.Net += c.room(after, s) - c.room(before, s)
+		}
+	}
 	return out
+}
+
+// crowds tells whether a core that gains servers is then as full as the fullest that they left was before. Where that is
+// ruled out the cores become more even with each move, so that moves come to an end.
+func (c crowd) crowds(before, after layout, to map[string]int) bool {
+	fullest := rt.PPM(0)
+	for id := range to {
+		if from := before.on(id); from != rt.NoCore {
+			fullest = max(fullest, c.cores[from].Capacity-c.left(before, from, ""))
+		}
+	}
+	for _, core := range to {
+		if c.cores[core].Capacity-c.left(after, core, "") >= fullest {
+			return true
+		}
+	}
+	return false
 }
 
 // holds tells whether each core that has been given servers passes its test.

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
@@ -27,7 +28,7 @@ func EpisodeOf(n *state.NodeView) Episode                         { return episo
 func MovedBy(actions []*v1alpha1.RTAction) map[types.UID]bool     { return movedBy(actions) }
 func (p planner) Choose() (answer, bool)                          { return p.choose() }
 func (s scene) Next() step                                        { return s.next() }
-func (w way) Next() (any, bool)                                   { r, ok := w.next(); return r, ok }
+func (w way) Next() (orchestration.Request, bool)                 { return w.next() }
 func (e Episode) In(stage, message string, now time.Time) Episode { return e.in(stage, message, now) }
 func (w watch) Sure(o Options, now time.Time) bool                { return w.sure(o, now) }
 func (w watch) Look(n *state.NodeView, pressed bool, o Options, now time.Time) (watch, []Sufferer) {

@@ -52,6 +52,8 @@ type option struct {
 	Target string
 	effect
 	price price
+	// left is what the core has left that the moved go to, where that is known.
+	left rt.PPM
 	// What it does, in words.
 	What string
 }
@@ -116,12 +118,10 @@ func submittable(t orchestration.Ticket, now time.Time) bool {
 	return t.Phase.Over() && !t.Again.IsZero() && !now.Before(t.Again)
 }
 
-// prepare works out what all rungs look at. Only the most critical who suffer count: the others have their turn once
-// these do no longer.
+// prepare works out what all rungs look at. The most critical who suffer decide: the others have their turn once these do
+// no longer.
 func (p *planner) prepare() {
-	top := p.Sufferers[0].Criticality
-	first := slices.DeleteFunc(slices.Clone(p.Sufferers), func(s Sufferer) bool { return s.Criticality < top })
-	p.crowd, p.before = crowdOf(p.Node, first), layoutOf(p.Node)
+	p.crowd, p.before = crowdOf(p.Node, p.Sufferers), layoutOf(p.Node)
 	p.pods = podsOn(p.Node)
 	p.moved = movedBy(p.Answers)
 }
@@ -154,7 +154,8 @@ func (p *planner) sorted(list []option) []option {
 		if byCure == 0 && a.Cured > 0 {
 			byCure = cmp.Compare(a.price, b.price)
 		}
-		return cmp.Or(byCure, cmp.Compare(int64(b.Relief)*int64(a.price), int64(a.Relief)*int64(b.price)), cmp.Compare(a.price, b.price), strings.Compare(a.What, b.What))
+		return cmp.Or(byCure, cmp.Compare(int64(b.Net)*int64(a.price), int64(a.Net)*int64(b.price)), cmp.Compare(a.price, b.price),
+			cmp.Compare(b.left, a.left), strings.Compare(a.What, b.What))
 	})
 	return out
 }

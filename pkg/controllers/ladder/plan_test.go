@@ -43,14 +43,26 @@ func TestTheCheapestRungThatHelps(t *testing.T) {
 			"Rearrange: moving container app of pod default/large to core 2"},
 		"only the small one fits elsewhere on the node": {func(w *town) {
 			w.gone("other")
-			w.run("other", "a", "High", 75, 75, 1)
+			w.run("other", "a", "High", 65, 65, 1)
 		}, ladder.SourceOverruns, "Rearrange: moving container app of pod default/small to core 1"},
+		"the one that fits would crowd the other core as much": {func(w *town) {
+			w.gone("other")
+			w.run("other", "a", "High", 75, 75, 1)
+		}, ladder.SourceOverruns, "Preempt: evicting default/large"},
+		"the core with the most room": {func(w *town) {
+			w.cores["a"] = 4
+			w.run("fill", "a", "Low", 20, 20, 2)
+		}, ladder.SourceOverruns, "Rearrange: moving container app of pod default/large to core 3"},
 		"the largest Low one finds a core elsewhere": {func(w *town) { w.node("b", 1) }, ladder.SourceOverruns, "Migrate: moving default/large to node b"},
 		"it must stay": {func(w *town) { w.node("b", 1); pinned(w, "large") }, ladder.SourceOverruns, "Migrate: moving default/small to node b"},
 		"nobody makes it again": {func(w *town) { w.node("b", 1); w.pods["large"].OwnerReferences = nil }, ladder.SourceOverruns,
 			"Migrate: moving default/small to node b"},
 		"both must stay, so the High one moves itself": {func(w *town) { w.node("b", 1); pinned(w, "large", "small") }, ladder.SourceOverruns,
 			"Migrate: moving default/high itself to node b"},
+		"the other node would be as crowded with the large one": {func(w *town) {
+			w.node("b", 1)
+			w.run("crowd", "b", "High", 55, 55, 0)
+		}, ladder.SourceOverruns, "Migrate: moving default/small to node b"},
 		"the other node is under pressure as well": {func(w *town) {
 			w.node("b", 1).Spec.Taints = []corev1.Taint{{Key: mcv1.TaintPressure, Effect: corev1.TaintEffectNoSchedule}}
 		}, ladder.SourceOverruns, "Preempt: evicting default/large"},

@@ -139,6 +139,10 @@ func (p *planner) rearranged(to map[string]int) (option, bool) {
 		return option{}, false
 	}
 	o.effect, o.price = p.crowd.effect(p.before, after), priceOf(p.Node, views)
+	o.Crowds = p.crowd.crowds(p.before, after, to)
+	for _, core := range to {
+		o.left += p.crowd.left(after, core, "")
+	}
 	o.What = "moving " + strings.Join(words, ", ")
 	return o, true
 }

@@ -21,6 +21,7 @@ func (p *planner) migrations() []option {
 		}
 		o := option{Pods: set[:1], Target: target, What: "moving " + p.names(set[:1]) + " to node " + target}
 		o.effect, o.price = p.gone(set)
+		o.Crowds = p.overfills(set[0])
 		out = append(out, o)
 	}
 	for _, s := range p.crowd.sufferers {
@@ -52,6 +53,21 @@ func (p *planner) allMove(set []types.UID) (target string, ok bool) {
 		}
 	}
 	return target, true
+}
+
+// overfills tells whether a pod would find no more room where it goes than there is where it comes from.
+func (p *planner) overfills(uid types.UID) bool {
+	d, ok := p.destination(uid)
+	if !ok {
+		return true
+	}
+	for _, s := range p.pods[uid] {
+		in := s.InForce()
+		if p.roomAt(d, s.ID)-in.Charge(p.Node.Granularity) <= p.crowd.left(p.before, s.Physical, "") {
+			return true
+		}
+	}
+	return false
 }
 
 // movable tells whether a pod may be moved to another node: somebody makes it again, no McKube of it forbids it, and it
@@ -98,6 +114,7 @@ func (p *planner) leaves(s Sufferer, room rt.PPM) effect {
 	if s.Source == SourceMisses {
 		out.Relief = max(out.Relief, worthwhile)
 	}
+	out.Net = out.Relief
 	return out
 }
 
@@ -168,7 +185,7 @@ func (p *planner) replacements() []option {
 			full = p.crowd.cores[core].Capacity
 		}
 		e := p.leaves(s, full)
-		o.Cured, o.Relief = o.Cured+e.Cured, o.Relief+e.Relief
+		o.Cured, o.Relief, o.Net = o.Cured+e.Cured, o.Relief+e.Relief, o.Net+e.Net
 	}
 	return []option{o}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
@@ -28,15 +30,17 @@ type way struct {
 }
 
 // next is the next container that goes back to the core of its claim: the one that was moved last comes first, and each
-// only where that core then passes its test. ok is false when none is left that can.
+// only where that core then passes its test and is not as full as the one that it leaves, unless nobody for whom it was
+// moved is left on the node. ok is false when none is left that can.
 func (w way) next() (orchestration.Request, bool) {
-	for _, move := range movesOf(w.untroubled()) {
+	for _, made := range movesOf(w.untroubled()) {
+		move := made.ActionMove
 		v, ok := w.Node.Server(rtdra.ServerID(move.PodUID, move.Container))
 		if !ok || !v.Running || v.Witness == rt.NoCore || v.Physical == rt.NoCore || v.Physical == v.Witness {
 			continue
 		}
 		core, ok := w.Node.Core(v.Witness)
-		if !ok || !rt.Admit(core.Core, w.Node.Runs(core).Servers, v.InForce()).Admitted {
+		if !ok || !rt.Admit(core.Core, w.Node.Runs(core).Servers, v.InForce()).Admitted || !w.eases(v, core) && w.concerns(made.whom) {
 			continue
 		}
 		r := w.request(v)
@@ -61,8 +65,26 @@ func (w way) untroubled() []*v1alpha1.RTAction {
 	})
 }
 
+// eases tells whether the core of the claim is then less full than the one that the container leaves.
+func (w way) eases(v *state.ServerView, home *state.CoreView) bool {
+	away, ok := w.Node.Core(v.Physical)
+	in := v.InForce()
+	return !ok || home.Placed+in.Charge(home.Granularity)-home.Capacity < away.Placed-away.Capacity
+}
+
+// concerns tells whether a pod still has real-time containers on the node.
+func (w way) concerns(whom types.UID) bool {
+	return slices.ContainsFunc(w.Node.Servers, func(s state.ServerView) bool { return s.PodUID == whom && s.Running })
+}
+
+// made is a move, and for which pod.
+type made struct {
+	v1alpha1.ActionMove
+	whom types.UID
+}
+
 // movesOf are the moves that were made, the last first.
-func movesOf(actions []*v1alpha1.RTAction) []v1alpha1.ActionMove {
+func movesOf(actions []*v1alpha1.RTAction) []made {
 	done := slices.DeleteFunc(slices.Clone(actions), func(o *v1alpha1.RTAction) bool {
 		return rules.Kind(o.Spec.Kind) != rules.Rearrange || phaseOf(o) != rules.Succeeded
 	})
@@ -71,11 +93,11 @@ func movesOf(actions []*v1alpha1.RTAction) []v1alpha1.ActionMove {
 		second, _ := record.Read(b)
 		return cmp.Or(second.Entered.Compare(first.Entered), cmp.Compare(b.Name, a.Name))
 	})
-	var out []v1alpha1.ActionMove
+	var out []made
 	for _, o := range done {
-		moves := slices.Clone(o.Spec.Moves)
-		slices.Reverse(moves)
-		out = append(out, moves...)
+		for _, move := range slices.Backward(o.Spec.Moves) {
+			out = append(out, made{move, o.Spec.Beneficiary.UID})
+		}
 	}
 	return out
 }

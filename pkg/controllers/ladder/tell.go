@@ -77,6 +77,9 @@ func (v visit) tellAction(o *v1alpha1.RTAction) {
 	for _, p := range o.Spec.Pods {
 		on = append(on, v.podObjects(p.Namespace, p.Name, p.UID)...)
 	}
+	for _, s := range v.scene.Sufferers {
+		on = append(on, v.podObjects(s.Namespace, s.Pod, s.PodUID)...)
+	}
 	kind := rules.Kind(o.Spec.Kind)
 	make := func(on runtime.Object) events.Event {
 		return events.PressureAnswered(on, o.Name, string(kind), kind.Rung(), o.Spec.Message)
