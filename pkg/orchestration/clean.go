@@ -12,16 +12,25 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
-	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// clean lets those go that are over: a user may delete them at once, and the oldest go by themselves.
+// clean lets those go that are over: a user may delete them at once, and the oldest go by themselves. Those that a user
+// has deleted go once it is stored that they were.
 func (q *Queue) clean(ctx context.Context) error {
-	for _, o := range q.ledger.all() {
-		if over(o) && slices.Contains(o.Finalizers, v1alpha1.FinalizerAction) {
-			if err := q.release(ctx, o); err != nil {
-				return err
-			}
+	held := slices.DeleteFunc(q.ledger.all(), func(o *v1alpha1.RTAction) bool {
+		return !over(o) || !slices.Contains(o.Finalizers, v1alpha1.FinalizerAction)
+	})
+	for _, o := range held {
+		if !o.DeletionTimestamp.IsZero() {
+			q.drop(o)
+		}
+	}
+	if err := q.bury(ctx); err != nil {
+		return err
+	}
+	for _, o := range held {
+		if err := q.release(ctx, o); err != nil {
+			return err
 		}
 	}
 	for _, o := range q.disposable(q.Clock.Now()) {
@@ -34,7 +43,7 @@ func (q *Queue) clean(ctx context.Context) error {
 		}
 	}
 	q.forget()
-	return nil
+	return q.bury(ctx)
 }
 
 // release takes the finalizer off an action that is over.
@@ -46,20 +55,6 @@ func (q *Queue) release(ctx context.Context, o *v1alpha1.RTAction) error {
 		return fmt.Errorf("releasing action %s: %w", o.Name, err)
 	}
 	return q.ledger.refresh(ctx, o.Name)
-}
-
-// drop remembers an action that is no longer stored. Of one that was not over somebody has taken the finalizer: nothing is
-// done about it any longer.
-func (q *Queue) drop(last *v1alpha1.RTAction) {
-	if !over(last) {
-		last = last.DeepCopy()
-		a, _ := record.Read(last) // for its phase
-		a.Phase, a.Entered, a.Message = rules.Withdrawn, q.Clock.Now(), "It was deleted by force"
-		record.Write(a, last)
-	}
-	q.lock.Lock()
-	defer q.lock.Unlock()
-	q.dropped.put(last)
 }
 
 // disposable are the actions that are over and not needed any longer: nobody has asked about their cause for a while, and
@@ -121,6 +116,7 @@ func (q *Queue) forget() {
 	defer q.lock.Unlock()
 	for _, o := range late {
 		q.dropped.remove(o.Name)
+		q.drops++
 	}
 	for cause := range q.dropped.causes {
 		causes[cause] = true

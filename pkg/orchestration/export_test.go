@@ -14,6 +14,11 @@ const (
 	Kept      = kept
 	Rest      = rest
 	RestMost  = restMost
+	// DeletedMost is in bytes.
+	DeletedMost = deletedMost
 	// NotesAtOnce bounds a round.
 	NotesAtOnce = notesAtOnce
 )
+
+// Encode actions as they are archived.
+var Encode = encode

@@ -59,12 +59,18 @@ func (g *gate) create(ctx context.Context) error {
 
 // held asks the API server, not a cache, whether this queue is still the holder.
 func (g *gate) held(ctx context.Context) error {
+	_, err := g.own(ctx)
+	return err
+}
+
+// own is the Lease, as the API server has it, while this queue is the holder.
+func (g *gate) own(ctx context.Context) (*coordinationv1.Lease, error) {
 	lease := &coordinationv1.Lease{}
 	if err := g.reader.Get(ctx, g.key, lease); err != nil {
-		return fmt.Errorf("reading Lease %s: %w", g.key, err)
+		return nil, fmt.Errorf("reading Lease %s: %w", g.key, err)
 	}
 	if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); holder != g.holder {
-		return fmt.Errorf("%w: Lease %s is held by %q", ErrDeposed, g.key, holder)
+		return nil, fmt.Errorf("%w: Lease %s is held by %q", ErrDeposed, g.key, holder)
 	}
-	return nil
+	return lease, nil
 }

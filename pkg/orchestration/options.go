@@ -107,7 +107,7 @@ type Dependencies struct {
 	// Recorder is told what users may wonder about.
 	Recorder Recorder
 	Nodes    Nodes
-	// Lease says which queue may start actions.
+	// Lease says which queue may start actions. It also has those that users have deleted.
 	Lease types.NamespacedName
 	// Identity tells this queue from every other, of other processes too.
 	Identity string

@@ -42,8 +42,10 @@ type Queue struct {
 	asked map[string]time.Time
 	// noted is what was last told about a waiting action, and when.
 	noted map[string]note
-	// dropped are actions that are no longer stored and still count: users have deleted them.
-	dropped *register
+	// dropped are actions that are no longer stored and still count: users have deleted them. drops is how often that has
+	// changed, and buried which of these changes the Lease has.
+	dropped       *register
+	drops, buried int
 	// resume is when the queue may take the gate again after it has lost it.
 	resume time.Time
 }
@@ -100,6 +102,9 @@ func (q *Queue) takeOver(ctx context.Context) error {
 		return err
 	}
 	if err := q.ledger.load(ctx); err != nil {
+		return err
+	}
+	if err := q.exhume(ctx); err != nil {
 		return err
 	}
 	q.ready.Store(true)

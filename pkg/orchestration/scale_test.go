@@ -73,7 +73,12 @@ func (c *crowd) connect() {
 	ended := make(chan error, 1)
 	ctx, stop := context.WithCancel(context.Background())
 	go func() { ended <- near.Start(ctx) }()
-	c.Cleanup(func() { stop(); <-ended })
+	c.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			c.Error(err)
+		}
+	})
 	near.WaitForCacheSync(c.Context())
 	cached, err := client.NewWithWatch(config, client.Options{Scheme: known, Cache: &client.CacheOptions{Reader: near}})
 	c.must(err)

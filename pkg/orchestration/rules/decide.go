@@ -161,7 +161,7 @@ func (b books) leaves(u Use, capacity int) bool {
 const named = 3
 
 func blocked(id, reason string, u Use, by []string) Verdict {
-	return Verdict{ID: id, Reason: reason, Blockers: slices.Clip(by), Message: u.Key.String() + " " + occupied(reason, by)}
+	return Verdict{ID: id, Reason: reason, Blockers: slices.Clip(by), Message: u.String() + " " + occupied(reason, by)}
 }
 
 // occupied says by whom something is used, or for whom it is kept.
