@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	karpdisruption "sigs.k8s.io/karpenter/pkg/controllers/disruption"
 
 	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
@@ -70,5 +72,26 @@ func TestHurriedClocksAreBeyondEveryTimeout(t *testing.T) {
 	bell.Answer()
 	if !clk.Now().Equal(base.Now()) {
 		t.Error("it is still fast in the next pass")
+	}
+}
+
+// Whoever rings gets a pass of the loop, with the request that the loop's own source makes, so that there is one at a time.
+func TestTheDoorbellWakesTheLoop(t *testing.T) {
+	t.Parallel()
+	bell := disruption.NewDoorbell()
+	bell.Ring() // before the loop has started: its first pass is for everybody
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	if err := disruption.Source(bell).Start(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	bell.Answer()
+	bell.Ring()
+	bell.Ring()
+	if queue.Len() != 1 {
+		t.Fatalf("%d passes are asked for, want 1", queue.Len())
+	}
+	if request, _ := queue.Get(); request != (reconcile.Request{}) {
+		t.Errorf("the request is %v, want that of Karpenter's source", request)
 	}
 }

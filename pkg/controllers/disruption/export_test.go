@@ -19,5 +19,8 @@ func (d *Doorbell) Answer() { d.answer() }
 // Search begins a search that the doorbell ends.
 var Search = (*Doorbell).search
 
+// Source feeds the loop with what is rung.
+var Source = (*Doorbell).source
+
 // Stop ends it.
 func (s *search) Stop() { s.stop() }

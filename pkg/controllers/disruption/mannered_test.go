@@ -53,6 +53,11 @@ func TestConsolidationThatSumsAllowAndAdmissionRefuses(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		w.expectUntouched(name)
 	}
+	w.cluster.MarkUnconsolidated()
+	w.passOf(w.stock())
+	if got := w.disrupted(); len(got) == 0 {
+		t.Error("Karpenter's own loop closes none of them either, so nothing was refused")
+	}
 }
 
 // The same with room: the simulation's command is carried out.

@@ -1,7 +1,6 @@
 package disruption_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -271,80 +270,5 @@ func TestAMigrationOffTheNodeComesFirst(t *testing.T) {
 	w.pass()
 	if got := w.disrupted(); !slices.Equal(got, []string{"old"}) {
 		t.Errorf("Karpenter closes %v after the migration", got)
-	}
-}
-
-// The process ends after each thing that anybody does, and the next one goes on from what the API server has: the node is
-// replaced once, by one other.
-func TestTheNextLeaderGoesOn(t *testing.T) {
-	for kill := range 12 {
-		t.Run(fmt.Sprintf("killed after %d", kill), func(t *testing.T) {
-			w := begin(t, statetest.Cores(2)...)
-			w.node("old", "edge", statetest.Cores(2)...)
-			pod := w.pod("control", "old", 50)
-			w.submit("replace-1", "old")
-			done := 0
-			act := func(f func()) {
-				f()
-				if done == kill {
-					w.restart()
-					w.reveal(pod)
-				}
-				done++
-			}
-			joined := map[string]bool{}
-			for range 10 {
-				act(func() { w.step("replace-1") })
-				if rules.Phase(w.actions["replace-1"].Status.Phase).Over() {
-					break
-				}
-				act(w.pass)
-				act(func() {
-					for _, name := range w.opened() {
-						if !joined[name] {
-							joined[name] = true
-							w.join(name, statetest.Cores(2)...)
-						}
-					}
-				})
-				if len(w.disrupted()) > 0 {
-					act(func() { w.carry("old") })
-				}
-				w.leaveIfDeleting(pod)
-			}
-			if got := w.actions["replace-1"].Status.Phase; got != "Succeeded" {
-				t.Errorf("the action is %s", got)
-			}
-			if len(joined) != 1 {
-				t.Errorf("%d nodes were opened, want one", len(joined))
-			}
-		})
-	}
-}
-
-// reveal tells a new process's store what agents and users have on the API server.
-func (w *world) reveal(pods ...*corev1.Pod) {
-	w.Helper()
-	for _, pod := range pods {
-		w.must(w.store.Update(statetest.McKube("default", pod.Name, pod.Name, "High", 50, 50)))
-		w.must(w.store.Update(heldFor(pod, pod.Spec.NodeName, 50)))
-	}
-	nodes := &corev1.NodeList{}
-	w.must(w.client.List(w.ctx, nodes))
-	for i := range nodes.Items {
-		w.must(w.store.Update(statetest.Slice(&nodes.Items[i], statetest.Cores(2)...)))
-	}
-	w.sync()
-}
-
-// leaveIfDeleting drains the node, once that is to be.
-func (w *world) leaveIfDeleting(pod *corev1.Pod) {
-	w.Helper()
-	claim := &karpv1.NodeClaim{}
-	if err := w.client.Get(w.ctx, types.NamespacedName{Name: "old"}, claim); err == nil && claim.DeletionTimestamp == nil {
-		return
-	}
-	if w.client.Get(w.ctx, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, &corev1.Pod{}) == nil {
-		w.evict(pod)
 	}
 }

@@ -3,12 +3,12 @@ package disruption_test
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 	"unique"
 
+	"github.com/awslabs/operatorpkg/singleton"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -33,8 +33,6 @@ import (
 	"github.com/mainspring-rt/mainspring/charts"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
-	"github.com/mainspring-rt/mainspring/pkg/orchestration"
-	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
@@ -270,12 +268,24 @@ func (w *world) sync() {
 	w.cluster.Synced(w.ctx)
 }
 
-// pass is one of the loop. The clock runs on while methods validate what they have found.
+// pass is one of the loop.
 func (w *world) pass() {
+	w.Helper()
+	w.passOf(w.loop)
+}
+
+// stock is Karpenter's own loop on the same cluster.
+func (w *world) stock() singleton.Reconciler {
+	d := w.dependencies
+	return karpdisruption.NewController(w.ctx, d.Clock, d.Client, d.Provisioner, d.CloudProvider, d.Recorder, d.Cluster, d.Queue, d.Cost)
+}
+
+// passOf is one of a loop. The clock runs on while methods validate what they have found.
+func (w *world) passOf(loop singleton.Reconciler) {
 	w.Helper()
 	done := make(chan error)
 	go func() {
-		_, err := w.loop.Reconcile(w.ctx)
+		_, err := loop.Reconcile(w.ctx)
 		done <- err
 	}()
 	tick := time.NewTicker(time.Millisecond)
@@ -291,142 +301,5 @@ func (w *world) pass() {
 				w.clock.Step(20 * time.Second)
 			}
 		}
-	}
-}
-
-// submit has a ReplaceNode action of a node run.
-func (w *world) submit(name, node string) {
-	a := &v1alpha1.RTAction{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	a.Spec = v1alpha1.RTActionSpec{
-		Kind: "ReplaceNode", Reason: "RTPressure", Cause: "pressure/x/1", Node: node, NodePool: w.pool.Name, Attempt: 1,
-		Beneficiary: v1alpha1.ActionBeneficiary{Kind: "Node", Name: node, Criticality: "High"}, Timeout: metav1.Duration{Duration: 10 * time.Minute},
-	}
-	a.Spec.Since = ptr.To(metav1.NowMicro())
-	a.Status.Phase = "Running"
-	w.actions[name] = a
-}
-
-// withdraw says that nobody wants an action any longer.
-func (w *world) withdraw(name string) { w.actions[name].Status.Phase = "RollingBack" }
-
-// step takes one of an action and stores what came of it, as the orchestration queue does.
-func (w *world) step(name string) rules.Result {
-	w.Helper()
-	o := w.actions[name]
-	action, err := record.Read(o)
-	w.must(err)
-	progress := map[string]string{}
-	for key, value := range o.Status.Progress {
-		progress[key] = value
-	}
-	result, err := w.loop.Executor().Step(w.ctx, orchestration.Task{Action: action, Object: o.DeepCopy(), Progress: progress})
-	w.must(err)
-	o.Status.Progress = progress
-	switch {
-	case result.Outcome != "":
-		o.Status.Phase = v1alpha1.ActionPhase(result.Outcome)
-	case result.Undo:
-		o.Status.Phase = "RollingBack"
-	}
-	w.sync()
-	return result
-}
-
-// carry has Karpenter's queue go on with the command for a node.
-func (w *world) carry(node string) {
-	w.Helper()
-	claim := &karpv1.NodeClaim{}
-	w.must(w.client.Get(w.ctx, types.NamespacedName{Name: node}, claim))
-	_, err := w.queue.Reconcile(w.ctx, claim)
-	w.must(err)
-	w.sync()
-}
-
-// opened are the NodeClaims that the actions' nodes are replaced by.
-func (w *world) opened() (out []string) {
-	w.Helper()
-	list := &karpv1.NodeClaimList{}
-	w.must(w.client.List(w.ctx, list))
-	for _, c := range list.Items {
-		if c.Annotations[v1alpha1.AnnotationAction] != "" && c.DeletionTimestamp == nil {
-			out = append(out, c.Name)
-		}
-	}
-	return out
-}
-
-// live is a node as the API server has it.
-func (w *world) live(name string) *corev1.Node {
-	w.Helper()
-	node := &corev1.Node{}
-	w.must(w.client.Get(w.ctx, types.NamespacedName{Name: name}, node))
-	return node
-}
-
-// candidate is a node that Karpenter may close.
-func (w *world) candidate(name string) *karpdisruption.Candidate {
-	w.Helper()
-	for n := range w.cluster.Nodes() {
-		if n.Name() == name {
-			return &karpdisruption.Candidate{StateNode: n.DeepCopy(), NodePool: w.pool}
-		}
-	}
-	w.Fatalf("Karpenter does not know node %s", name)
-	return nil
-}
-
-// expectUntouched expects a node to serve as if nothing had been tried.
-func (w *world) expectUntouched(name string) {
-	w.Helper()
-	node, claim := &corev1.Node{}, &karpv1.NodeClaim{}
-	w.must(w.client.Get(w.ctx, types.NamespacedName{Name: name}, node))
-	w.must(w.client.Get(w.ctx, types.NamespacedName{Name: name}, claim))
-	if tainted(node) {
-		w.Errorf("node %s is left tainted", name)
-	}
-	if claim.DeletionTimestamp != nil || claim.StatusConditions().Get(karpv1.ConditionTypeDisruptionReason).IsTrue() {
-		w.Errorf("NodeClaim %s is left disrupted", name)
-	}
-	for n := range w.cluster.Nodes() {
-		if n.Name() == name && (n.MarkedForDeletion() || w.queue.HasAny(n.ProviderID())) {
-			w.Errorf("Karpenter still means to close node %s", name)
-		}
-	}
-}
-
-func tainted(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&karpv1.DisruptedNoScheduleTaint) })
-}
-
-// disrupted are the nodes that Karpenter's queue is closing.
-func (w *world) disrupted() (out []string) {
-	for _, command := range w.queue.GetCommands() {
-		out = append(out, command.SourceNodeNames()...)
-	}
-	slices.Sort(out)
-	return out
-}
-
-func (w *world) expectMessage(r rules.Result, want string) {
-	w.Helper()
-	if !strings.Contains(r.Message, want) {
-		w.Errorf("it says %q, want %q", r.Message, want)
-	}
-}
-
-// clean leaves the API server to the next test.
-func (w *world) clean() {
-	ctx := context.WithoutCancel(w.ctx)
-	for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.NodeList{}, &karpv1.NodeClaimList{}, &karpv1.NodePoolList{}} {
-		w.must(w.client.List(ctx, list))
-		w.must(eachItem(list, func(o client.Object) error {
-			if len(o.GetFinalizers()) > 0 {
-				o.SetFinalizers(nil)
-				if err := w.client.Update(ctx, o); err != nil {
-					return client.IgnoreNotFound(err)
-				}
-			}
-			return client.IgnoreNotFound(w.client.Delete(ctx, o, client.GracePeriodSeconds(0)))
-		}))
 	}
 }
