@@ -55,7 +55,10 @@ func (r *runner) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if errors.Is(err, errMoved) {
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
 	}
-	return reconcile.Result{RequeueAfter: wait}, err
+	if err != nil {
+		return reconcile.Result{}, err // it comes again by the rate limiter
+	}
+	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
 // look compares the ledger with what a watch shows, which may be old: only where they differ in what others may do to

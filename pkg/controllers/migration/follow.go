@@ -30,12 +30,15 @@ type before struct {
 	Of     []types.UID `json:"of"`
 }
 
-// prepare puts on record what there is before the eviction.
-func (m *migrate) prepare(ctx context.Context, task orchestration.Task, pod *corev1.Pod) error {
+// prepare puts on record what there is before the eviction, if there is more than what is on record.
+func (m *migrate) prepare(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (more bool, err error) {
 	b := before{Owner: *metav1.GetControllerOf(pod), Newest: pod.CreationTimestamp}
 	pods, err := m.siblings(ctx, m.API, pod.Namespace, b.Owner)
 	if err != nil {
-		return err
+		return false, err
+	}
+	if known, err := recorded(task); err != nil || known != nil && !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return known.later(&p) }) {
+		return false, err
 	}
 	for _, p := range pods {
 		if b.Newest.Before(&p.CreationTimestamp) {
@@ -47,10 +50,23 @@ func (m *migrate) prepare(ctx context.Context, task orchestration.Task, pod *cor
 	}
 	text, err := json.Marshal(b)
 	if err != nil {
-		return fmt.Errorf("recording the pods of %s %s: %w", b.Owner.Kind, b.Owner.Name, err)
+		return false, fmt.Errorf("recording the pods of %s %s: %w", b.Owner.Kind, b.Owner.Name, err)
 	}
 	task.Progress[progressBefore] = string(text)
-	return nil
+	return true, nil
+}
+
+// recorded is what is on record; nil for nothing.
+func recorded(task orchestration.Task) (*before, error) {
+	text, ok := task.Progress[progressBefore]
+	if !ok {
+		return nil, nil
+	}
+	b := &before{}
+	if err := json.Unmarshal([]byte(text), b); err != nil {
+		return nil, fmt.Errorf("reading entry %s of the action's progress: %w", progressBefore, err)
+	}
+	return b, nil
 }
 
 // siblings are the pods of an owner that are neither finished nor ending, from the oldest.
@@ -76,11 +92,11 @@ func (m *migrate) follow(ctx context.Context, task orchestration.Task) (rules.Re
 	if _, ok := task.Progress[progressEvicted]; !ok { // by a process that died over it
 		task.Progress[progressEvicted] = m.Clock.Now().UTC().Format(time.RFC3339Nano)
 	}
-	var b before
-	if err := json.Unmarshal([]byte(task.Progress[progressBefore]), &b); err != nil {
-		return rules.Result{}, fmt.Errorf("reading entry %s of the action's progress: %w", progressBefore, err)
+	b, err := recorded(task)
+	if err != nil {
+		return rules.Result{}, err
 	}
-	result, err := m.look(ctx, task, b)
+	result, err := m.look(ctx, task, *b)
 	if err != nil || result.Outcome.Over() || !m.over(task) {
 		return result, err
 	}

@@ -99,7 +99,11 @@ func (m *migrate) step(ctx context.Context, task orchestration.Task, pod *corev1
 	case !reserved:
 		return m.reserve(task, pod)
 	case !evicting:
-		return rules.Result{Message: "about to evict the pod"}, m.prepare(ctx, task, pod)
+		_, err := m.prepare(ctx, task, pod)
+		return rules.Result{Message: "about to evict the pod"}, err
+	}
+	if more, err := m.prepare(ctx, task, pod); more || err != nil {
+		return rules.Result{Message: "about to evict the pod; its owner has made others"}, err
 	}
 	return m.evict(ctx, task, pod)
 }
@@ -158,9 +162,6 @@ func (m *migrate) evict(ctx context.Context, task orchestration.Task, pod *corev
 		return rules.Result{Message: "evicted the pod"}, nil
 	case errors.As(err, &status) && (apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)):
 		why := status.Status().Message
-		if apierrors.IsTooManyRequests(err) {
-			delete(task.Progress, progressBefore) // it is certain that nothing was evicted, and pods may come until it is tried again
-		}
 		m.Recorder.Publish(events.MigrationWaits(pod, string(pod.UID), why, task.Object.Name))
 		return rules.Result{Message: "the pod may not be evicted yet: " + why}, nil
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):

@@ -52,7 +52,7 @@ func stories() []story {
 		{name: "node-full", phases: "RolledBack", says: "no cores of node", running: "rt-1@a", before: func(w *town) { w.stranger(0); w.claimMore() }},
 		{name: "node-cordoned", phases: "RolledBack", says: "does not accept the pod: the node is cordoned", running: "rt-1@a", meanwhile: once("reserved", func(w *town) { w.cordon("b") })},
 		{name: "room-gone", phases: "RolledBack", says: "the room is gone: reserving core", running: "rt-1@a", meanwhile: once("before", func(w *town) { w.stranger(0); w.claimMore() })},
-		{name: "budget", deaths: true, phases: "RolledBack", says: "It took longer than 20s: the pod may not be evicted yet: Cannot evict pod", running: "rt-1@a", meanwhile: once("reserved", (*town).budget)},
+		{name: "budget", phases: "RolledBack", says: "It took longer than 20s: the pod may not be evicted yet: Cannot evict pod", running: "rt-1@a", meanwhile: once("reserved", (*town).budget)},
 		{name: "pod-deleted", phases: "RolledBack", says: "the pod is gone, and nobody here has evicted it", running: "rt-2@b", meanwhile: once("reserved", (*town).deletePod)},
 		{name: "pod-deleted-late", phases: "Succeeded", says: "with its cores in place of", running: "rt-2@b", meanwhile: once("before", (*town).deletePod)},
 		{name: "scaled-to-zero", phases: "RolledBack", says: "ReplicaSet rt, which made it, wants no pods any longer", running: "rt-1@a", meanwhile: once("reserved", func(w *town) { w.scale(0) })},

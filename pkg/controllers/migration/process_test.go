@@ -154,7 +154,9 @@ func (w *town) play(meanwhile func(turn int, p *process), requests ...orchestrat
 			w.must(err)
 		}
 		if list := w.actions(w.Context()); over(list) {
-			w.must(p.turn())
+			if err := p.turn(); !errors.Is(err, errDied) {
+				w.must(err)
+			}
 			p.free()
 			w.start().free()
 			return w.actions(w.Context())

@@ -93,8 +93,8 @@ type demand struct {
 	pods int
 }
 
-// wants asks the API server for what an owner wants. Of kinds that are not known it is believed that they want their
-// pods.
+// wants asks the API server for what an owner wants. Of kinds that are not known, or that the controller may not read, it
+// is believed that they want their pods.
 func (m *migrate) wants(ctx context.Context, namespace string, owner metav1.OwnerReference) (demand, error) {
 	object, replicas := scaled(owner)
 	if object == nil {
@@ -104,6 +104,8 @@ func (m *migrate) wants(ctx context.Context, namespace string, owner metav1.Owne
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && (object.GetUID() != owner.UID || object.GetDeletionTimestamp() != nil):
 		return demand{why: fmt.Sprintf("%s %s, which made it, is gone", owner.Kind, owner.Name)}, nil
+	case apierrors.IsForbidden(err):
+		return demand{any: true, pods: -1}, nil
 	case err != nil:
 		return demand{}, fmt.Errorf("reading %s %s/%s: %w", owner.Kind, namespace, owner.Name, err)
 	}
