@@ -86,7 +86,7 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 	}
 	list = append(list, realtime(op, cluster, store, queue, o.Realtime)...)
 	list = append(list, pressure(op, store, queue, o.Pressure))
-	if list, err = (opening{op, overlaid, cluster, store}).withOpening(list, queue); err != nil {
+	if list, err = (opening{o, op, overlaid, cluster, store}).withOpening(ctx, list, queue); err != nil {
 		return Set{}, err
 	}
 	for _, loop := range queue.Loops() {

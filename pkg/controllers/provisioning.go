@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	karpenterprovisioning "sigs.k8s.io/karpenter/pkg/controllers/provisioning"
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
 	"sigs.k8s.io/karpenter/pkg/operator"
+	"sigs.k8s.io/karpenter/pkg/operator/options"
 
 	"github.com/mainspring-rt/mainspring/pkg/controllers/provisioning"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
@@ -25,14 +27,16 @@ func calibration(op *operator.Operator, provider cloudprovider.CloudProvider, st
 
 // opening are what nodes are opened with.
 type opening struct {
+	Options
 	op       *operator.Operator
 	provider cloudprovider.CloudProvider
 	cluster  *state.Cluster
 	store    *rtstate.Store
 }
 
-// withOpening has the queue's actions that open nodes done, on the provisioner of the list, and the nodes looked after.
-func (o opening) withOpening(list []controller.Controller, queue *orchestration.Queue) ([]controller.Controller, error) {
+// withOpening has the queue's actions that open nodes done, on the provisioner of the list, the nodes looked after, and
+// headroom kept.
+func (o opening) withOpening(ctx context.Context, list []controller.Controller, queue *orchestration.Queue) ([]controller.Controller, error) {
 	provisioner, ok := find[*karpenterprovisioning.Provisioner](list)
 	if !ok {
 		return nil, fmt.Errorf("assembling controllers: Karpenter's list has no *provisioning.Provisioner")
@@ -43,5 +47,8 @@ func (o opening) withOpening(list []controller.Controller, queue *orchestration.
 	}))
 	return append(list, provisioning.NewKeeper(provisioning.KeeperDependencies{
 		Clock: o.op.Clock, Client: o.op.GetClient(), Cluster: o.cluster, Store: o.store,
+	}), provisioning.NewHeadroom(provisioning.HeadroomDependencies{
+		Client: o.op.GetClient(), Recorder: o.op.EventRecorder, Namespace: o.Lease.Namespace, Granularity: o.Realtime.Granularity,
+		Buffers: options.FromContext(ctx).FeatureGates.CapacityBuffer,
 	})), nil
 }

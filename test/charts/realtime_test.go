@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/mainspring-rt/mainspring/charts"
@@ -64,6 +65,7 @@ func (p plane) liveRealtime(t *testing.T) (end func()) {
 	p.expectReady(t, first)
 	p.expectReady(t, late)
 	p.openNode(t, "first", pool.Name)
+	p.keepHeadroom(t, pool)
 	p.script(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: test.Namespace, Name: "late"}}, "one day overrun")
 	p.script(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: late.Status.Node}}, "0s granularity 200")
 	return func() {
@@ -97,6 +99,31 @@ func (p plane) openNode(t *testing.T, name, pool string) {
 		g.Expect(p.client.Get(t.Context(), client.ObjectKeyFromObject(action), action)).To(gomega.Succeed())
 		g.Expect(action.Status.Phase).To(gomega.Equal(v1alpha1.ActionPhase("Succeeded")), "%+v", action.Status)
 	})
+}
+
+// keepHeadroom has room kept in a NodePool, and given up again.
+func (p plane) keepHeadroom(t *testing.T, pool *karpenterv1.NodePool) {
+	t.Helper()
+	annotate := func(value string) {
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, v1alpha1.AnnotationHeadroom, value)
+		if err := p.client.Patch(t.Context(), pool.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(n int) {
+		soon(t, func(g gomega.Gomega) {
+			buffers := &autoscalingv1beta1.CapacityBufferList{}
+			g.Expect(p.client.List(t.Context(), buffers, client.MatchingLabels{v1alpha1.LabelHeadroom: pool.Name})).To(gomega.Succeed())
+			g.Expect(buffers.Items).To(gomega.HaveLen(n))
+			for _, b := range buffers.Items {
+				g.Expect(meta.IsStatusConditionTrue(b.Status.Conditions, autoscalingv1beta1.ProvisioningCondition)).To(gomega.BeTrue(), "%+v", b.Status)
+			}
+		})
+	}
+	annotate(`"{pods: 1, criticality: High, rtSettings: {period: 100000, runtime_low: 10000, runtime_hi: 20000}}"`)
+	expect(1)
+	annotate("null")
+	expect(0)
 }
 
 func (p plane) expectReady(t *testing.T, m *mcoperatorv1.McKube) {

@@ -9,6 +9,7 @@ import (
 	"github.com/awslabs/operatorpkg/controller"
 	"github.com/awslabs/operatorpkg/reconciler"
 	"github.com/awslabs/operatorpkg/singleton"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -61,7 +62,7 @@ func (k *keeper) Register(_ context.Context, m manager.Manager) error {
 // Reconcile looks after every node that was opened for an action.
 func (k *keeper) Reconcile(ctx context.Context) (reconciler.Result, error) {
 	if k.Store.Synced() != nil {
-		return reconciler.Result{RequeueAfter: tending}, nil
+		return reconciler.Result{RequeueAfter: tending}, nil //nolint:nilerr // not a fault: what is missing comes
 	}
 	list := &karpv1.NodeClaimList{}
 	if err := k.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -80,10 +81,12 @@ func (k *keeper) Reconcile(ctx context.Context) (reconciler.Result, error) {
 func (k *keeper) tend(ctx context.Context, claim *karpv1.NodeClaim) error {
 	action := &v1alpha1.RTAction{}
 	err := k.Client.Get(ctx, types.NamespacedName{Name: claim.Annotations[v1alpha1.AnnotationAction]}, action)
-	if client.IgnoreNotFound(err) != nil {
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil // it is long over
+	case err != nil:
 		return fmt.Errorf("reading the action of NodeClaim %s: %w", claim.Name, err)
-	}
-	if err != nil || claimName(action) != claim.Name || inUse(k.Store.Snapshot(), claim) {
+	case claimName(action) != claim.Name || inUse(k.Store.Snapshot(), claim):
 		return nil
 	}
 	switch phase := rules.Phase(action.Status.Phase); {

@@ -218,7 +218,7 @@ func TestOpenNodeThatIsWithdrawn(t *testing.T) {
 			t.Fatalf("%d nodes", len(nodes.Items))
 		}
 		s.agent(&nodes.Items[0], s.machineCores("box"))
-		s.run("early", nodes.Items[0].Name, "High", 10)
+		s.runOn("early", nodes.Items[0].Name, 1, "High", 10)
 		s.must(p.look())
 		s.must(p.queue.Withdraw(s.ctx, name, "the pressure has gone"))
 		p.world() // Karpenter registers the node
@@ -250,7 +250,7 @@ func TestNodesAreKeptForThePodsThatTheyWereOpenedFor(t *testing.T) {
 		}
 	}
 	s.clock.SetTime(s.action(name).Status.PhaseTime.Time)
-	s.run("moved", s.claims()[0].Status.NodeName, "High", 60)
+	s.runOn("moved", s.claims()[0].Status.NodeName, 1, "High", 60)
 	clear(p.nominated)
 	p.keep()
 	if len(p.nominated) != 0 || len(s.claims()) != 1 {

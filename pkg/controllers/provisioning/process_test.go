@@ -62,8 +62,11 @@ type process struct {
 	registrar reconcile.Reconciler
 	keeper    reconcile.Reconciler
 	devices   *deviceallocation.Controller
-	seen      map[types.UID]client.Object
-	nominated map[string]bool
+	virtual   *virtualpods.Cache
+	// provisioner is Karpenter's, whose loop does not run.
+	provisioner *karpprovisioning.Provisioner
+	seen        map[types.UID]client.Object
+	nominated   map[string]bool
 
 	writes, at int
 	fate       fate
@@ -90,7 +93,8 @@ func (s *site) spawn() *process {
 	told := recorder{s}
 	p.devices = deviceallocation.NewController(s.api)
 	p.cluster = karpstate.NewCluster(s.clock, s.api, cloud)
-	provisioner := karpprovisioning.NewProvisioner(guarded, told, cloud, p.cluster, s.clock, p.devices, virtualpods.NewVirtualPodCache(s.api))
+	p.virtual = virtualpods.NewVirtualPodCache(s.api)
+	p.provisioner = karpprovisioning.NewProvisioner(guarded, told, cloud, p.cluster, s.clock, p.devices, p.virtual)
 	hook := provisioning.NewCalibration(provisioning.CalibrationDependencies{
 		Clock: s.clock, Client: p.byProvider(), Recorder: told, Provider: cloud, Store: p.store, Timeout: 5 * time.Minute,
 	})
@@ -102,7 +106,7 @@ func (s *site) spawn() *process {
 	})
 	s.must(err)
 	p.queue.Handle(rules.OpenNode, provisioning.NewOpenNode(provisioning.Dependencies{
-		Clock: s.clock, Client: guarded, Reader: guarded, Provider: cloud, Provisioner: provisioner, Cluster: p.cluster, Store: p.store,
+		Clock: s.clock, Client: guarded, Reader: guarded, Provider: cloud, Provisioner: p.provisioner, Cluster: p.cluster, Store: p.store,
 	}))
 	p.keeper = provisioning.Keep(provisioning.KeeperDependencies{Clock: s.clock, Client: guarded, Cluster: p, Store: p.store})
 	p.devices.Hydrate(s.ctx)

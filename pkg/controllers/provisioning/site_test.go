@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kwokapi "sigs.k8s.io/karpenter/kwok/apis/v1alpha1"
+	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
 	karptest "sigs.k8s.io/karpenter/pkg/test"
@@ -82,7 +83,9 @@ func newSite(t testing.TB, pools ...*karpv1.NodePool) *site {
 	}
 	s := &site{
 		TB: t, api: api, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), opened: map[string]int{},
-		ctx: options.ToContext(t.Context(), karptest.Options(karptest.OptionsFields{IgnoreDRARequests: ptr.To(false)})),
+		ctx: options.ToContext(t.Context(), karptest.Options(karptest.OptionsFields{
+			IgnoreDRARequests: ptr.To(false), FeatureGates: karptest.FeatureGates{CapacityBuffer: ptr.To(true)},
+		})),
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "site-"}}
 	s.create(namespace)
@@ -124,7 +127,7 @@ func (s *site) leave() {
 	for _, list := range []client.ObjectList{
 		&v1alpha1.RTActionList{}, &karpv1.NodeClaimList{}, &karpv1.NodePoolList{}, &corev1.NodeList{}, &corev1.PodList{}, &v1alpha1.RTNodeList{},
 		&resourcev1.ResourceClaimList{}, &resourcev1.ResourceSliceList{}, &resourcev1.DeviceClassList{}, &kwokapi.KWOKNodeClassList{}, &v1alpha1.SimulatedFaultList{},
-		&mcv1.McKubeList{}, &corev1.EventList{},
+		&mcv1.McKubeList{}, &corev1.EventList{}, &autoscalingv1beta1.CapacityBufferList{},
 	} {
 		s.must(s.api.List(ctx, list))
 		for _, o := range items(list) {
@@ -169,6 +172,11 @@ func (s *site) agent(n *corev1.Node, cores []rt.Core) {
 // run has a pod of one container run on the first core of a node, with a claim for so many of 100 ms.
 func (s *site) run(name, node string, criticality mcv1.Criticality, budgetMs int64) v1alpha1.ActionPod {
 	s.Helper()
+	return s.runOn(name, node, 0, criticality, budgetMs)
+}
+
+func (s *site) runOn(name, node string, core int, criticality mcv1.Criticality, budgetMs int64) v1alpha1.ActionPod {
+	s.Helper()
 	m := statetest.McKube(s.namespace, name, name, criticality, budgetMs, budgetMs)
 	m.UID = ""
 	s.create(m)
@@ -180,13 +188,12 @@ func (s *site) run(name, node string, criticality mcv1.Criticality, budgetMs int
 	s.must(s.api.Status().Update(s.ctx, p))
 	server, err := rtdra.ServerOf(m, p.UID, "app")
 	s.must(err)
-	s.claim(p, m, node, server.Charge(100))
+	s.claim(m, statetest.Claim(p, p.Name+"-claim", "app", node, core, server.Charge(100)))
 	return v1alpha1.ActionPod{Namespace: p.Namespace, Name: p.Name, UID: p.UID}
 }
 
-func (s *site) claim(p *corev1.Pod, m *mcv1.McKube, node string, ppm rt.PPM) {
+func (s *site) claim(m *mcv1.McKube, claim *resourcev1.ResourceClaim) {
 	s.Helper()
-	claim := statetest.Claim(p, p.Name+"-claim", "app", node, 0, ppm)
 	status := claim.Status
 	status.Allocation.Devices.Results[0].ShareID = ptr.To(types.UID("aaaaaaaa-0000-4000-8000-000000000000"))
 	claim.UID = ""

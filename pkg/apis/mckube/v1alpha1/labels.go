@@ -24,6 +24,8 @@ const (
 	LabelReservationID = Group + "/reservation-id"
 	// LabelMachine is the name of the InventoryMachine that a NodeClaim or Node runs on.
 	LabelMachine = Group + "/machine"
+	// LabelHeadroom is the NodePool whose headroom a ResourceClaim, PodTemplate or CapacityBuffer stands for.
+	LabelHeadroom = Group + "/headroom"
 )
 
 // Annotations that the simulated cloud writes.
@@ -53,6 +55,10 @@ const AnnotationAdopt = Group + "/adopt"
 
 // AnnotationAction is, on a NodeClaim and its Node, the name of the RTAction that it was opened for.
 const AnnotationAction = Group + "/action"
+
+// AnnotationHeadroom is, on a NodePool, for how many real-time pods of which shape there must always be room, in JSON or
+// YAML.
+const AnnotationHeadroom = Group + "/headroom"
 
 // AnnotationRTGuarantee is, on a Node, what its backend promises, in words.
 const AnnotationRTGuarantee = Group + "/rt-guarantee"
