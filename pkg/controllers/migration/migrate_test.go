@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -202,6 +203,30 @@ func TestTwoMigrationsOfOneOwner(t *testing.T) {
 	}
 	if len(places) != 2 || places[0] == places[1] {
 		t.Errorf("in their places: %v", places)
+	}
+}
+
+// What the owner makes while the eviction is forbidden is not in the evicted pod's place.
+func TestPodsMadeBeforeTheEvictionReplaceNobody(t *testing.T) {
+	w := newTown(t, 1)
+	stage := 0
+	list := w.play(func(turn int, _ *process) {
+		switch {
+		case stage == 0 && w.progressOf("before"):
+			w.budget()
+			stage = 1
+		case stage == 1 && turn == 8:
+			w.scale(2)
+			stage = 2
+		case stage == 2 && turn == 12:
+			w.must(w.api.DeleteAllOf(t.Context(), &policyv1.PodDisruptionBudget{}, client.InNamespace(w.namespace)))
+			stage = 3
+		}
+	}, w.request("rt-1"))
+	third := &corev1.Pod{}
+	w.must(w.api.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "rt-3"}, third))
+	if o := list[0]; o.Status.Phase != "Succeeded" || o.Status.Progress["replacement"] != string(third.UID) || w.running() != "rt-2@b rt-3@b" {
+		t.Errorf("%s: %s; %s", o.Status.Phase, o.Status.Message, w.running())
 	}
 }
 
