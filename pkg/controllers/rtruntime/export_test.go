@@ -1,6 +1,7 @@
 package rtruntime
 
 import (
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,9 @@ func Decide(n *state.NodeView, before Pressure, now time.Time, granularity int64
 func DecideMoves(n *state.NodeView, granularity int64, to rt.Placement) Decision {
 	return decide(n, Pressure{}, time.Time{}, granularity, moves{action: "a", to: to})
 }
+
+// Writes is held while what runs on a node is written.
+func (e *Rearrange) Writes(node string) sync.Locker { return e.writes(node) }
 
 // PlacementEvents are what the node loop tells of a decision.
 func PlacementEvents(n *state.NodeView, d Decision) []events.Event {

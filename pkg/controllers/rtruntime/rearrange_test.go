@@ -170,3 +170,29 @@ func TestNothingMovesBeforeItIsOnRecord(t *testing.T) {
 		t.Errorf("from %s, now %s", from, y.where())
 	}
 }
+
+// While the node loop may still be writing what an action wanted, the action is not undone yet.
+func TestAnActionIsNotUndoneWhileItIsBeingWritten(t *testing.T) {
+	y := newYard(t)
+	m, ticket := y.submit(y.start(), y.request("b", 1))
+	y.must(m.turn())
+	y.must(m.queue.Withdraw(t.Context(), ticket.Name, "the pressure is gone"))
+	writing := m.rearrange.Writes(y.node)
+	writing.Lock()
+	for range 3 {
+		m.look()
+		if _, err := m.queue.Loops()[1].Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: ticket.Name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o := y.actions(t.Context())[0]; o.Status.Phase != "RollingBack" {
+		t.Errorf("it is %s: %s", o.Status.Phase, o.Status.Message)
+	}
+	writing.Unlock()
+	for range 3 {
+		y.must(m.turn())
+	}
+	if o := y.actions(t.Context())[0]; o.Status.Phase != "RolledBack" || y.core("b") != 0 {
+		t.Errorf("it is %s: %s; %s", o.Status.Phase, o.Status.Message, y.where())
+	}
+}
