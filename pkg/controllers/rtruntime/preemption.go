@@ -65,6 +65,7 @@ func (p *preemptions) Register(_ context.Context, m manager.Manager) error {
 		Named("rtruntime.preemption").
 		For(&corev1.Pod{}, builder.WithPredicates(predicate.NewPredicateFuncs(mayNeedRoom))).
 		WatchesRawSource(onChange(p.Store, nobody, waiting)).
+		WatchesRawSource(onAction(p.Actions)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1,
 			// The longest wait is short: what failed must not keep a plan beyond its deadline.

@@ -87,6 +87,12 @@ func Waiting(s *state.Snapshot, change state.Change) (out []string) {
 	return out
 }
 
+// OnAction is what the queue wakes the loop by.
+var OnAction = onAction
+
+// Another is when to look again at what nothing wakes the loop for.
+const Another = another
+
 // NewPreemptions and NewYields are the loops.
 var NewPreemptions = newPreemptions
 

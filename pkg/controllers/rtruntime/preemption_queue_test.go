@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -109,6 +110,42 @@ func TestAPlanWaitsForItsTurn(t *testing.T) {
 	if got := s.running(); !slices.Equal(got, []string{"equal", "high"}) {
 		t.Errorf("left: %v", got)
 	}
+}
+
+// The queue says when it is a plan's turn: the loop does not ask for it again and again.
+func TestTheQueueWakesThePlanWhoseTurnItIs(t *testing.T) {
+	s := besieged(t, "woken")
+	b := s.start(preempting)
+	woken := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	b.must(rtruntime.OnAction(b.queue).Start(t.Context(), woken))
+	b.must(b.turn())
+	for range 2 { // it decides on a plan, then asks for its turn
+		b.step("high")
+		b.look()
+	}
+	if got := b.step("high"); got < rtruntime.Another {
+		t.Errorf("it looks again after %s, want %s", got, rtruntime.Another)
+	}
+	drain(woken)
+	b.dispatch()
+	if got := drain(woken); !slices.Equal(got, []string{"woken/high"}) {
+		t.Errorf("woken: %v", got)
+	}
+	if _, err := b.queue.Submit(t.Context(), orchestration.Request{
+		Kind: rules.Rearrange, Reason: "Other", Xspace: s.namespace, Name: "high", Criticality: "High"},
+	}); err != nil || woken.Len() > 0 {
+		t.Errorf("woken by what is no preemption: %d, %v", woken.Len(), err)
+	}
+}
+
+// drain takes what a queue has.
+func drain(q workqueue.TypedRateLimitingInterface[reconcile.Request]) (out []string) {
+	for q.Len() > 0 {
+		r, _ := q.Get()
+		q.Done(r)
+		out = append(out, r.String())
+	}
+	return out
 }
 
 // dispatch has the queue decide, and its executor do nothing.

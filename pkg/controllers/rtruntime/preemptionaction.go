@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -27,6 +31,23 @@ type Actions interface {
 	Find(r orchestration.Request) (orchestration.Ticket, bool)
 	Withdraw(ctx context.Context, name, why string) error
 	Wake(name string)
+	Listen(f func(*v1alpha1.RTAction))
+}
+
+// onAction wakes the loop for the pod of a preemption of which the queue has something new to tell. Like onChange, it listens
+// from now on, and drops what it hears until the loop starts.
+func onAction(actions Actions) source.Source {
+	var started atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
+	actions.Listen(func(o *v1alpha1.RTAction) {
+		queue, pod := started.Load(), o.Spec.Beneficiary
+		if queue != nil && o.Spec.Reason == reasonNoCore && pod.Kind == "Pod" {
+			(*queue).Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}})
+		}
+	})
+	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		started.Store(&queue)
+		return nil
+	})
 }
 
 // actionOf is the action that carries a plan out: pods are evicted while it runs, and at no other time. Each plan is a

@@ -68,13 +68,15 @@ func (p *preemptions) strike(ctx context.Context, c preemptor, plan state.Preemp
 	return reconcile.Result{RequeueAfter: soon}, nil
 }
 
-// queued says what the plan's turn waits for; without why, the queue has not looked at it yet.
+// queued says what the plan's turn waits for; without why, the queue has not looked at it yet. The queue tells when it is
+// the plan's turn, so looking again is for the plan alone, which others may have made impossible, and for its deadline.
 func (p *preemptions) queued(ctx context.Context, c preemptor, plan state.Preemption, why string) (reconcile.Result, error) {
+	again := reconcile.Result{RequeueAfter: max(soon, min(another, plan.Deadline.Sub(p.Clock.Now())))}
 	if why == "" {
-		return reconcile.Result{RequeueAfter: soon}, nil
+		return again, nil
 	}
 	_, err := p.waits(ctx, c, plan, why)
-	return reconcile.Result{RequeueAfter: progress}, err
+	return again, err
 }
 
 // unchanged asks the API server, and not the cache, whether the pod is still as it was read: without a node,
