@@ -161,7 +161,8 @@ type relocation struct {
 // place moves the servers of a pod to the first node that has room for all, looking at cores by best
 // fit for the first of them.
 func (r *relocation) place(group []ServerView) (node string, ok bool) {
-	tried := maps.Clone(r.from)
+	tried := map[string]bool{}
+	maps.Copy(tried, r.from)
 	for _, shelf := range r.snapshot.index.classes {
 		need, reason := r.snapshot.needs(group[0].Server, shelf.class)
 		if reason != "" {
