@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -27,11 +28,11 @@ type explainSettings struct {
 func explainCommand(s Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain",
-		Short: "Say why a real-time pod waits, or runs where it runs",
+		Short: "Say why a real-time pod waits, or what presses a node",
 		Args:  noArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(explainPod(s))
+	cmd.AddCommand(explainPod(s), explainNode(s))
 	return cmd
 }
 
@@ -46,12 +47,31 @@ the core it runs on, what the agent read back.`,
 		Args: oneArgument("the pod's name"),
 		RunE: func(cmd *cobra.Command, args []string) error { return runExplainPod(cmd, s, settings, args[0]) },
 	}
-	cmd.Flags().StringVar(&settings.kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: KUBECONFIG, or the one in your home")
-	cmd.Flags().StringVar(&settings.context, "context", "", "`context` of the kubeconfig; empty: the current one")
+	settings.addFlags(cmd)
 	cmd.Flags().StringVarP(&settings.namespace, "namespace", "n", "", "`namespace` of the pod; empty: the context's")
-	cmd.Flags().StringVarP(&settings.output, "output", "o", outputText, "text or json")
-	cmd.Flags().DurationVar(&settings.granularity, "rt-budget-granularity", state.DefaultGranularity*time.Microsecond, "the controller's flag of that name")
 	return cmd
+}
+
+func explainNode(s Streams) *cobra.Command {
+	settings := explainSettings{}
+	cmd := &cobra.Command{
+		Use:   "node NAME",
+		Short: "Say whether a node is under real-time pressure, and what is done about it",
+		Long: `Reads the cluster of your kubeconfig, changes nothing, and says whether real-time work of the node suffers, from what
+and since when, what runs on each core, and which actions were chosen about it, with why nothing cheaper was.`,
+		Args: oneArgument("the node's name"),
+		RunE: func(cmd *cobra.Command, args []string) error { return runExplainNode(cmd, s, settings, args[0]) },
+	}
+	settings.addFlags(cmd)
+	return cmd
+}
+
+// addFlags adds those that pods and nodes have in common.
+func (e *explainSettings) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&e.kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: KUBECONFIG, or the one in your home")
+	cmd.Flags().StringVar(&e.context, "context", "", "`context` of the kubeconfig; empty: the current one")
+	cmd.Flags().StringVarP(&e.output, "output", "o", outputText, "text or json")
+	cmd.Flags().DurationVar(&e.granularity, "rt-budget-granularity", state.DefaultGranularity*time.Microsecond, "the controller's flag of that name")
 }
 
 func (e explainSettings) check() error {
@@ -65,14 +85,7 @@ func (e explainSettings) check() error {
 }
 
 func runExplainPod(cmd *cobra.Command, s Streams, settings explainSettings, name string) error {
-	if err := settings.check(); err != nil {
-		return err
-	}
-	reader, namespace, err := settings.connect()
-	if err != nil {
-		return err
-	}
-	snapshot, err := explain.Read(cmd.Context(), reader, state.Options{Granularity: settings.granularity.Microseconds()})
+	reader, namespace, snapshot, err := settings.read(cmd)
 	if err != nil {
 		return err
 	}
@@ -87,6 +100,38 @@ func runExplainPod(cmd *cobra.Command, s Streams, settings explainSettings, name
 		return explanation.JSON(s.Out)
 	}
 	return explanation.Text(s.Out)
+}
+
+func runExplainNode(cmd *cobra.Command, s Streams, settings explainSettings, name string) error {
+	reader, _, snapshot, err := settings.read(cmd)
+	if err != nil {
+		return err
+	}
+	explanation, err := explain.Node(snapshot, name)
+	if err != nil {
+		return err
+	}
+	for _, add := range []func(context.Context, client.Reader) error{explanation.AddActions, explanation.AddEvents} {
+		if err := add(cmd.Context(), reader); err != nil {
+			return err
+		}
+	}
+	if settings.output == outputJSON {
+		return explanation.JSON(s.Out)
+	}
+	return explanation.Text(s.Out)
+}
+
+// read makes the state from the cluster.
+func (e explainSettings) read(cmd *cobra.Command) (reader client.Client, namespace string, snapshot *state.Snapshot, err error) {
+	if err := e.check(); err != nil {
+		return nil, "", nil, err
+	}
+	if reader, namespace, err = e.connect(); err != nil {
+		return nil, "", nil, err
+	}
+	snapshot, err = explain.Read(cmd.Context(), reader, state.Options{Granularity: e.granularity.Microseconds()})
+	return reader, namespace, snapshot, err
 }
 
 // connect reads the kubeconfig as kubectl does.

@@ -1,7 +1,6 @@
 package ladder
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -15,17 +14,12 @@ import (
 
 const levelHigh = v1alpha1.LevelHigh
 
-// Stages of an episode once nobody suffers any longer, as the reason of the condition. While somebody does, the reason is
-// the source of the pressure.
+// Stages of an episode once nobody suffers any longer. While somebody does, it is the source of the pressure.
 const (
-	// StageEased: nobody suffers; nothing is given back yet.
-	StageEased = "Eased"
-	// StageRecovering: what was moved within the node goes back, step by step.
-	StageRecovering = "Recovering"
-	// StageLifting: the taint goes.
-	StageLifting = "Lifting"
-	// StageEnded is the reason of the condition once it is False.
-	StageEnded = "Ended"
+	StageEased      = v1alpha1.PressureEased
+	StageRecovering = v1alpha1.PressureRecovering
+	StageLifting    = v1alpha1.PressureLifting
+	StageEnded      = v1alpha1.PressureEnded
 )
 
 // Episode is one pressure of a node, from its beginning until everything is as before.
@@ -54,10 +48,10 @@ func episodeOf(n *state.NodeView) Episode {
 func (e Episode) Pressed() bool { return e.Active && slices.Contains(Sources, e.Stage) }
 
 // Cause is that of the actions which answer the pressure.
-func (e Episode) Cause() string { return fmt.Sprintf("pressure/%s/%d", e.Node, e.Begun.Unix()) }
+func (e Episode) Cause() string { return v1alpha1.PressureCause(e.Node, e.Begun) }
 
 // RecoveryCause is that of the actions by which containers go back.
-func (e Episode) RecoveryCause() string { return fmt.Sprintf("recovery/%s/%d", e.Node, e.Begun.Unix()) }
+func (e Episode) RecoveryCause() string { return v1alpha1.RecoveryCause(e.Node, e.Begun) }
 
 // in is the episode in another stage. One that begins does so in a second of its own, so that no two have the same cause.
 func (e Episode) in(stage, message string, now time.Time) Episode {

@@ -1,0 +1,31 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Stages of a node's answer to real-time pressure once nobody suffers any longer, as the reason of condition RTPressure. While
+// somebody does, the reason is the source of the pressure.
+const (
+	// PressureEased: nobody suffers; nothing is given back yet.
+	PressureEased = "Eased"
+	// PressureRecovering: what was moved within the node goes back, step by step.
+	PressureRecovering = "Recovering"
+	// PressureLifting: the taint goes.
+	PressureLifting = "Lifting"
+	// PressureEnded is the reason of the condition once it is False.
+	PressureEnded = "Ended"
+)
+
+// PressureCause is the cause of the actions that answer the pressure which began on an RTNode then.
+func PressureCause(rtNode types.UID, begun time.Time) string {
+	return fmt.Sprintf("pressure/%s/%d", rtNode, begun.Unix())
+}
+
+// RecoveryCause is that of the actions by which what was moved goes back.
+func RecoveryCause(rtNode types.UID, begun time.Time) string {
+	return fmt.Sprintf("recovery/%s/%d", rtNode, begun.Unix())
+}
