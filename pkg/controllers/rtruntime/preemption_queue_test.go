@@ -132,7 +132,8 @@ func TestTheQueueWakesThePlanWhoseTurnItIs(t *testing.T) {
 		t.Errorf("woken: %v", got)
 	}
 	if _, err := b.queue.Submit(t.Context(), orchestration.Request{
-		Kind: rules.Rearrange, Reason: "Other", Xspace: s.namespace, Name: "high", Criticality: "High"},
+		Kind: rules.Rearrange, Reason: "Other", Cause: "other", Node: "n1", Timeout: time.Minute,
+		Beneficiary: v1alpha1.ActionBeneficiary{Kind: "Pod", Namespace: s.namespace, Name: "high", Criticality: "High"},
 	}); err != nil || woken.Len() > 0 {
 		t.Errorf("woken by what is no preemption: %d, %v", woken.Len(), err)
 	}
