@@ -20,6 +20,7 @@ type (
 	Watch   = watch
 	Way     = way
 	Layout  = layout
+	Memory  = memory
 )
 
 // Wanted, EpisodeOf, MovedBy and LayoutOf are those of the loop.
@@ -33,4 +34,10 @@ func (e Episode) In(stage, message string, now time.Time) Episode { return e.in(
 func (w watch) Sure(o Options, now time.Time) bool                { return w.sure(o, now) }
 func (w watch) Look(n *state.NodeView, pressed bool, o Options, now time.Time) (watch, []Sufferer) {
 	return w.look(n, pressed, o, now)
+}
+
+// Enter is the number of relapses after a stage.
+func (m *memory) Enter(e Episode, o Options, now time.Time) int {
+	m.enter(e, o, now)
+	return m.relapses
 }

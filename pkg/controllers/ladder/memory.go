@@ -12,6 +12,9 @@ import (
 // lag is how long a cache may need to show what was written; after that what it shows counts.
 const lag = 5 * time.Second
 
+// soonAgain is for how many times the calm a new pressure counts as the old one's relapse.
+const soonAgain = 4
+
 // memory is what the loop remembers of a node. Losing it costs waiting, and an Event told twice.
 type memory struct {
 	node  types.UID
@@ -58,14 +61,15 @@ func (m *memory) enter(e Episode, o Options, now time.Time) (changed bool) {
 		return false
 	}
 	before := m.episode
-	if e.Pressed() && before.Active && !before.Pressed() || e.Pressed() && !before.Active && !m.ended.IsZero() && now.Sub(m.ended) < 4*o.Calm {
+	switch {
+	case e.Pressed() && before.Active && !before.Pressed():
 		m.relapses++
-	}
-	if before.Active && !e.Active {
-		m.ended = now
-	}
-	if !e.Active && now.Sub(m.ended) >= 4*o.Calm {
+	case e.Pressed() && !before.Active && !m.ended.IsZero() && now.Sub(m.ended) < soonAgain*o.Calm<<min(m.relapses, mostRelapses):
+		m.relapses++ // what was given back, or came back, may well be why
+	case e.Pressed() && !before.Active:
 		m.relapses = 0
+	case before.Active && !e.Active:
+		m.ended = now
 	}
 	if before.Begun != e.Begun {
 		m.told, m.unanswered = nil, ""

@@ -75,22 +75,38 @@ type rung struct {
 	why  string
 }
 
-// rungs from the cheapest.
-func rungs() []rung {
-	return []rung{
+// rungs from the cheapest. Where all that runs on a node is late, the node is what is wrong: to replace it moves nobody more
+// than to move them all one by one, and leaves no such node behind for the next.
+func (p *planner) rungs() []rung {
+	all := []rung{
 		{rules.Rearrange, (*planner).rearrangements, "no other placement on the node's cores gives more room"},
 		{rules.Migrate, (*planner).migrations, "no pod whose leaving would help may be moved and finds a core elsewhere"},
 		{rules.Preempt, (*planner).preemptions, "no less critical pod is in the way"},
 		{rules.OpenNode, (*planner).openings, "no pod waits for a core elsewhere whose leaving would help"},
 		{rules.ReplaceNode, (*planner).replacements, "another node of the kind would not help, or the node belongs to no NodePool, or pods of it must stay"},
 	}
+	if p.late() {
+		return append(all[len(all)-1:], all[:len(all)-1]...)
+	}
+	return all
+}
+
+// late tells whether all governed pods of the node, and more than one, miss their deadlines.
+func (p *planner) late() bool {
+	missing := map[types.UID]bool{}
+	for _, s := range p.Sufferers {
+		if s.Source == SourceMisses {
+			missing[s.PodUID] = true
+		}
+	}
+	return len(missing) > 1 && len(missing) == len(p.pods)
 }
 
 // choose is the cheapest action of the lowest rung that helps and was not tried in vain. ok is false when there is none.
 func (p planner) choose() (answer, bool) {
 	p.prepare()
 	var out answer
-	for _, r := range rungs() {
+	for _, r := range p.rungs() {
 		why := r.why
 		for i, o := range p.sorted(r.find(&p)) {
 			if i == tries {

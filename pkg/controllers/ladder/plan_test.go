@@ -223,6 +223,53 @@ func TestWhenANodeIsReplaced(t *testing.T) {
 	}
 }
 
+// A node on which everything is late is itself what is wrong, and is replaced before anybody leaves it one by one.
+func TestANodeOnWhichAllAreLate(t *testing.T) {
+	t.Parallel()
+	w := newTown()
+	w.node("a", 2)
+	w.node("b", 2)
+	w.run("one", "a", "High", 20, 40, 0)
+	w.run("two", "a", "Middle", 20, 40, 1)
+	if got := chosen(t, w.planner("a", ladder.SourceMisses, "one", "two")); got != "ReplaceNode: replacing node a" {
+		t.Errorf("got %q", got)
+	}
+	if got := chosen(t, w.planner("a", ladder.SourceMisses, "one")); got != "Migrate: moving default/one itself to node b" {
+		t.Errorf("got %q: one alone may be late for itself", got)
+	}
+	p := w.planner("a", ladder.SourceMisses, "one", "two")
+	p.Pool = ""
+	if got := chosen(t, p); got != "Migrate: moving default/one itself to node b" {
+		t.Errorf("got %q: nobody can replace it", got)
+	}
+}
+
+// The calm doubles with each relapse, also when the pressure comes again soon after it has ended.
+func TestRelapses(t *testing.T) {
+	t.Parallel()
+	m, o, now := &ladder.Memory{}, ladder.Defaults(), start
+	e := ladder.Episode{Node: "n"}
+	enter := func(stage string, after time.Duration) int {
+		now = now.Add(after)
+		e = e.In(stage, "", now)
+		return m.Enter(e, o, now)
+	}
+	for i, c := range []struct {
+		stage string
+		after time.Duration
+		want  int
+	}{
+		{ladder.SourceOverruns, time.Second, 0}, {ladder.StageEased, time.Second, 0}, {ladder.SourceOverruns, time.Second, 1},
+		{ladder.StageEased, time.Second, 1}, {ladder.StageRecovering, time.Minute, 1}, {ladder.SourceMisses, time.Second, 2},
+		{ladder.StageEased, time.Second, 2}, {ladder.StageEnded, time.Minute, 2}, {ladder.SourceOverruns, 10 * time.Minute, 3},
+		{ladder.StageEnded, time.Minute, 3}, {ladder.SourceOverruns, 33 * time.Minute, 0},
+	} {
+		if got := enter(c.stage, c.after); got != c.want {
+			t.Errorf("step %d, %s: %d relapses, want %d", i, c.stage, got, c.want)
+		}
+	}
+}
+
 // What the node cannot hold beside cores is no destination.
 func TestDestinationsHaveWhatElseThePodAsks(t *testing.T) {
 	t.Parallel()
