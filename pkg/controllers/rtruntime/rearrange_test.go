@@ -175,17 +175,22 @@ func TestNothingMovesBeforeItIsOnRecord(t *testing.T) {
 func TestAnActionIsNotUndoneWhileItIsBeingWritten(t *testing.T) {
 	y := newYard(t)
 	m, ticket := y.submit(y.start(), y.request("b", 1))
-	y.must(m.turn())
-	y.must(m.queue.Withdraw(t.Context(), ticket.Name, "the pressure is gone"))
-	writing := m.rearrange.Writes(y.node)
-	writing.Lock()
-	for range 3 {
-		m.look()
-		if _, err := m.queue.Loops()[1].Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: ticket.Name}}); err != nil {
-			t.Fatal(err)
+	steps := func(n int) {
+		t.Helper()
+		for range n {
+			m.look()
+			_, err := m.queue.Loops()[1].Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: ticket.Name}})
+			y.must(err)
 		}
 	}
-	if o := y.actions(t.Context())[0]; o.Status.Phase != "RollingBack" {
+	_, err := m.queue.Loops()[0].Reconcile(t.Context(), reconcile.Request{})
+	y.must(err)
+	steps(2) // it is on record where the container is, and the node loop was asked
+	writing := m.rearrange.Writes(y.node)
+	writing.Lock()
+	y.must(m.queue.Withdraw(t.Context(), ticket.Name, "the pressure is gone"))
+	steps(3)
+	if o := y.actions(t.Context())[0]; o.Status.Phase != "RollingBack" || o.Status.Progress["from"] == "" {
 		t.Errorf("it is %s: %s", o.Status.Phase, o.Status.Message)
 	}
 	writing.Unlock()
