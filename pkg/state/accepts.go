@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +43,13 @@ func mustRunOn(m *mcv1.McKube) string {
 		return ""
 	}
 	return m.Spec.Node
+}
+
+// Tolerates tells whether the pod may run where the taint is.
+func (p *PodView) Tolerates(taint corev1.Taint) bool {
+	return p.placement != nil && slices.ContainsFunc(p.placement.tolerations, func(t corev1.Toleration) bool {
+		return t.ToleratesTaint(logr.Discard(), &taint, false)
+	})
 }
 
 func (p *PodView) tolerates(n *NodeView) (ok bool, reason string) {

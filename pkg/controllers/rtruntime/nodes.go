@@ -73,6 +73,9 @@ func (c *nodes) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 		c.forget(req.Name)
 		return settled(reconcile.Result{RequeueAfter: soon}, c.remove(ctx, n))
 	}
+	if err := c.release(ctx, n); err != nil {
+		return settled(reconcile.Result{}, err)
+	}
 	wait, err := c.keep(ctx, n)
 	return settled(reconcile.Result{RequeueAfter: wait}, err)
 }

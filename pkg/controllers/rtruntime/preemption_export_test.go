@@ -1,11 +1,13 @@
 package rtruntime
 
 import (
+	"context"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
@@ -98,3 +100,14 @@ var NewPreemptions = newPreemptions
 
 // NewYields is the loop that lets pods go.
 func NewYields(d Dependencies) *yields { return &yields{d} }
+
+// OpenNodes is the part of the node loop that opens nodes on which no room is made any longer.
+func OpenNodes(d Dependencies) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+		n, ok := d.Store.Snapshot().NodeView(r.Name)
+		if !ok {
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, (&nodes{Dependencies: d}).release(ctx, n)
+	})
+}

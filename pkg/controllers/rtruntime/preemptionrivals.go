@@ -20,14 +20,16 @@ const rivalsAtOnce = 100
 
 // clear evicts the rivals that wait for the plan's node: the scheduler might give them the room as soon as the
 // first victim has left it. They have never run, no PodDisruptionBudget counts them, and what their owners
-// make again is held back by the webhook. left tells whether the cache still shows any.
+// make again is held back by the webhook. Where some are left that nothing makes again, the node is guarded from them. left
+// tells whether the cache still shows any that could come.
 func (p *preemptions) clear(ctx context.Context, c preemptor, plan state.Preemption) (left bool, refused *veto, err error) {
 	pods := &corev1.PodList{}
 	if err := p.Client.List(ctx, pods, client.MatchingFields{"spec.nodeName": ""}); err != nil {
 		return false, nil, fmt.Errorf("listing pods without a node: %w", err)
 	}
 	done := 0
-	for _, rival := range rivals(p.Store.Snapshot(), c.view, plan.Node, pods.Items) {
+	owned, bare := rivals(p.Store.Snapshot(), c.view, plan.Node, pods.Items)
+	for _, rival := range owned {
 		left = true
 		if c.memory.evicted[rival.UID] {
 			continue
@@ -44,26 +46,34 @@ func (p *preemptions) clear(ctx context.Context, c preemptor, plan state.Preempt
 		metrics.Preemptions.WithLabelValues(metrics.ActionEvict).Inc()
 		p.publish(events.Preempted(rival, string(rival.UID), c.view.Key().String(), criticalityOf(c.view).String(), plan.Node))
 	}
+	if !left && len(bare) > 0 {
+		return true, nil, p.guard(ctx, c, plan)
+	}
 	return left, nil, nil
 }
 
-// rivals are the pods without a node that could take room on it before a more critical pod does, and that
-// something makes again. Those that nothing makes again stay.
-func rivals(snapshot *state.Snapshot, pod *state.PodView, node string, pods []corev1.Pod) []*corev1.Pod {
+// rivals are the pods without a node that could take room on it before a more critical pod does: those that something
+// makes again, and those that nothing does.
+func rivals(snapshot *state.Snapshot, pod *state.PodView, node string, pods []corev1.Pod) (owned, bare []*corev1.Pod) {
 	n, ok := snapshot.NodeView(node)
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	var out []*corev1.Pod
 	for i := range pods {
 		view, ok := snapshot.Pod(pods[i].UID)
-		if ok && metav1.GetControllerOf(&pods[i]) != nil && competes(view, pod) {
-			if accepts, _ := snapshot.Accepts(n, view); accepts {
-				out = append(out, &pods[i])
-			}
+		if !ok || !competes(view, pod) {
+			continue
+		}
+		accepts, _ := snapshot.Accepts(n, view)
+		switch {
+		case !accepts:
+		case metav1.GetControllerOf(&pods[i]) != nil:
+			owned = append(owned, &pods[i])
+		default:
+			bare = append(bare, &pods[i])
 		}
 	}
-	return out
+	return owned, bare
 }
 
 // competes tells whether a less critical pod waits for a core, and not for the more critical one to have its own.

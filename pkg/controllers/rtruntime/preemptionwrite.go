@@ -35,6 +35,9 @@ func (p *preemptions) decide(ctx context.Context, c preemptor, r room, now time.
 
 // finish takes a plan off its pod, which lets those go on that were held back for it.
 func (p *preemptions) finish(ctx context.Context, c preemptor, plan state.Preemption, end preemptionStep) error {
+	if err := p.unguard(ctx, c.pod.UID, plan.Node); err != nil {
+		return err // while the plan is on the pod, somebody ends it
+	}
 	if err := p.write(ctx, c, nil); err != nil {
 		return err
 	}

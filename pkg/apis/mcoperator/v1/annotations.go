@@ -30,6 +30,10 @@ const (
 // field is an observation and binds no later pod.
 const AnnotationFilledNode = "mckube.io/filled-node"
 
+// TaintMakingRoom is on a Node, with effect NoSchedule, while room is made there for a pod that has a toleration for it, and
+// pods that cannot be held back otherwise might take the room.
+const TaintMakingRoom = "mckube.io/making-room"
+
 // GateYield is the scheduling gate of pods that wait for a more critical one to be scheduled first.
 const GateYield = "mckube.io/yield"
 
