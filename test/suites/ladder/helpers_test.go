@@ -163,6 +163,17 @@ func eventuallyAnswered(kind mckubev1alpha1.ActionKind) *mckubev1alpha1.RTAction
 	return found
 }
 
+// phases are those in which the actions of the kind are.
+func phases(kind mckubev1alpha1.ActionKind) []string {
+	var list []string
+	for _, a := range actions(env.History()) {
+		if a.Spec.Kind == kind {
+			list = append(list, string(a.Status.Phase))
+		}
+	}
+	return list
+}
+
 func describe(a *mckubev1alpha1.RTAction, _ int) string {
 	return strings.Join([]string{a.Name, string(a.Spec.Kind), a.Spec.Reason, string(a.Status.Phase), a.Status.WaitingFor, a.Status.Message}, " ")
 }
