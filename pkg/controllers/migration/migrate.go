@@ -58,6 +58,9 @@ func (m *migrate) Step(ctx context.Context, task orchestration.Task) (rules.Resu
 	if len(task.Object.Spec.Pods) != 1 {
 		return m.several(task), nil
 	}
+	if err := m.Store.Synced(); err != nil { // what it does not show yet is not gone
+		return rules.Result{}, err
+	}
 	pod, err := m.read(ctx, task.Object.Spec.Pods[0])
 	if err != nil {
 		return rules.Result{}, err

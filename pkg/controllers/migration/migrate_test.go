@@ -10,9 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/migration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
 // progressOf tells whether the last action has come as far as an entry of its progress.
@@ -90,10 +94,7 @@ func withdrawnAt(w *town, at int) func(int, *process) {
 // claimMore has a stranger on the other core of node b, too.
 func (w *town) claimMore() {
 	w.Helper()
-	p := &corev1.Pod{}
-	w.must(w.api.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: "stranger-0"}, p))
-	p.Name = "stranger-1"
-	w.claim(p, "b", 1, 800_000)
+	w.stranger(1)
 }
 
 func (w *town) cordon(node string) {
@@ -206,6 +207,27 @@ func TestTwoMigrationsOfOneOwner(t *testing.T) {
 	}
 }
 
+// All governed containers of a pod have their cores reserved, or it stays.
+func TestAPodOfSeveralContainers(t *testing.T) {
+	for _, taken := range []bool{false, true} {
+		w := newTown(t, 1, "second", "third")
+		r := w.request("rt-1")
+		if taken {
+			w.stranger(0)
+		}
+		reserved := 0
+		o := w.play(func(_ int, p *process) {
+			if n, ok := p.store.Snapshot().NodeView(w.name("b")); ok {
+				reserved = max(reserved, len(n.Reservations))
+			}
+		}, r)[0]
+		want := map[bool]string{false: "Succeeded rt-2@b 3", true: "RolledBack rt-1@a 0"}[taken]
+		if got := fmt.Sprintf("%s %s %d", o.Status.Phase, w.running(), reserved); got != want {
+			t.Errorf("%s: %s; want %s", got, o.Status.Message, want)
+		}
+	}
+}
+
 // What the owner makes while the eviction is forbidden is not in the evicted pod's place.
 func TestPodsMadeBeforeTheEvictionReplaceNobody(t *testing.T) {
 	w := newTown(t, 1)
@@ -240,5 +262,24 @@ func TestWhoIsNotMigrated(t *testing.T) {
 	list := w.play(nil, w.request("rt-1"))
 	if o := list[0]; o.Status.Phase != "RolledBack" || !strings.Contains(o.Status.Message, "no controller owns the pod, so nothing would make it again") || len(w.evicted) > 0 {
 		t.Errorf("%s: %s, evicted %v", o.Status.Phase, o.Status.Message, w.evicted)
+	}
+}
+
+// A cache that is not complete yet knows of no pods: that is no reason to give an action up.
+func TestAnIncompleteCacheIsWaitedFor(t *testing.T) {
+	w := newTown(t, 1)
+	p := w.start()
+	p, name := w.submit(p, w.request("rt-1"))
+	w.must(p.turn())
+	p = w.start()
+	incomplete := migration.New(migration.Dependencies{Clock: w.clock, Client: w.client, API: w.api, Store: state.New(state.Options{}), Recorder: w})
+	p.queue.Handle(rules.Migrate, incomplete)
+	_, err := p.queue.Loops()[0].Reconcile(t.Context(), reconcile.Request{})
+	w.must(err)
+	if _, err := p.queue.Loops()[1].Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err == nil {
+		t.Error("it is not told")
+	}
+	if o := w.actions(t.Context())[0]; o.Status.Phase != "Running" || !strings.Contains(o.Status.LastError, "waiting for the first lists") {
+		t.Errorf("it is %s: %s; %s", o.Status.Phase, o.Status.Message, o.Status.LastError)
 	}
 }

@@ -51,6 +51,8 @@ type town struct {
 	clock     *clocktesting.FakeClock
 	told      []string
 	owner     *appsv1.ReplicaSet
+	// containers of each pod; every one has a McKube and a claim.
+	containers []string
 	// lazy: the owner makes nothing. unready: what it makes does not run with its cores. home: it is bound to the node
 	// that it came from.
 	lazy, unready, home bool
@@ -64,7 +66,7 @@ type town struct {
 
 var towns atomic.Int64
 
-func newTown(t testing.TB, replicas int32) *town {
+func newTown(t testing.TB, replicas int32, containers ...string) *town {
 	t.Helper()
 	p, err := apiserver.Shared()
 	if err != nil {
@@ -81,14 +83,17 @@ func newTown(t testing.TB, replicas int32) *town {
 		t.Fatal(err)
 	}
 	w := &town{TB: t, api: api, namespace: fmt.Sprintf("town-%d", towns.Add(1)), clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second))}
+	w.containers = append([]string{"app"}, containers...)
 	w.client = interceptor.NewClient(api, w.mortal())
 	w.must(api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
 	t.Cleanup(w.leave)
 	w.node("a", 2)
 	w.node("b", 2)
-	m := statetest.McKube(w.namespace, "rt", "", "High", 40, 40)
-	m.UID, m.Spec.Selector = "", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "rt"}}
-	w.must(api.Create(t.Context(), m))
+	for i, container := range w.containers {
+		m := statetest.McKube(w.namespace, "rt"+strings.Repeat("-more", i), "", "High", 40, 40)
+		m.UID, m.Spec.Container, m.Spec.Selector = "", container, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "rt"}}
+		w.must(api.Create(t.Context(), m))
+	}
 	w.owner = w.replicaSet(replicas)
 	for i := range replicas {
 		w.bind(w.make(), "a", int(i)%2)
@@ -200,22 +205,27 @@ func (w *town) make() *corev1.Pod {
 	w.Helper()
 	w.made++
 	name := fmt.Sprintf("rt-%d", w.made)
-	p := statetest.WithClaim(statetest.Pod(w.namespace, name, "", "app"), "app", name+"-claim")
+	p := statetest.Pod(w.namespace, name, "", w.containers...)
+	for i, container := range w.containers {
+		p = statetest.WithClaim(p, container, name+"-"+container)
+		p.Spec.Containers[i].Image = "none"
+	}
 	p.Labels["app"] = "rt"
-	p.Spec.Containers[0].Image = "none"
 	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(w.owner, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
 	w.must(w.api.Create(w.Context(), p))
 	return p
 }
 
-// bind gives a pod a node and a core, where it runs as configured.
+// bind gives a pod a node and cores from one on, where it runs as configured.
 func (w *town) bind(p *corev1.Pod, node string, core int) {
 	w.Helper()
 	w.must(w.api.SubResource("binding").Create(w.Context(), p, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: w.name(node)}}))
 	w.must(w.api.Get(w.Context(), client.ObjectKeyFromObject(p), p))
 	server, err := rtdra.ServerOf(w.mckube(), p.UID, "app")
 	w.must(err)
-	w.claim(p, node, core, server.Charge(granularity))
+	for i, container := range w.containers {
+		w.claim(p, container, node, (core+i)%2, server.Charge(granularity))
+	}
 	w.run(p)
 }
 
@@ -224,10 +234,12 @@ func (w *town) run(p *corev1.Pod) {
 	if w.unready {
 		return
 	}
-	object := p.Name + "-claim"
+	for _, container := range w.containers {
+		object := p.Name + "-" + container
+		p.Status.ResourceClaimStatuses = append(p.Status.ResourceClaimStatuses, corev1.PodResourceClaimStatus{Name: rtdra.ClaimName(container), ResourceClaimName: &object})
+	}
 	p.Status.Phase = corev1.PodRunning
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: rtdra.ClaimName("app"), ResourceClaimName: &object}}
 	w.must(w.api.Status().Update(w.Context(), p))
 	metav1.SetMetaDataAnnotation(&p.ObjectMeta, mcv1.AnnotationConfigured, "true")
 	w.must(w.api.Update(w.Context(), p))
@@ -240,9 +252,9 @@ func (w *town) mckube() *mcv1.McKube {
 	return m
 }
 
-func (w *town) claim(p *corev1.Pod, node string, core int, ppm rt.PPM) {
+func (w *town) claim(p *corev1.Pod, container, node string, core int, ppm rt.PPM) {
 	w.Helper()
-	claim := statetest.Claim(p, p.Name+"-claim", "app", w.name(node), core, ppm)
+	claim := statetest.Claim(p, p.Name+"-"+container, container, w.name(node), core, ppm)
 	status := claim.Status
 	status.Allocation.Devices.Results[0].ShareID = ptr.To(types.UID("aaaaaaaa-0000-4000-8000-000000000000"))
 	claim.UID = ""
@@ -255,10 +267,10 @@ func (w *town) claim(p *corev1.Pod, node string, core int, ppm rt.PPM) {
 // stranger takes a core of node b, without a McKube of ours.
 func (w *town) stranger(core int) {
 	w.Helper()
-	p := statetest.WithClaim(statetest.Pod(w.namespace, fmt.Sprintf("stranger-%d", core), "", "app"), "app", "stranger-claim")
+	p := statetest.WithClaim(statetest.Pod(w.namespace, fmt.Sprintf("stranger-%d", core), "", "app"), "app", fmt.Sprintf("stranger-%d-app", core))
 	p.Spec.Containers[0].Image = "none"
 	w.must(w.api.Create(w.Context(), p))
-	w.claim(p, "b", core, 800_000)
+	w.claim(p, "app", "b", core, 800_000)
 }
 
 // live plays everybody but the controller for a moment.
@@ -297,7 +309,10 @@ func (w *town) live() {
 func (w *town) bury(p *corev1.Pod) {
 	w.Helper()
 	w.must(client.IgnoreNotFound(w.api.Delete(w.Context(), p, client.GracePeriodSeconds(0))))
-	w.must(client.IgnoreNotFound(w.api.Delete(w.Context(), &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name + "-claim"}})))
+	for _, container := range w.containers {
+		claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name + "-" + container}}
+		w.must(client.IgnoreNotFound(w.api.Delete(w.Context(), claim)))
+	}
 }
 
 func (w *town) pods() []corev1.Pod {

@@ -89,6 +89,9 @@ func (e *Rearrange) writes(node string) *sync.Mutex {
 
 // Step implements orchestration.Executor.
 func (e *Rearrange) Step(ctx context.Context, task orchestration.Task) (rules.Result, error) {
+	if err := e.Store.Synced(); err != nil { // what it does not show yet is not gone
+		return rules.Result{}, err
+	}
 	from, recorded, err := fromOf(task.Progress)
 	if err != nil {
 		return rules.Result{}, err

@@ -10,6 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
 func TestAnActionMovesAContainer(t *testing.T) {
@@ -199,5 +203,16 @@ func TestAnActionIsNotUndoneWhileItIsBeingWritten(t *testing.T) {
 	}
 	if o := y.actions(t.Context())[0]; o.Status.Phase != "RolledBack" || y.core("b") != 0 {
 		t.Errorf("it is %s: %s; %s", o.Status.Phase, o.Status.Message, y.where())
+	}
+}
+
+// A cache that is not complete yet knows of no nodes: that is no reason to give an action up, or to take it for undone.
+func TestAnIncompleteCacheIsWaitedForByMoves(t *testing.T) {
+	e := rtruntime.NewRearrange(rtruntime.RearrangeDependencies{Store: state.New(state.Options{})})
+	for _, phase := range []rules.Phase{rules.Running, rules.RollingBack} {
+		task := orchestration.Task{Action: rules.Action{Phase: phase}, Object: &v1alpha1.RTAction{}, Progress: map[string]string{}}
+		if got, err := e.Step(t.Context(), task); err == nil || got.Undo || got.Outcome != "" {
+			t.Errorf("%s: %+v, %v", phase, got, err)
+		}
 	}
 }
