@@ -1,0 +1,151 @@
+package ladder_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+// eviction is a preemption of two Low pods for a High one, on a node under pressure.
+type eviction struct {
+	*stage
+	process  *process
+	executor orchestration.Executor
+	object   *v1alpha1.RTAction
+}
+
+func newEviction(t *testing.T) *eviction {
+	s := simple(t)
+	s.run("little", "a", "Low", 10, 0)
+	s.live()
+	e := &eviction{stage: s, process: s.spawn()}
+	e.executor = ladder.NewPreempt(s.api, s.api, e.process.store)
+	begun := metav1.NewTime(s.clock.Now().Truncate(time.Second))
+	e.condition("OverrunsAtHighBudget", begun)
+	e.object = &v1alpha1.RTAction{ObjectMeta: metav1.ObjectMeta{Name: "preempt"}}
+	e.object.Spec = v1alpha1.RTActionSpec{
+		Kind: "Preempt", Reason: "RTPressure", Node: s.nodes[0], Cause: v1alpha1.PressureCause(s.rtNode(s.nodes[0]).UID, begun.Time),
+		Beneficiary: v1alpha1.ActionBeneficiary{Kind: "Pod", Namespace: s.namespace, Name: "high", Criticality: "High"},
+	}
+	for _, name := range []string{"low", "little"} {
+		e.object.Spec.Pods = append(e.object.Spec.Pods, v1alpha1.ActionPod{Namespace: s.namespace, Name: name, UID: e.pod(name).UID})
+	}
+	return e
+}
+
+func (e *eviction) condition(reason string, begun metav1.Time) {
+	e.Helper()
+	r := e.rtNode(e.nodes[0])
+	meta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionRTPressure, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: begun})
+	e.must(e.api.Status().Update(e.Context(), r))
+}
+
+// pod of a name; nil when it is gone.
+func (e *eviction) pod(name string) *corev1.Pod {
+	e.Helper()
+	p := &corev1.Pod{}
+	if err := e.api.Get(e.Context(), client.ObjectKey{Namespace: e.namespace, Name: name}, p); err != nil {
+		e.must(client.IgnoreNotFound(err))
+		return nil
+	}
+	return p
+}
+
+// step has the executor take one, on what there is.
+func (e *eviction) step(phase rules.Phase) rules.Result {
+	e.Helper()
+	e.process.look()
+	result, err := e.executor.Step(context.Background(), orchestration.Task{Action: rules.Action{Kind: rules.Preempt, Phase: phase}, Object: e.object})
+	e.must(err)
+	return result
+}
+
+func (e *eviction) here(names ...string) {
+	e.Helper()
+	var got []string
+	for _, name := range []string{"low", "little"} {
+		if e.pod(name) != nil {
+			got = append(got, name)
+		}
+	}
+	expectLines(e, "still there", got, names...)
+}
+
+func (e *eviction) is(r rules.Result, outcome rules.Phase, undo bool, message string) {
+	e.Helper()
+	if r.Outcome != outcome || r.Undo != undo || r.Message != message {
+		e.Errorf("got  %q undo %t %q\nwant %q undo %t %q", r.Outcome, r.Undo, r.Message, outcome, undo, message)
+	}
+}
+
+func TestPodsAreEvictedOneAtATime(t *testing.T) {
+	e := newEviction(t)
+	ns := e.namespace
+	e.is(e.step(rules.Running), "", false, "evicted pod "+ns+"/low")
+	e.here("little")
+	e.is(e.step(rules.Running), "", false, "evicted pod "+ns+"/little")
+	e.here()
+	e.is(e.step(rules.Running), rules.Succeeded, false, "evicted "+ns+"/low, "+ns+"/little")
+}
+
+// The first goes only when all may; a budget that says no is waited for.
+func TestNobodyIsEvictedWhileABudgetKeepsOneOfThem(t *testing.T) {
+	e := newEviction(t)
+	little := e.pod("little")
+	little.Labels["app"] = "little"
+	e.must(e.api.Update(t.Context(), little))
+	e.must(e.api.Create(t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "none"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "little"}}},
+	}))
+	if r := e.step(rules.Running); r.Outcome != "" || r.Undo || r.Message == "" {
+		t.Errorf("got %+v", r)
+	}
+	e.here("low", "little")
+	e.is(e.step(rules.RollingBack), rules.RolledBack, false, "nobody was evicted")
+}
+
+// Nobody goes for a pressure that has eased, is another, or for one who is no longer more critical; what went by then is told.
+func TestNobodyIsEvictedForNothing(t *testing.T) {
+	e := newEviction(t)
+	begun := metav1.NewTime(e.clock.Now().Truncate(time.Second))
+	e.condition("Eased", begun)
+	e.is(e.step(rules.Running), "", true, "the pressure has gone")
+	e.condition("OverrunsAtHighBudget", begun)
+	e.object.Spec.Cause += "0"
+	e.is(e.step(rules.Running), "", true, "the pressure has gone")
+	e.object.Spec.Cause = e.object.Spec.Cause[:len(e.object.Spec.Cause)-1]
+	m := &mcv1.McKube{}
+	e.must(e.api.Get(t.Context(), client.ObjectKey{Namespace: e.namespace, Name: "little"}, m))
+	m.Spec.Criticality = "High"
+	e.must(e.api.Update(t.Context(), m))
+	e.is(e.step(rules.Running), "", true, "pod "+e.namespace+"/little is no longer less critical")
+	e.here("low", "little")
+	e.must(e.api.Delete(t.Context(), e.pod("low")))
+	e.is(e.step(rules.Running), rules.Failed, false, "evicted "+e.namespace+"/low; not "+e.namespace+"/little; pod "+e.namespace+"/little is no longer less critical")
+	e.condition("Eased", begun)
+	e.is(e.step(rules.Running), rules.Succeeded, false, "evicted "+e.namespace+"/low; not "+e.namespace+"/little; the pressure has gone")
+	e.is(e.step(rules.RollingBack), rules.Failed, false, "evicted "+e.namespace+"/low; not "+e.namespace+"/little")
+}
+
+// Another pod that has taken the name is none of the action's.
+func TestAnotherPodOfTheNameStays(t *testing.T) {
+	e := newEviction(t)
+	e.object.Spec.Pods[0].UID, e.object.Spec.Pods[1].UID = "earlier", "earlier-too"
+	e.is(e.step(rules.Running), rules.Succeeded, false, "evicted "+e.namespace+"/low, "+e.namespace+"/little")
+	e.here("low", "little")
+}
