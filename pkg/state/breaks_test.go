@@ -9,10 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
@@ -103,26 +101,19 @@ func TestFitsNew(t *testing.T) {
 	}
 }
 
-// tight is a container that needs 30 of 100 ms within deadline ms.
-func tight(name, node string, deadline int64) []runtime.Object {
-	out := occupant(name, node, 30)
-	out[1].(*mcv1.McKube).Spec.RTSettings.Deadline = ptr.To(deadline * 1000)
-	return out
-}
-
-// Sums allow what response times do not: on a core with fixed priorities two containers of 30 % whose deadlines are
-// 40 ms after each period's start do not share a core, though it offers 90 %.
+// Sums allow what response times do not: on a core with fixed priorities, which offers 90 %, two containers of 30 % do not
+// share it, as one may run at the end of its period and again at once, before the other.
 func TestAdmissionRefusesWhatSumsAllow(t *testing.T) {
 	t.Parallel()
 	cores := statetest.Cores(1)
 	cores[0].Policy = rt.FixedPriority
 	a, b := statetest.Node("a", "a-uid"), statetest.Node("b", "b-uid")
 	objects := []runtime.Object{a, b, statetest.SliceOf(a, "rtgroup", cores...), statetest.SliceOf(b, "rtgroup", cores...)}
-	objects = append(append(objects, tight("first", "a", 40)...), tight("second", "b", 40)...)
+	objects = append(append(objects, occupant("first", "a", 30)...), occupant("second", "b", 30)...)
 	s := statetest.Build(objects...)
 	n, _ := s.NodeView("b")
-	if free := n.Cores[0].Free; free < 301_000 {
-		t.Fatalf("%d ppm are free on b, so sums refuse too", free)
+	if free, need := n.Cores[0].Free, n.Servers[0].Charge(n.Granularity); free < need {
+		t.Fatalf("%d ppm are free on b, less than %d, so sums refuse too", free, need)
 	}
 	if got := podsOf(s.Breaks("a")); !slices.Equal(got, []string{"first"}) {
 		t.Errorf("%v break, want first", got)

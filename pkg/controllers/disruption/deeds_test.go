@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -146,7 +147,7 @@ func (w *world) expectMessage(r rules.Result, want string) {
 // clean leaves the API server to the next test.
 func (w *world) clean() {
 	ctx := context.WithoutCancel(w.ctx)
-	for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.NodeList{}, &karpv1.NodeClaimList{}, &karpv1.NodePoolList{}} {
+	for _, list := range []client.ObjectList{&resourcev1.ResourceClaimList{}, &resourcev1.ResourceSliceList{}, &resourcev1.DeviceClassList{}, &corev1.PodList{}, &corev1.NodeList{}, &karpv1.NodeClaimList{}, &karpv1.NodePoolList{}} {
 		w.must(w.client.List(ctx, list))
 		w.must(eachItem(list, func(o client.Object) error {
 			if len(o.GetFinalizers()) > 0 {

@@ -55,6 +55,7 @@ type world struct {
 	bell    *disruption.Doorbell
 	pool    *karpv1.NodePool
 	actions actions
+	devices *deviceallocation.Controller
 	known   map[string]bool // NodeClaims that there were
 	loop    *disruption.Controller
 	// dependencies of the loop.
@@ -138,7 +139,8 @@ func (w *world) restart() {
 	w.Helper()
 	w.known = map[string]bool{}
 	w.cluster = karpstate.NewCluster(w.clock, w.client, w.cloud)
-	provisioner := provisioning.NewProvisioner(w.client, w.events, w.cloud, w.cluster, w.clock, deviceallocation.NewController(w.client), virtualpods.NewVirtualPodCache(w.client))
+	w.devices = deviceallocation.NewController(w.client)
+	provisioner := provisioning.NewProvisioner(w.client, w.events, w.cloud, w.cluster, w.clock, w.devices, virtualpods.NewVirtualPodCache(w.client))
 	w.queue = karpdisruption.NewQueue(w.client, w.events, w.cluster, w.clock, provisioner)
 	w.store = state.New(state.Options{})
 	w.store.Complete()
@@ -260,6 +262,7 @@ func (w *world) sync() {
 		w.must(w.cluster.UpdatePod(w.ctx, &pods.Items[i]))
 		w.must(w.store.Update(&pods.Items[i]))
 	}
+	w.syncClaims()
 	for name := range w.known { // a node is named as its NodeClaim
 		if !slices.ContainsFunc(nodes.Items, func(o corev1.Node) bool { return o.Name == name }) {
 			w.cluster.DeleteNode(name)
