@@ -1,0 +1,99 @@
+package disruption_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/utils/ptr"
+	karpdisruption "sigs.k8s.io/karpenter/pkg/controllers/disruption"
+	"sigs.k8s.io/karpenter/pkg/controllers/provisioning/scheduling"
+
+	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
+	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
+)
+
+// finds is a method that finds the same command whatever it is asked about.
+type finds struct {
+	karpdisruption.Method
+	command karpdisruption.Command
+}
+
+func (f finds) ShouldDisrupt(context.Context, *karpdisruption.Candidate) bool { return true }
+
+func (f finds) ComputeCommands(context.Context, map[string]int, ...*karpdisruption.Candidate) ([]karpdisruption.Command, error) {
+	return []karpdisruption.Command{f.command}, nil
+}
+
+// judged is what is left of a command that a method has found.
+func (w *world) judged(c karpdisruption.Command) ([]karpdisruption.Command, karpdisruption.Method) {
+	w.Helper()
+	method := disruption.NewMannered(w.dependencies, finds{command: c}, finds{command: c})
+	out, err := method.ComputeCommands(w.ctx, nil, c.Candidates...)
+	w.must(err)
+	return out, method
+}
+
+// Of nodes that are only closed, the ones that nothing speaks for stay; the others rest.
+func TestACommandIsDoneInPart(t *testing.T) {
+	w := begin(t, statetest.Cores(1)...)
+	for name, percent := range map[string]int64{"a": 60, "b": 20, "c": 50} {
+		w.node(name, "edge", statetest.Cores(1)...)
+		w.pod("pod-"+name, name, percent)
+	}
+	a, b := w.candidate("a"), w.candidate("b")
+	commands, method := w.judged(karpdisruption.Command{Candidates: []*karpdisruption.Candidate{a, b}})
+	if len(commands) != 1 || len(commands[0].Candidates) != 1 || commands[0].Candidates[0] != b {
+		t.Fatalf("%d commands are left, %v, want one that closes b: c takes 20 %%, not 60", len(commands), commands)
+	}
+	if method.ShouldDisrupt(w.ctx, a) || !method.ShouldDisrupt(w.ctx, b) {
+		t.Error("of the two, a was refused and should rest, and b should not")
+	}
+	w.clock.Step(5*time.Minute + time.Second)
+	if !method.ShouldDisrupt(w.ctx, a) {
+		t.Error("a rests for ever")
+	}
+}
+
+// A replacement is for exactly the nodes that it replaces, so such a command is done whole or not at all.
+func TestACommandWithReplacementIsNotDoneInPart(t *testing.T) {
+	w := begin(t, statetest.Cores(1)...)
+	for name, percent := range map[string]int64{"a": 60, "b": 20, "c": 50} {
+		w.node(name, "edge", statetest.Cores(1)...)
+		w.pod("pod-"+name, name, percent)
+	}
+	replacement := &karpdisruption.Replacement{NodeClaim: &scheduling.NodeClaim{NodeClaimTemplate: *scheduling.NewNodeClaimTemplate(w.pool)}}
+	commands, _ := w.judged(karpdisruption.Command{
+		Candidates: []*karpdisruption.Candidate{w.candidate("a"), w.candidate("b")}, Replacements: []*karpdisruption.Replacement{replacement},
+	})
+	if len(commands) != 0 {
+		t.Errorf("%v is left, and none of its pods is planned onto the replacement", commands)
+	}
+}
+
+// What replaces a node of a static NodePool is any machine of the pool: each must do. The place that was reserved
+// for one that does not come is given back.
+func TestReplacementsOfStaticNodePools(t *testing.T) {
+	w := begin(t, statetest.Cores(1)...)
+	w.node("a", "edge", statetest.Cores(1)...)
+	w.pod("pod-a", "a", 60)
+	static := w.pool.DeepCopy()
+	static.Spec.Replicas = ptr.To[int64](1)
+	command := karpdisruption.Command{
+		Candidates:   []*karpdisruption.Candidate{w.candidate("a")},
+		Replacements: []*karpdisruption.Replacement{{NodeClaim: &scheduling.NodeClaim{NodeClaimTemplate: *scheduling.NewNodeClaimTemplate(static)}}},
+	}
+	if got := w.cluster.NodePoolState.ReserveNodeCount("general", 2, 1); got != 1 {
+		t.Fatalf("%d places were reserved, want 1", got)
+	}
+	if commands, _ := w.judged(command); len(commands) != 0 {
+		t.Error("the pod may end on a plain machine, which has no cores")
+	}
+	if got := w.cluster.NodePoolState.ReserveNodeCount("general", 2, 1); got != 1 {
+		t.Error("the place for the replacement is still taken")
+	}
+	w.cloud.InstanceTypes = w.cloud.InstanceTypes[1:]
+	if commands, _ := w.judged(command); len(commands) != 1 {
+		t.Error("every machine of the pool has a core for the pod, and the command was refused")
+	}
+}
