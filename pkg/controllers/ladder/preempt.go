@@ -38,7 +38,7 @@ func NewPreempt(c client.Client, api client.Reader, store *state.Store) orchestr
 // Step implements orchestration.Executor.
 func (e preempt) Step(ctx context.Context, task orchestration.Task) (rules.Result, error) {
 	if err := e.store.Synced(); err != nil {
-		return rules.Result{Message: err.Error()}, nil
+		return rules.Result{}, fmt.Errorf("judging who must go: %w", err)
 	}
 	left, ending, err := e.left(ctx, task.Object.Spec.Pods)
 	if err != nil {
@@ -62,7 +62,7 @@ func (e preempt) Step(ctx context.Context, task orchestration.Task) (rules.Resul
 		}
 		return rules.Result{Outcome: rules.Failed, Message: told(task.Object, left) + "; " + why}, nil
 	}
-	return e.strike(ctx, task.Object, left)
+	return e.strike(ctx, left)
 }
 
 // left are the pods that are still there, and the name of one that is on its way out.
@@ -111,7 +111,7 @@ func (e preempt) needless(o *v1alpha1.RTAction, left []*corev1.Pod) (why string,
 }
 
 // strike evicts the first pod, if all that are left may go: else one would be gone for nothing.
-func (e preempt) strike(ctx context.Context, o *v1alpha1.RTAction, left []*corev1.Pod) (rules.Result, error) {
+func (e preempt) strike(ctx context.Context, left []*corev1.Pod) (rules.Result, error) {
 	for _, pod := range left {
 		if veto, err := e.evict(ctx, pod, client.DryRunAll); veto != "" || err != nil {
 			return rules.Result{Message: veto}, err

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// ReasonPressure is why the climb acts, ReasonRecovery why containers go back.
+	// ReasonPressure is why the climb acts.
 	ReasonPressure = "RTPressure"
+	// ReasonRecovery is why containers go back.
 	ReasonRecovery = "Recovery"
 )
 
