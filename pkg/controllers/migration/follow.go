@@ -24,6 +24,8 @@ import (
 // before is what there was before the eviction: by it, pods that were made afterwards are told from the others. Times
 // are the API server's, so that no clocks are compared.
 type before struct {
+	// Node that the pod was on.
+	Node  string                `json:"node"`
 	Owner metav1.OwnerReference `json:"owner"`
 	// Newest is when the last of the owner's pods was made, Of those of that second.
 	Newest metav1.Time `json:"newest"`
@@ -32,7 +34,7 @@ type before struct {
 
 // prepare puts on record what there is before the eviction, if there is more than what is on record.
 func (m *migrate) prepare(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (more bool, err error) {
-	b := before{Owner: *metav1.GetControllerOf(pod), Newest: pod.CreationTimestamp}
+	b := before{Node: pod.Spec.NodeName, Owner: *metav1.GetControllerOf(pod), Newest: pod.CreationTimestamp}
 	pods, err := m.siblings(ctx, m.API, pod.Namespace, b.Owner)
 	if err != nil {
 		return false, err
@@ -118,11 +120,11 @@ func (m *migrate) look(ctx context.Context, task orchestration.Task, b before) (
 	if pod == nil {
 		return m.missing(ctx, task, b)
 	}
-	name, source := pod.Namespace+"/"+pod.Name, task.Object.Spec.Pods[0]
-	switch node := pod.Spec.NodeName; {
-	case node == "":
+	name := pod.Namespace + "/" + pod.Name
+	switch node := pod.Spec.NodeName; node {
+	case "":
 		return rules.Result{Message: fmt.Sprintf("pod %s waits for a node%s", name, unschedulable(pod))}, nil
-	case node == task.Object.Spec.Node:
+	case b.Node:
 		return rules.Result{Outcome: rules.Failed, Message: fmt.Sprintf("pod %s, in place of the evicted one, came back to node %s", name, node)}, nil
 	}
 	if err := m.hand(task); err != nil { // its claim has the core, or one elsewhere
@@ -131,12 +133,12 @@ func (m *migrate) look(ctx context.Context, task orchestration.Task, b before) (
 	if pod.Status.Phase != corev1.PodRunning || pod.Annotations[mcv1.AnnotationConfigured] != "true" {
 		return rules.Result{Message: fmt.Sprintf("pod %s is on node %s, and does not run with its cores yet", name, pod.Spec.NodeName)}, nil
 	}
-	return m.arrived(task, pod, source.Namespace+"/"+source.Name), nil
+	return m.arrived(task, pod, b.Node), nil
 }
 
 // arrived ends the action.
-func (m *migrate) arrived(task orchestration.Task, pod *corev1.Pod, former string) rules.Result {
-	from, to := task.Object.Spec.Node, pod.Spec.NodeName
+func (m *migrate) arrived(task orchestration.Task, pod *corev1.Pod, from string) rules.Result {
+	to, former := pod.Spec.NodeName, task.Object.Spec.Pods[0]
 	m.tell(pod, func(on about) events.Event {
 		return events.Migrated(on.Object, on.uid, on.pod, from, to, task.Object.Name)
 	})
@@ -148,7 +150,7 @@ func (m *migrate) arrived(task orchestration.Task, pod *corev1.Pod, former strin
 	}
 	return rules.Result{
 		Outcome: rules.Succeeded,
-		Message: fmt.Sprintf("pod %s/%s runs on node %s with its cores in place of %s%s", pod.Namespace, pod.Name, to, former, took),
+		Message: fmt.Sprintf("pod %s/%s runs on node %s with its cores in place of %s/%s%s", pod.Namespace, pod.Name, to, former.Namespace, former.Name, took),
 	}
 }
 

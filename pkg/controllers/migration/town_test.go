@@ -56,10 +56,12 @@ type town struct {
 	// lazy: the owner makes nothing. unready: what it makes does not run with its cores. home: it is bound to the node
 	// that it came from.
 	lazy, unready, home bool
-	made                int
-	writes, dieAt       int
-	dieBefore           bool
-	evicted             []string
+	// unnamed: the action does not name the node that the pod is on.
+	unnamed       bool
+	made          int
+	writes, dieAt int
+	dieBefore     bool
+	evicted       []string
 	// late is called each time that the town lives.
 	late func()
 }
@@ -365,7 +367,7 @@ func (w *town) actions(ctx context.Context) []v1alpha1.RTAction {
 	w.Helper()
 	list := &v1alpha1.RTActionList{}
 	w.must(w.api.List(ctx, list))
-	return slices.DeleteFunc(list.Items, func(o v1alpha1.RTAction) bool { return o.Spec.Node != w.name("a") })
+	return slices.DeleteFunc(list.Items, func(o v1alpha1.RTAction) bool { return o.Spec.TargetNode != w.name("b") })
 }
 
 // Publish implements orchestration.Recorder.

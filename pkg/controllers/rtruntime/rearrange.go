@@ -124,6 +124,9 @@ func (e *Rearrange) Step(ctx context.Context, task orchestration.Task) (rules.Re
 func (e *Rearrange) judge(n *state.NodeView, to rt.Placement) (result rules.Result, done bool) {
 	here := maps.Clone(to)
 	maps.DeleteFunc(here, func(id string, _ int) bool { return !serves(n, id) })
+	if len(to) == 0 {
+		return rules.Result{Undo: true, Message: "moves: must name the containers and their cores"}, true
+	}
 	if len(here) == 0 {
 		return rules.Result{Undo: true, Message: fmt.Sprintf("none of its containers runs on node %s any longer", n.Name)}, true
 	}

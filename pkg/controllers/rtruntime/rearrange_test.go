@@ -49,6 +49,7 @@ func stories() []story {
 			return nil
 		}},
 		{name: "no-such-core", to: 9, phases: "RolledBack", says: "core 9 does not take container app of pod"},
+		{name: "no-moves", to: -1, phases: "RolledBack", says: "moves: must name the containers"},
 		{name: "agent-idle", to: 1, phases: "RolledBack", says: "It took longer than 20s: waits for the agent to move container", meanwhile: func(y *yard) func(int, *mover, string) {
 			y.idle = true
 			return nil

@@ -185,11 +185,14 @@ func (y *yard) agent() {
 
 // request asks for a container to go to a core.
 func (y *yard) request(pod string, core int32) orchestration.Request {
-	return orchestration.Request{
+	r := orchestration.Request{
 		Kind: rules.Rearrange, Reason: "RTPressure", Cause: "pressure/" + y.node, Node: y.node, Timeout: moving,
 		Beneficiary: v1alpha1.ActionBeneficiary{Kind: "Node", Name: y.node, Criticality: "High"},
-		Moves:       []v1alpha1.ActionMove{{PodUID: y.pods[pod].UID, Container: "app", Core: core}},
 	}
+	if core >= 0 {
+		r.Moves = []v1alpha1.ActionMove{{PodUID: y.pods[pod].UID, Container: "app", Core: core}}
+	}
+	return r
 }
 
 // submit asks until it is stored, whoever dies over it.
