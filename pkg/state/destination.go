@@ -64,8 +64,10 @@ func (s *Snapshot) roomiest(but *NodeView, server rt.Server) []*NodeView {
 		}
 		most := rt.PPM(-1)
 		for i := range n.Cores {
-			if _, refused := s.needs(server, n.entry(&n.Cores[i]).class); refused == "" {
-				most = max(most, n.Cores[i].Free)
+			c := &n.Cores[i]
+			kind := class{policy: c.Policy, reserve: c.EscalationReserve, granularity: c.Granularity}
+			if _, refused := s.needs(server, kind); refused == "" {
+				most = max(most, c.Free)
 			}
 		}
 		if most >= 0 {

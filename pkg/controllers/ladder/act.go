@@ -103,35 +103,37 @@ func (v visit) giveBack(ctx context.Context) (time.Duration, error) {
 	return soon, nil
 }
 
-// leave forgets a node that has no RTNode any longer. No episode of it can go on: what waits for one is withdrawn, and a
-// taint that is left goes.
+// leave forgets a node that has no RTNode any longer: no pressure of it can go on. A taint that is left goes.
 func (l *ladder) leave(ctx context.Context, name string, n *state.NodeView) error {
-	if m := l.memories[name]; m != nil && m.episode.Active {
-		for _, cause := range []string{m.episode.Cause(), m.episode.RecoveryCause()} {
-			list, err := l.Actions.ForCause(cause)
-			if err != nil {
-				return err
-			}
-			for _, waiting := range open(list, waits) {
-				if err := l.Actions.Withdraw(ctx, waiting, "The node has gone"); err != nil {
-					return fmt.Errorf("withdrawing action %s: %w", waiting, err)
-				}
-			}
-		}
+	if err := l.forget(ctx, name); err != nil {
+		return err
 	}
-	l.forget(name)
 	if n != nil && n.UID != "" && !n.Stale && n.Tainted(taintKey) {
 		return l.setTaint(ctx, n, false)
 	}
 	return nil
 }
 
-// forget drops what was remembered of a node.
-func (l *ladder) forget(name string) {
-	if m := l.memories[name]; m != nil {
-		m.count(Episode{})
-		delete(l.memories, name)
+// forget drops what was remembered of a node, and withdraws what waits for its sake.
+func (l *ladder) forget(ctx context.Context, name string) error {
+	m := l.memories[name]
+	if m == nil {
+		return nil
 	}
+	for _, cause := range m.episode.causes() {
+		list, err := l.Actions.ForCause(cause)
+		if err != nil {
+			return err
+		}
+		for _, waiting := range open(list, waits) {
+			if err := l.Actions.Withdraw(ctx, waiting, "The node has gone"); err != nil {
+				return fmt.Errorf("withdrawing action %s: %w", waiting, err)
+			}
+		}
+	}
+	m.count(Episode{})
+	delete(l.memories, name)
+	return nil
 }
 
 // machines tells what nodes have beside cores, as the cache knows. The first error is kept.

@@ -300,3 +300,47 @@ func TestTaintsThatAreLeftGo(t *testing.T) {
 		t.Errorf("it still has %v", n.Spec.Taints)
 	}
 }
+
+// Of two nodes that want the same room one has it, and the other goes on without.
+func TestTwoPressuresThatWantTheSameRoom(t *testing.T) {
+	s := newStage(t)
+	for _, node := range []string{"a", "c"} {
+		s.node(node, 1)
+		s.run("high-"+node, node, "High", 35, 0)
+		s.run("low-"+node, node, "Low", 50, 0)
+	}
+	s.node("b", 1)
+	s.overrun = func(pod string, others int64) int64 {
+		if strings.HasPrefix(pod, "high") && others > 0 {
+			return 5
+		}
+		return 0
+	}
+	p := s.spawn()
+	s.play(p)
+	s.turns(p, 10)
+	if a, c := s.pressure("a"), s.pressure("c"); a != "Ended" || c != "Ended" {
+		t.Errorf("they are %q and %q", a, c)
+	}
+	got := strings.Join(s.actions(), "; ")
+	if strings.Count(got, "Migrate RTPressure Succeeded") != 1 || strings.Count(got, "Preempt RTPressure Succeeded") != 1 || len(s.done) != 1 {
+		t.Errorf("got %s; %q", got, s.done)
+	}
+}
+
+// A node that goes takes what waits for it along.
+func TestANodeThatGoes(t *testing.T) {
+	s := simple(t)
+	s.must(s.api.Create(t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "none"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{mcv1.LabelRT: "x"}}},
+	}))
+	s.options.Patience = time.Minute
+	p := s.spawn()
+	s.turns(p, 5)
+	expectLines(t, "before", s.actions(), "Preempt RTPressure Waiting low")
+	s.must(s.api.Delete(t.Context(), s.rtNode(s.nodes[0])))
+	p.turn()
+	p.turn()
+	expectLines(t, "after", s.actions(), "Preempt RTPressure Withdrawn low")
+}

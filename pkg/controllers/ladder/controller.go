@@ -133,19 +133,25 @@ func (l *ladder) settled(wait time.Duration, err error) (reconcile.Result, error
 }
 
 // memory of a node; a new one when another Node has the name.
-func (l *ladder) memory(n *state.NodeView) *memory {
-	m := l.memories[n.Name]
-	if m == nil || m.node != n.UID {
-		l.forget(n.Name)
-		m = &memory{node: n.UID}
-		l.memories[n.Name] = m
+func (l *ladder) memory(ctx context.Context, n *state.NodeView) (*memory, error) {
+	if m := l.memories[n.Name]; m != nil && m.node == n.UID {
+		return m, nil
 	}
-	return m
+	if err := l.forget(ctx, n.Name); err != nil {
+		return nil, err
+	}
+	m := &memory{node: n.UID}
+	l.memories[n.Name] = m
+	return m, nil
 }
 
 // keep looks at a node and takes one step.
 func (l *ladder) keep(ctx context.Context, snapshot *state.Snapshot, n *state.NodeView) (time.Duration, error) {
-	m, now := l.memory(n), l.Clock.Now()
+	now := l.Clock.Now()
+	m, err := l.memory(ctx, n)
+	if err != nil {
+		return 0, err
+	}
 	if m.behind(n, now) {
 		return soon, nil
 	}

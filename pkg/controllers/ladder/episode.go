@@ -53,6 +53,14 @@ func (e Episode) Cause() string { return v1alpha1.PressureCause(e.Node, e.Begun)
 // RecoveryCause is that of the actions by which containers go back.
 func (e Episode) RecoveryCause() string { return v1alpha1.RecoveryCause(e.Node, e.Begun) }
 
+// causes are both, while it goes on.
+func (e Episode) causes() []string {
+	if !e.Active {
+		return nil
+	}
+	return []string{e.Cause(), e.RecoveryCause()}
+}
+
 // in is the episode in another stage. One that begins does so in a second of its own, so that no two have the same cause.
 func (e Episode) in(stage, message string, now time.Time) Episode {
 	next := Episode{Node: e.Node, Begun: e.Begun, Active: stage != StageEnded, Stage: stage, Message: message}

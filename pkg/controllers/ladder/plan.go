@@ -42,6 +42,8 @@ type planner struct {
 	before layout
 	pods   map[types.UID][]*state.ServerView
 	moved  map[types.UID]bool
+	// goes are the destinations that were asked for.
+	goes map[types.UID]*state.Destination
 }
 
 // option is an action that would help.
@@ -138,7 +140,7 @@ func submittable(t orchestration.Ticket, now time.Time) bool {
 // no longer.
 func (p *planner) prepare() {
 	p.crowd, p.before = crowdOf(p.Node, p.Sufferers), layoutOf(p.Node)
-	p.pods = podsOn(p.Node)
+	p.pods, p.goes = podsOn(p.Node), map[types.UID]*state.Destination{}
 	p.moved = movedBy(p.Answers)
 }
 

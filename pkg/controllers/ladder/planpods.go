@@ -84,11 +84,23 @@ func mayLeave(servers []*state.ServerView) bool {
 	})
 }
 
+// destination is where a pod would go, which is worked out once.
 func (p *planner) destination(uid types.UID) (state.Destination, bool) {
-	view, _ := p.Snapshot.Pod(uid)
-	return p.Snapshot.Destination(uid, func(n *state.NodeView) bool {
-		return n.Offered && n.Agent == state.AgentAlive && !n.Tainted(mcv1.TaintPressure) && p.Fits(n.Name, view)
-	})
+	known, asked := p.goes[uid]
+	if !asked {
+		view, _ := p.Snapshot.Pod(uid)
+		found, ok := p.Snapshot.Destination(uid, func(n *state.NodeView) bool {
+			return n.Agent == state.AgentAlive && !n.Tainted(mcv1.TaintPressure) && p.Fits(n.Name, view)
+		})
+		if ok {
+			known = &found
+		}
+		p.goes[uid] = known
+	}
+	if known == nil {
+		return state.Destination{}, false
+	}
+	return *known, true
 }
 
 // roomAt is the bandwidth that the others leave to a server where it would go.

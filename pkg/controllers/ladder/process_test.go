@@ -214,6 +214,9 @@ func (c crew) Step(ctx context.Context, task orchestration.Task) (rules.Result, 
 	case rules.Rearrange:
 		return rules.Result{Outcome: rules.Succeeded}, c.rearrange(task.Object)
 	case rules.Migrate:
+		if !c.fits(task.Object) {
+			return rules.Result{Undo: true, Message: "no core of the target takes it any more"}, nil
+		}
 		return rules.Result{Outcome: rules.Succeeded}, c.migrate(ctx, task.Object)
 	}
 	return rules.Result{Undo: true, Message: "the provider refuses"}, nil
@@ -232,6 +235,12 @@ func (c crew) rearrange(o *v1alpha1.RTAction) error {
 		})
 		return nil
 	})
+}
+
+// fits tells whether nobody else has come to the target, or the one who moves is there already.
+func (c crew) fits(o *v1alpha1.RTAction) bool {
+	servers := c.rtNode(o.Spec.TargetNode).Spec.Servers
+	return len(servers) == 0 || servers[0].Pod == o.Spec.Pods[0].Name
 }
 
 // migrate has the pod go, and another of its name come on the target.
