@@ -52,6 +52,9 @@ func TestOpenNodeOpensTheCheapestThatPasses(t *testing.T) {
 		"the cheaper of two NodePools": {
 			pools: []*karpv1.NodePool{weighted("a-dear", 5, only("bigbox")), weighted("b-cheap", 5)}, budgets: []int64{60}, kind: "box", from: "b-cheap",
 		},
+		"not one whose provider does not answer": {
+			pools: []*karpv1.NodePool{weighted("a", 5), weighted("b-"+mysterious, 6)}, budgets: []int64{60}, kind: "box", from: "a",
+		},
 		"the weight comes before the price": {
 			pools: []*karpv1.NodePool{weighted("a-cheap", 5), weighted("b-dear", 6, only("bigbox"))}, budgets: []int64{60}, kind: "bigbox", from: "b-dear",
 		},

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
-	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/controllers/provisioning/scheduling"
 	"sigs.k8s.io/karpenter/pkg/operator/logging"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
@@ -199,10 +198,10 @@ func verdict(pool *karpv1.NodePool, pods []*corev1.Pod, results scheduling.Resul
 func (o *opener) machines(ctx context.Context, pool *karpv1.NodePool, pods []*corev1.Pod) (names []string, why string, err error) {
 	list, err := o.Provider.GetInstanceTypes(ctx, pool)
 	switch {
-	case cloudprovider.IsUnevaluatedNodePoolError(err):
-		return nil, "its prices are not known yet", nil
-	case err != nil:
+	case errors.Is(err, context.DeadlineExceeded):
 		return nil, "", fmt.Errorf("asking for the instance types of NodePool %s: %w", pool.Name, err)
+	case err != nil: // one NodePool that is not in order keeps none of the others back
+		return nil, fmt.Sprintf("its machines are not known: %v", err), nil
 	}
 	var uids []types.UID
 	for _, pod := range pods {

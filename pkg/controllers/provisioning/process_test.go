@@ -86,6 +86,7 @@ func (s *site) spawn() *process {
 	guarded := p.guarded()
 	cloud, registrar := simulatedCloud(s, s.api, s.clock)
 	p.registrar = registrar
+	cloud = riddled{cloud}
 	later := clocktesting.NewFakeClock(s.clock.Now())
 	p.store = state.New(state.Options{Clock: later})
 	p.store.Complete()
@@ -112,6 +113,20 @@ func (s *site) spawn() *process {
 	p.devices.Hydrate(s.ctx)
 	s.must(p.look())
 	return p
+}
+
+// mysterious is in the names of NodePools of which the cloud knows no machines.
+const mysterious = "mysterious"
+
+// riddled is a cloud that does not answer for some NodePools.
+type riddled struct{ karpcloud.CloudProvider }
+
+// GetInstanceTypes implements cloudprovider.CloudProvider.
+func (r riddled) GetInstanceTypes(ctx context.Context, pool *karpv1.NodePool) ([]*karpcloud.InstanceType, error) {
+	if pool != nil && strings.Contains(pool.Name, mysterious) {
+		return nil, errors.New("no answer")
+	}
+	return r.CloudProvider.GetInstanceTypes(ctx, pool)
 }
 
 // calm nodes are not disrupted by others; silent drops the Events of the queue.
