@@ -36,9 +36,10 @@ func (p *preemptions) guard(ctx context.Context, c preemptor, plan state.Preempt
 	return nil
 }
 
-// unguard lets pods onto a node again when the plan of a pod ends, unless room is made there for another pod.
+// unguard lets pods onto a node again when the plan of a pod ends, unless room is made there for another pod. A plan that
+// cannot be read names no node: then the node loop does it.
 func (p *preemptions) unguard(ctx context.Context, pod types.UID, node string) error {
-	if others(p.plans(p.Store.Snapshot()), pod, node, p.Clock.Now()) {
+	if node == "" || others(p.plans(p.Store.Snapshot()), pod, node, p.Clock.Now()) {
 		return nil
 	}
 	return p.setGuard(ctx, node, false)
