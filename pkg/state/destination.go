@@ -51,7 +51,7 @@ func (s *Snapshot) Destination(uid types.UID, accept ...NodeFilter) (d Destinati
 	return Destination{}, false
 }
 
-// roomiest are the nodes but one on which claims for the server may be given a core, those with the most left first.
+// roomiest are the nodes but one that have a core which may admit the server, those with the most left first.
 func (s *Snapshot) roomiest(but *NodeView, server rt.Server) []*NodeView {
 	type room struct {
 		node *NodeView
@@ -66,7 +66,7 @@ func (s *Snapshot) roomiest(but *NodeView, server rt.Server) []*NodeView {
 		for i := range n.Cores {
 			c := &n.Cores[i]
 			kind := class{policy: c.Policy, reserve: c.EscalationReserve, granularity: c.Granularity}
-			if _, refused := s.needs(server, kind); refused == "" {
+			if need, refused := s.needs(server, kind); refused == "" && c.Free >= need {
 				most = max(most, c.Free)
 			}
 		}
