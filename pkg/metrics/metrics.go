@@ -102,7 +102,8 @@ var (
 // Register adds every metric of the package to a registry, once, before the controllers start.
 func Register(registry prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{Admissions, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Actions, ActionsUnderWay, ActionsWaiting, ActionWait, DisruptionRefusals, SearchesPreempted, Migrations, MigrationDowntime, Charged, Nodes,
-		PressureNodes, PressureUnanswered, PressureEpisodes, PressureAnswers, PressureReturns, PressureSeconds} {
+		PressureNodes, PressureUnanswered, PressureEpisodes, PressureAnswers, PressureReturns, PressureSeconds,
+		PowerOperations, MachineFailures, MachineJoin, Machines} {
 		if err := registry.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
@@ -113,6 +114,7 @@ func Register(registry prometheus.Registerer) error {
 
 // zero makes every closed series exist, so that a rate over it is 0 and not absent.
 func zero() {
+	zeroInventory()
 	for _, test := range []string{rt.TestT1, rt.TestT1k, rt.TestEDFVD, rt.TestAMC} {
 		for _, verdict := range []string{VerdictAdmitted, VerdictRefused} {
 			Admissions.WithLabelValues(verdict, test)

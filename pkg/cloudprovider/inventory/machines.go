@@ -24,6 +24,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/metrics"
 )
 
 // machines is the controller that does with each machine what its status says is to be done. It alone takes claims
@@ -94,6 +95,9 @@ func (c *machines) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	m := &Machine{}
 	// Not from the cache: power is switched by what this says.
 	if err := c.Reader.Get(ctx, req.NamespacedName, m); err != nil {
+		if apierrors.IsNotFound(err) {
+			metrics.Machines.Set(req.Name, "")
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(wrapped("getting machine", err))
 	}
 	if m.DeletionTimestamp.IsZero() && controllerutil.AddFinalizer(m, v1alpha1.FinalizerInventoryMachine) {
@@ -109,6 +113,7 @@ func (c *machines) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	if err := errors.Join(err, c.write(ctx, before, m)); err != nil {
 		return reconcile.Result{}, err
 	}
+	c.measure(before, m)
 	if m.Status.Claim == nil && !m.DeletionTimestamp.IsZero() && controllerutil.RemoveFinalizer(m, v1alpha1.FinalizerInventoryMachine) {
 		return reconcile.Result{}, client.IgnoreNotFound(ignoreConflict(wrapped("removing finalizer", c.Client.Update(ctx, m))))
 	}

@@ -73,6 +73,7 @@ var _ cloudprovider.CloudProvider = (*Provider)(nil)
 
 // New returns the inventory.
 func New(o Options) *Provider {
+	o.Dialer = metered{o.Dialer}
 	p := &Provider{Options: o, offer: newOffer(o.Labels)}
 	p.prices = p
 	return p
