@@ -62,7 +62,7 @@ func (e *Engine) adopt(t table.Table) error {
 	if !e.settle() {
 		return errEnding
 	}
-	e.applied, e.adopted = t.Generation, true
+	e.applied, e.adopted, e.keptFault = t.Generation, true, nil
 	e.putBack()
 	return nil
 }
@@ -91,9 +91,7 @@ func (e *Engine) specify(s table.Server) {
 	before := en.spec
 	en.spec = s
 	if en.group == nil {
-		if before.Cgroup != s.Cgroup || before.Core != s.Core {
-			en.retryAt, en.failures = 0, 0
-		}
+		en.retryAt, en.failures = 0, 0 // whoever sends a table knows more than when it was last tried
 		return
 	}
 	switch {

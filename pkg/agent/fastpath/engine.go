@@ -80,6 +80,8 @@ type Engine struct {
 	limits limits
 	// sweepFault is why the backend could not put back what nobody needs any more.
 	sweepFault error
+	// keptFault is why the table of the process before could not be used.
+	keptFault error
 }
 
 // entry is a server of the table, and what was made of it.
@@ -164,17 +166,21 @@ func (e *Engine) Run(ctx context.Context, tick <-chan time.Time) error {
 // maxTouched is how many budgets one decision may set: that of every server, and of some twice.
 const maxTouched = 2 * table.MaxServers
 
-// Resume applies the table of the process before, or finishes its Restore. Call it before Run.
-func (e *Engine) Resume() {
+// Resume applies the table of the process before, or finishes its Restore. Call it before Run. The error says why there is a
+// table that cannot be used: it is put aside, what is in force stays, and the report tells until the next table comes.
+func (e *Engine) Resume() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	kept, ok := e.store.load()
+	kept, ok, err := e.store.load()
 	switch {
+	case err != nil:
+		e.keptFault = errors.Join(fmt.Errorf("%w: nobody is raised before the agent has sent another", err), e.store.putAside())
 	case ok && kept.Restoring:
 		e.sweepFault = e.restore()
 	case ok:
 		_ = e.adopt(kept.Table) // it fails only when Run has ended
 	}
+	return e.keptFault
 }
 
 // Close closes the programs. A request that is under way comes to its end first; one that comes later waits for ever, for the

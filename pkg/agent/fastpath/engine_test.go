@@ -483,3 +483,45 @@ func TestAReportTravels(t *testing.T) {
 		t.Errorf("%v %s", err, data)
 	}
 }
+
+// A server whose group was not there waits longer and longer for it. A table that is sent meanwhile has it tried at once.
+func TestATableIsTriedAtOnceWhateverFailedBefore(t *testing.T) {
+	k := newKernel()
+	n := start(t, k, t.TempDir())
+	n.apply(tableOf(1, high("a", "/a", 0)))
+	for range 8 {
+		n.now.Add(1_000_000_000)
+		n.sweep()
+	}
+	if a := n.reported("a"); a.Error == "" {
+		t.Fatalf("%+v; want it refused: there is no group", a)
+	}
+	k.change(func() { k.groups["/a"] = &group{k: k, path: "/a", id: 100, core: -1} })
+	n.apply(tableOf(2, high("a", "/a", 0)))
+	if a := n.reported("a"); a.Error != "" || a.BudgetUs != 2_000 {
+		t.Errorf("%+v; want it in force", a)
+	}
+}
+
+// A kept table that cannot be read is told, put aside, and replaced by the next.
+func TestAKeptTableThatIsBrokenIsTold(t *testing.T) {
+	for _, text := range []string{"garbage", `{"servers":[{"id":"a","mode":"none"}]}`} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "table.json")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n := start(t, newKernel("/a"), dir)
+		told := func() bool { return strings.Contains(strings.Join(n.Report().Missing, "\n"), file+" cannot be used") }
+		if !told() {
+			t.Errorf("%s: the report says %q; want why nobody is governed", text, n.Report().Missing)
+		}
+		if kept, err := os.ReadFile(file + ".broken"); err != nil || string(kept) != text {
+			t.Errorf("%s: put aside: %q, %v", text, kept, err)
+		}
+		n.apply(tableOf(1, high("a", "/a", 0)))
+		if told() {
+			t.Errorf("%s: still told when there is another table", text)
+		}
+	}
+}

@@ -244,7 +244,7 @@ type node struct {
 func start(t *testing.T, k *kernel, dir string) *node {
 	t.Helper()
 	n := newNode(t, k, dir)
-	n.Resume()
+	_ = n.Resume() // tests that need it look at the report
 	ctx, stop := context.WithCancel(t.Context())
 	n.stop = stop
 	go func() { n.ended <- n.Run(ctx, nil) }()

@@ -22,8 +22,10 @@ func (e *Engine) Report() table.Report {
 		GranularityUs: e.GranularityUs, LeadUs: e.Lead.Microseconds(), Hook: e.Programs.Hook(), Realtime: e.Realtime, Locked: e.Locked,
 		Missing: slices.Concat(e.Missing, e.Programs.Notes()), Lost: e.Programs.Lost(),
 	}
-	if e.sweepFault != nil {
-		out.Missing = append(out.Missing, e.sweepFault.Error())
+	for _, fault := range []error{e.keptFault, e.sweepFault} {
+		if fault != nil {
+			out.Missing = append(out.Missing, fault.Error())
+		}
 	}
 	capacity := e.Backend.Capacity(e.Cores)
 	for _, id := range slices.Sorted(maps.Keys(e.cores)) {

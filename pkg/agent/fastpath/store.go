@@ -41,24 +41,37 @@ func (s store) save(k kept) error {
 	return nil
 }
 
-// load returns the table that was kept. One that cannot be read or makes no sense is as good as none: the
-// agent sends its own.
-func (s store) load() (kept, bool) {
+// load returns the table that was kept; false: there is none. One that cannot be read or makes no sense is an error.
+func (s store) load() (kept, bool, error) {
 	data, err := os.ReadFile(s.path)
-	if err != nil {
-		return kept{}, false
+	if errors.Is(err, fs.ErrNotExist) {
+		return kept{}, false, nil
 	}
 	var k kept
-	if json.Unmarshal(data, &k) != nil || k.Validate() != nil {
-		return kept{}, false
+	if err == nil {
+		err = json.Unmarshal(data, &k)
 	}
-	return k, true
+	if err == nil {
+		err = k.Validate()
+	}
+	if err != nil {
+		return kept{}, false, fmt.Errorf("the table that was kept in %s cannot be used: %w", s.path, err)
+	}
+	return k, true, nil
+}
+
+// putAside moves a table that cannot be used out of the way of the next, for whoever wants to know.
+func (s store) putAside() error {
+	if err := os.Rename(s.path, s.path+".broken"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("putting it aside: %w", err)
+	}
+	return nil
 }
 
 // Governed says that a table with servers is kept in a state directory.
 func Governed(stateDir string) bool {
-	k, ok := storeIn(stateDir).load()
-	return ok && len(k.Servers) > 0
+	k, ok, err := storeIn(stateDir).load()
+	return err == nil && ok && len(k.Servers) > 0
 }
 
 func storeIn(stateDir string) store { return store{path: filepath.Join(stateDir, "table.json")} }

@@ -116,6 +116,36 @@ func TestARunAfterOneThatWasKilled(t *testing.T) {
 	expectEnded(t, mark)
 }
 
+// The fast path dies, and with it the run, which cannot ask it to put anything back. The next run does, and governs.
+func TestARunAfterOneWhoseFastPathDied(t *testing.T) {
+	o := options(t, fmt.Sprintf("backend: rtgroup\ncores: [%d]\ncharge_granularity: 150us\nservers: [{name: test-died, criticality: High, period: 100ms, "+
+		"runtime_low: 5ms, runtime_hi: 10ms, command: [sleep, \"1.2\"]}]", lastCore(t)))
+	shown := 0
+	o.Show = func(table.Report, time.Duration) {
+		if shown++; shown != 2 {
+			return
+		}
+		text, err := os.ReadFile(filepath.Join(o.StateDir, "fastpath.lock")) // who holds it
+		var pid int
+		if err == nil {
+			_, err = fmt.Sscan(string(text), &pid)
+		}
+		if err = errors.Join(err, unix.Kill(pid, unix.SIGKILL)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := standalone.Run(t.Context(), o); err == nil {
+		t.Error("the run does not say that its fast path died")
+	}
+	expectPutBack(t, "test-died")
+	o.Show = func(table.Report, time.Duration) {}
+	last, err := standalone.Run(t.Context(), o)
+	if err != nil || len(last.Servers) != 1 || last.Servers[0].Error != "" || last.Servers[0].BudgetUs < 5000 {
+		t.Errorf("the next run: %v, %+v", err, last.Servers)
+	}
+	expectPutBack(t, "test-died")
+}
+
 // expectEnded looks for the process whose number is in a file.
 func expectEnded(t *testing.T, file string) {
 	t.Helper()

@@ -85,7 +85,7 @@ func Run(ctx context.Context, o Options) (last table.Report, err error) {
 	if err != nil {
 		return last, err
 	}
-	if err := o.undo(ctx, fast, left); err != nil {
+	if err := o.undo(ctx, fast, left, node); err != nil {
 		return node, fmt.Errorf("putting back what an earlier run left, which %s lists: %w", o.notePath(), err)
 	}
 	return o.govern(ctx, fast, child, node)
@@ -203,10 +203,14 @@ func (o Options) processes(n note) (*processes, error) {
 // notePath is where a run says what is to be undone.
 func (o Options) notePath() string { return filepath.Join(o.StateDir, "undo.json") }
 
-// undo does what is left to do of a run that did not come to its end; nil: nothing.
-func (o Options) undo(ctx context.Context, fast *client.Client, left *note) error {
+// undo does what is left to do of a run that did not come to its end. Where its fast path died first, only that has
+// something left: the table that it kept.
+func (o Options) undo(ctx context.Context, fast *client.Client, left *note, node table.Report) error {
 	if left == nil {
-		return nil
+		if len(node.Servers) == 0 {
+			return nil
+		}
+		return fast.Restore(ctx)
 	}
 	p, err := o.processes(*left)
 	if err != nil {

@@ -41,8 +41,20 @@ func Table(w io.Writer, f File, r table.Report, since time.Duration) {
 			report.Throttles, report.Misses, report.Jobs, remark(report))
 	}
 	_ = out.Flush() // to a buffer, or to a terminal that shows nothing then
-	fmt.Fprintf(w, "\nevents %d, lost %d; raised %d times, on average %d us after the alarm was due, at most %d us\n",
-		r.Events, r.Lost, count(r.React), r.React.SumUs/max(count(r.React), 1), r.React.MaxUs)
+	fmt.Fprintf(w, "\nevents %d, lost %d; raised %d times", r.Events, r.Lost, raises(r))
+	if n := count(r.React); n > 0 {
+		fmt.Fprintf(w, "; on average %d us after the alarm was due, at most %d us, in %d measured", r.React.SumUs/n, r.React.MaxUs, n)
+	}
+	fmt.Fprintln(w)
+}
+
+// raises of all servers: also those that no alarm was due for, because the budget had ended already.
+func raises(r table.Report) uint64 {
+	sum := uint64(0)
+	for _, s := range r.Servers {
+		sum += s.Raises
+	}
+	return sum
 }
 
 // Lines returns a function that prints a line for each server of which something changed, for logs and pipes.

@@ -122,7 +122,9 @@ func govern(ctx context.Context, s Settings, machine host.Host, rtCores []int, m
 	if err != nil {
 		return errors.Join(err, programs.Close())
 	}
-	engine.Resume()
+	if err := engine.Resume(); err != nil {
+		slog.Warn("beginning without a table", "reason", err)
+	}
 	engine.Settle()
 	slog.Info("governing", "backend", backend.Name(), "granularityUs", granularity, "hook", programs.Hook(), "cores", rtCores,
 		"lead", s.Lead, "realtime", realtime, "missing", strings.Join(engine.Missing, "; "))
