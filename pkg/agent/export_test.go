@@ -13,6 +13,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/host"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
@@ -91,3 +92,13 @@ func (r *Reporter) Report(ctx context.Context) { r.report(ctx) }
 
 // WantedAnnotations of a Node.
 var WantedAnnotations = wantedAnnotations
+
+// Offer compares a machine with a report, as offers does, and passes it on to a driver's update.
+func Offer(report table.Report, machine host.Topology, c clock.WithTicker, update func(table.Report) error) []rt.Core {
+	o := &offers{
+		counted: func() *Counted { return &Counted{Report: report} }, machine: func() (host.Topology, error) { return machine, nil }, clock: c, log: logr.Discard(),
+	}
+	o.update.Store(&update)
+	o.look()
+	return o.Cores()
+}

@@ -69,8 +69,11 @@ func (o *offers) look() {
 		offer, err = driver.OfferOf(c.Report, machine.Cores, o.reserve)
 		o.current.Store(&offer)
 	}
-	if update != nil && err == nil {
-		err = (*update)(c.Report)
+	if update != nil {
+		// Also when nothing may be offered: what was published has to go then.
+		if updated := (*update)(c.Report); err == nil {
+			err = updated
+		}
 	}
 	o.note(err)
 }
