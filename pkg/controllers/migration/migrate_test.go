@@ -54,9 +54,9 @@ type story struct {
 func stories() []story {
 	out := []story{
 		{name: "undisturbed", deaths: true, phases: "Succeeded", says: "with its cores in place of", running: "rt-2@b"},
-		{name: "node-full", phases: "RolledBack", says: "no cores of node", running: "rt-1@a", before: func(w *town) { w.stranger(0); w.claimMore() }},
+		{name: "node-full", phases: "RolledBack", says: "no cores of node", running: "rt-1@a", before: func(w *town) { w.fill() }},
 		{name: "node-cordoned", phases: "RolledBack", says: "does not accept the pod: the node is cordoned", running: "rt-1@a", meanwhile: once("reserved", func(w *town) { w.cordon("b") })},
-		{name: "room-gone", phases: "RolledBack", says: "the room is gone: reserving core", running: "rt-1@a", meanwhile: once("before", func(w *town) { w.stranger(0); w.claimMore() })},
+		{name: "room-gone", phases: "RolledBack", says: "the room is gone: reserving core", running: "rt-1@a", meanwhile: once("before", func(w *town) { w.fill() })},
 		{name: "budget", phases: "RolledBack", says: "It took longer than 20s: the pod may not be evicted yet: Cannot evict pod", running: "rt-1@a", meanwhile: once("reserved", (*town).budget)},
 		{name: "pod-deleted", phases: "RolledBack", says: "the pod is gone, and nobody here has evicted it", running: "rt-2@b", meanwhile: once("reserved", (*town).deletePod)},
 		{name: "pod-deleted-late", phases: "Succeeded", says: "with its cores in place of", running: "rt-2@b", meanwhile: once("before", (*town).deletePod)},
@@ -92,10 +92,11 @@ func withdrawnAt(w *town, at int) func(int, *process) {
 	}
 }
 
-// claimMore has a stranger on the other core of node b, too.
-func (w *town) claimMore() {
+// fill takes all cores of node b.
+func (w *town) fill() {
 	w.Helper()
-	w.stranger(1)
+	w.stranger(0, 800_000)
+	w.stranger(1, 800_000)
 }
 
 func (w *town) cordon(node string) {
@@ -211,13 +212,28 @@ func TestTwoMigrationsOfOneOwner(t *testing.T) {
 	}
 }
 
+// Two that want the last room of a node: one has it, and the other stays where it is.
+func TestTwoMigrationsForTheRoomOfOne(t *testing.T) {
+	w := newTown(t, 2)
+	w.stranger(0, 800_000)
+	w.stranger(1, 300_000)
+	var ends []string
+	for _, o := range w.play(nil, w.request("rt-1"), w.request("rt-2")) {
+		ends = append(ends, string(o.Status.Phase))
+	}
+	slices.Sort(ends)
+	if got := w.running(); !slices.Equal(ends, []string{"RolledBack", "Succeeded"}) || strings.Count(got, "@a") != 1 || strings.Count(got, "@b") != 1 || len(w.evicted) != 1 {
+		t.Errorf("they end %v, evicted %v, left %s", ends, w.evicted, got)
+	}
+}
+
 // All governed containers of a pod have their cores reserved, or it stays.
 func TestAPodOfSeveralContainers(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		w := newTown(t, 1, "second", "third")
 		r := w.request("rt-1")
 		if taken {
-			w.stranger(0)
+			w.stranger(0, 800_000)
 		}
 		reserved := 0
 		o := w.play(func(_ int, p *process) {

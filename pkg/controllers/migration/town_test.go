@@ -266,13 +266,13 @@ func (w *town) claim(p *corev1.Pod, container, node string, core int, ppm rt.PPM
 	w.must(w.api.Status().Update(w.Context(), claim))
 }
 
-// stranger takes a core of node b, without a McKube of ours.
-func (w *town) stranger(core int) {
+// stranger takes so much of a core of node b, without a McKube of ours.
+func (w *town) stranger(core int, ppm rt.PPM) {
 	w.Helper()
 	p := statetest.WithClaim(statetest.Pod(w.namespace, fmt.Sprintf("stranger-%d", core), "", "app"), "app", fmt.Sprintf("stranger-%d-app", core))
 	p.Spec.Containers[0].Image = "none"
 	w.must(w.api.Create(w.Context(), p))
-	w.claim(p, "app", "b", core, 800_000)
+	w.claim(p, "app", "b", core, ppm)
 }
 
 // live plays everybody but the controller for a moment.
