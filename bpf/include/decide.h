@@ -23,8 +23,8 @@ enum place {
 /* How long before a group above the container is used up to tell, at most. */
 #define LEVEL_LEAD_NS 200000
 
-/* How long after ALARM the end of the same budget is told at the earliest: an alarm that came late, or without
- * a lead, is to be answered first. */
+/* How long after ALARM the end of the same budget is told at the earliest, where the kernel enforces it: an alarm that
+ * came late, or without a lead, is to be answered first. */
 #define END_GRACE_NS 100000
 
 /* own_window is the start of the window that now lies in. A window lasts one period; the next begins at its
@@ -166,10 +166,14 @@ static __always_inline __u64 at_least(__s64 ns, __u64 least)
 	return ns < (__s64)least ? least : ns;
 }
 
-/* grace_left is how long the end of the budget is not told yet. */
+/* grace_left is how long the end of the budget is not told yet. Whoever enforces it is told at once, for whatever it
+ * waits is time beyond the budget: its reader takes up the ALARM first, and passes over the end of a budget that it
+ * has raised. */
 static __always_inline __s64 grace_left(const struct slot_config *c, const struct told *t, const struct left *l,
 					const struct verdict *v, __u64 now)
 {
+	if (c->flags & FLAG_ENFORCE)
+		return 0;
 	if (v->alarm)
 		return END_GRACE_NS;
 	if (!(c->flags & FLAG_ALARM) || t->alarm != l->window + c->rearm)

@@ -195,6 +195,8 @@ func TestJudge(t *testing.T) {
 		"only counted":                                   {Place: timer, Flags: ebpf.FlagLive, Alarm: -9, End: 0, TellOverrun: 1, Due: 9_900_000},
 		"only counted, alarm not told":                   {Place: timer, Flags: ebpf.FlagLive, Alarm: -9, End: 70_000, Due: 70_000},
 		"enforced without alarms":                        {Place: timer, Flags: enforce, Alarm: -9, End: 0, TellOverrun: 1, TellEnd: 1, Due: 9_900_000},
+		"enforced, nothing above the budget":             {Place: timer, Flags: alarm | enforce, Alarm: 0, End: 0, TellAlarm: 1, TellOverrun: 1, TellEnd: 1, Due: 9_900_000},
+		"enforced, the alarm is not answered yet":        {Place: timer, Flags: alarm | enforce, Alarm: -50_000, End: 0, ToldAlarm: window, AlarmAt: window + 50_000, TellOverrun: 1, TellEnd: 1, Due: 9_900_000},
 		"no budget binds the thread":                     {Place: in, Flags: alarm, Alarm: never, End: never},
 		"no budget binds the thread, only counted":       {Place: in, Flags: ebpf.FlagLive, Alarm: never, End: never},
 		"the window's end has passed unseen":             {Place: timer, Flags: alarm, Alarm: -9, End: -9, ToldAlarm: window, ToldEnd: window + budget, ToldOverrun: window, Now: window + period + 5, Due: 100_000},
