@@ -49,13 +49,21 @@ const (
 	demoRepairToleration = "--simulated-repair-toleration=5s"
 )
 
+// demoArgs are those of the controller, with delays for which a story has the time.
+func demoArgs() []string {
+	return []string{
+		demoRepairToleration, "--rt-pressure-window=5s", "--rt-pressure-delay=2s", "--rt-pressure-settle=3s",
+		"--rt-pressure-calm=5s", "--rt-pressure-recovery-interval=2s",
+	}
+}
+
 func runDemo(cmd *cobra.Command, s Streams, settings demoSettings) (err error) {
 	ctx := cmd.Context()
 	if err := report.Writable(settings.report, report.IndexFile); err != nil {
 		return err
 	}
 	c, err := startCluster(ctx, s, local.Settings{
-		Controller: settings.controller, Hollow: settings.hollow, ControllerArgs: []string{demoRepairToleration}, NodeMonitorGracePeriod: demoGracePeriod,
+		Controller: settings.controller, Hollow: settings.hollow, ControllerArgs: demoArgs(), NodeMonitorGracePeriod: demoGracePeriod,
 	}, settings.keep)
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ func TestManifestsAskForThePodsThatTheStoryWaitsFor(t *testing.T) {
 	want := map[string]int64{
 		"pools.yaml": 0, "workload.yaml": allPods, "expiry.yaml": crawlers,
 		"realtime.yaml": int64(len(firstPods)), "brake.yaml": 1, "crane.yaml": int64(len(laterPods)),
+		"plant.yaml": 5, "plant-full.yaml": 2, "plant-second.yaml": 3,
 	}
 	for name, pods := range want {
 		data, err := manifests.ReadFile("manifests/" + name)

@@ -170,8 +170,14 @@ func applyRealtime(ctx context.Context, c client.Client, name string) error {
 	if err != nil {
 		return err
 	}
-	isPod := func(o *unstructured.Unstructured) bool { return o.GetKind() == "Pod" }
-	mckubes := slices.DeleteFunc(slices.Clone(objects), isPod)
+	var mckubes, rest []*unstructured.Unstructured
+	for _, o := range objects {
+		if o.GetKind() == "McKube" {
+			mckubes = append(mckubes, o)
+		} else {
+			rest = append(rest, o)
+		}
+	}
 	if err := kube.Apply(ctx, c, mckubes...); err != nil {
 		return err
 	}
@@ -179,7 +185,7 @@ func applyRealtime(ctx context.Context, c client.Client, name string) error {
 	if err != nil {
 		return fmt.Errorf("waiting for the claim templates of the McKubes: %w", err)
 	}
-	return kube.Apply(ctx, c, slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return !isPod(o) })...)
+	return kube.Apply(ctx, c, rest...)
 }
 
 // prepared says that every McKube owns a ResourceClaimTemplate.

@@ -98,6 +98,27 @@ func TestPodsWithoutACoreMustOpenAMachine(t *testing.T) {
 	expect(t, "somebody was evicted", c, realtime(machine("a", evicted), second), before, false, "recorder is not on its machine")
 }
 
+func TestTheClimbEndsWithEverythingWhereItWasSent(t *testing.T) {
+	t.Parallel()
+	c := chapter(t, "ladder")
+	first := func(pods ...observe.Server) observe.Node {
+		return machine("a", map[int][]observe.Server{1: append([]observe.Server{on("control", "High", "low")}, pods...), 2: {on("large-x", "Low", "low")}})
+	}
+	second := func(pods ...observe.Server) observe.Node {
+		return machine("b", map[int][]observe.Server{1: {on("robot", "High", "low")}, 2: pods})
+	}
+	small, peer, bare := on("small-x", "Low", "low"), on("peer-x", "High", "low"), on("bare", "Low", "low")
+	third := machine("c", map[int][]observe.Server{1: {peer}})
+	expect(t, "as told", c, realtime(first(), second(small), third), demo.Memory{}, true, "small on b, peer on c, bare evicted")
+	expect(t, "not there yet", c, realtime(first()), demo.Memory{}, false, "not on their cores yet")
+	expect(t, "bare is there", c, realtime(first(bare), second(small), third), demo.Memory{}, false, "bare still there")
+	expect(t, "small is where it was", c, realtime(first(small), second(), third), demo.Memory{}, false, "small on a")
+	expect(t, "peer is on the second", c, realtime(first(), second(small, peer)), demo.Memory{}, false, "peer on b")
+	under := first()
+	under.Pressure = true
+	expect(t, "under pressure", c, realtime(under, second(small), third), demo.Memory{}, false, "under pressure: true")
+}
+
 func TestPageShowsTheCores(t *testing.T) {
 	t.Parallel()
 	r := record()

@@ -21,7 +21,7 @@ const (
 
 // Story is the demo's chapters in order.
 func Story() []Chapter {
-	return []Chapter{scaleUp(), consolidation(), drift(), interruption(), repair(), expiry(), onCores(), onPreferredCore(), onNewNode()}
+	return []Chapter{scaleUp(), consolidation(), drift(), interruption(), repair(), expiry(), onCores(), onPreferredCore(), onNewNode(), climb()}
 }
 
 func scaleUp() Chapter {

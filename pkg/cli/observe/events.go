@@ -32,6 +32,8 @@ var kinds = map[string]Kind{
 	"FailedDraining": Blocked, "TerminationGracePeriodExpiring": Blocked,
 	events.ReasonPlaced: Placed, events.ReasonMoved: Placed, events.ReasonAdopted: Placed, events.ReasonReleased: Placed,
 	events.ReasonEscalated: Budget, events.ReasonRecovered: Budget, events.ReasonPressure: Budget, events.ReasonPressureOver: Budget,
+	events.ReasonPressureBegan: Trouble, events.ReasonPressureReturned: Trouble, events.ReasonPressureAnswered: Planned,
+	events.ReasonPressureUnanswered: Blocked, events.ReasonPressureEased: Budget, events.ReasonPressureGivenBack: Budget, events.ReasonPressureEnded: Budget,
 	events.ReasonRefused: Blocked, events.ReasonPreemptionWaits: Blocked, events.ReasonPreempting: Planned,
 }
 
@@ -39,6 +41,12 @@ var kinds = map[string]Kind{
 var realtime = map[string]bool{
 	events.ReasonPlaced: true, events.ReasonMoved: true, events.ReasonAdopted: true, events.ReasonReleased: true, events.ReasonEscalated: true,
 	events.ReasonRecovered: true, events.ReasonRefused: true, events.ReasonPreempting: true, events.ReasonPreempted: true, events.ReasonPreemptionWaits: true,
+}
+
+// pressure are the reasons of Events that are about a node, and repeated on everybody whom it concerns.
+var pressure = map[string]bool{
+	events.ReasonPressureBegan: true, events.ReasonPressureReturned: true, events.ReasonPressureAnswered: true, events.ReasonPressureUnanswered: true,
+	events.ReasonPressureEased: true, events.ReasonPressureGivenBack: true, events.ReasonPressureEnded: true,
 }
 
 // passing are beginnings of messages about states that every node passes through, which no user needs to know.
@@ -87,6 +95,9 @@ func tells(e *corev1.Event) bool {
 	}
 	if e.InvolvedObject.Kind == "Pod" {
 		return e.Reason == "FailedScheduling" && e.Source.Component != scheduler && e.ReportingController != scheduler
+	}
+	if e.InvolvedObject.Kind == "McKube" && pressure[e.Reason] {
+		return false // its node tells it
 	}
 	return watched[e.InvolvedObject.Kind]
 }

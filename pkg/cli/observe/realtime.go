@@ -82,6 +82,10 @@ func rtNodeOf(obj *unstructured.Unstructured) (*v1alpha1.RTNode, error) {
 	return n, nil
 }
 
+func pressed(n *v1alpha1.RTNode) bool {
+	return n != nil && meta.IsStatusConditionTrue(n.Status.Conditions, v1alpha1.ConditionRTPressure)
+}
+
 func mckubeOf(obj *unstructured.Unstructured) (McKube, error) {
 	m := &mcv1.McKube{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, m); err != nil {

@@ -46,6 +46,7 @@ func TestRecorderJoinsWhatAgentsReportWithWhoWasAskedFor(t *testing.T) {
 				{PodUID: "1", Container: "app", BudgetUs: 2_500, PeriodUs: 10_000, Cores: []int32{1}, Level: "low"},
 				{PodUID: "2", Container: "app", BudgetUs: 2_500, PeriodUs: 10_000, Cores: []int32{1}, Level: "hi", Overruns: 3},
 			},
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionRTPressure, Status: metav1.ConditionTrue, Reason: "DeadlineMisses"}},
 		},
 	})
 	a.put(t, observe.McKubes, "McKube", &mcv1.McKube{
@@ -57,7 +58,7 @@ func TestRecorderJoinsWhatAgentsReportWithWhoWasAskedFor(t *testing.T) {
 	})
 	state := a.recorder.State()
 	node, core, server, ok := state.Server("brake")
-	if !ok || node.Claim != "edge-1" || core.ID != 1 || core.Promised != 0.52 || server.Level != "hi" || server.Share() != 0.25 || server.Overruns != 3 {
+	if !ok || node.Claim != "edge-1" || !node.Pressure || core.ID != 1 || core.Promised != 0.52 || server.Level != "hi" || server.Share() != 0.25 || server.Overruns != 3 {
 		t.Errorf("%+v on %+v of %+v", server, core, node)
 	}
 	if first := core.Servers[0]; first.Pod != "brake" {
@@ -86,6 +87,9 @@ func TestEventsOfRealtimeWorkAreTold(t *testing.T) {
 		{"McKube", events.ReasonMoved, "Moved from core 2: container app of pod ns/logger on core 3 of node n; brake"},
 		{"Pod", "Scheduled", "no news"},
 		{"McKube", events.ReasonRefused, "CoreFull: no core"},
+		{"Node", events.ReasonPressureAnswered, "Rearrange, rung 2"},
+		{"McKube", events.ReasonPressureAnswered, "Rearrange, rung 2"},
+		{"Pod", events.ReasonPressureAnswered, "Rearrange, rung 2"},
 	} {
 		event := &corev1.Event{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: string(rune('a' + i))}, Reason: e.reason, Message: e.message,
@@ -96,8 +100,11 @@ func TestEventsOfRealtimeWorkAreTold(t *testing.T) {
 		}
 	}
 	told := func() []observe.Decision { return a.recorder.Decisions(10) }
-	a.until(t, func(observe.State) bool { return len(told()) == 2 })
+	a.until(t, func(observe.State) bool { return len(told()) == 3 })
 	if moved, refused := told()[0], told()[1]; moved.Kind != observe.Placed || moved.Count != 2 || moved.Node != "" || refused.Kind != observe.Blocked {
 		t.Errorf("%+v", told())
+	}
+	if answered := told()[2]; answered.Kind != observe.Planned || answered.Count != 1 || answered.Node != "x" {
+		t.Errorf("%+v", answered)
 	}
 }

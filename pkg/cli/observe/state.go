@@ -42,6 +42,7 @@ type Node struct {
 	Pods         int               // bound and not finished, without DaemonSet pods
 	Labels       map[string]string // of the NodeClaim; not to be changed
 	Cores        []Core            // for real-time work, by number
+	Pressure     bool              // real-time work of the node is late or finds no room
 	// Disrupted says that a disruption counts this node against its pool's budget: it is leaving or not ready.
 	Disrupted bool
 }

@@ -208,7 +208,7 @@ func (s *store) state(now time.Time) State {
 	at := make(map[string]int, len(out.Nodes))
 	for i, n := range out.Nodes {
 		at[n.Name] = i
-		out.Nodes[i].Cores = coresOf(s.rtNodes[n.Name])
+		out.Nodes[i].Cores, out.Nodes[i].Pressure = coresOf(s.rtNodes[n.Name]), pressed(s.rtNodes[n.Name])
 	}
 	for _, m := range s.mckubes {
 		out.McKubes = append(out.McKubes, m)
