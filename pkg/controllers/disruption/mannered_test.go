@@ -2,6 +2,7 @@ package disruption_test
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -182,5 +183,32 @@ func TestASlowSearchIsInterrupted(t *testing.T) {
 	}
 	if method.ShouldDisrupt(w.ctx, w.candidate(node.Name)) {
 		t.Error("the rest of the pass looks for candidates while somebody waits")
+	}
+}
+
+// Karpenter's own consolidation waits 15 s before it acts on what it has found. The clock stands still here: only the
+// doorbell ends that wait, the loop does not take it for a fault, and the next pass finds the same again.
+func TestConsolidationsOwnWaitIsInterrupted(t *testing.T) {
+	w := consolidating(t)
+	for _, name := range []string{"a", "b"} {
+		w.node(name, "edge", statetest.Cores(1)...)
+		w.pod("pod-"+name, name, 40)
+	}
+	done := make(chan error)
+	go func() {
+		_, err := w.loop.Reconcile(w.ctx)
+		done <- err
+	}()
+	for !w.clock.HasWaiters() {
+		runtime.Gosched()
+	}
+	w.bell.Ring()
+	w.must(<-done)
+	if got := w.disrupted(); len(got) != 0 {
+		t.Errorf("consolidation closes %v although it was interrupted", got)
+	}
+	w.pass()
+	if got := w.disrupted(); len(got) != 1 {
+		t.Errorf("consolidation closes %v in the next pass, want one", got)
 	}
 }
