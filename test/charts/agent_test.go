@@ -68,6 +68,7 @@ func TestAgentIsConfined(t *testing.T) {
 		mounted, readOnly bool
 	}{
 		{"fastpath", "cgroup", true, false}, {"agent", "cgroup", true, true}, {"fastpath", "btf", true, true},
+		{"fastpath", "tracing", true, true}, {"agent", "tracing", false, false},
 		{"fastpath", "token", false, false}, {"agent", "token", true, true}, {"fastpath", "registry", false, false},
 		{"fastpath", "nri", false, false}, {"agent", "nri", true, false}, {"fastpath", "socket", true, false}, {"agent", "socket", true, false},
 	} {

@@ -342,6 +342,21 @@ func TestFourCapabilitiesAreEnough(t *testing.T) {
 	}
 }
 
+// With the four capabilities and what the chart mounts read-only, the machine's tracefs, jobs of threads that sleep until absolute times
+// are seen as such. Nothing but reading a number there is needed.
+func TestFourCapabilitiesAndTracefsSeeJobs(t *testing.T) {
+	privileged.Require(t, privileged.Root, privileged.RTGroups, privileged.BTF)
+	privileged.Machine(t)
+	kubepods(t)
+	p := newProcess(t, "cfs")
+	command := bounded(t.Context(), "-all,+bpf,+perfmon,+sys_nice,+ipc_lock", p.program, p.flags()...)
+	const mounted = "mount -t tracefs tracefs /sys/kernel/tracing && mount -o remount,ro,bind /sys/kernel/tracing && exec \"$@\""
+	p.start(exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "sh", "-c", mounted, "sh"}, command.Args...)...))
+	if missing := strings.Join(p.report().Missing, "\n"); strings.Contains(missing, "clock_nanosleep") {
+		t.Errorf("it says %q", missing)
+	}
+}
+
 func TestItSaysWhichCapabilityIsMissing(t *testing.T) {
 	privileged.Require(t, privileged.Root, privileged.RTGroups, privileged.BTF)
 	privileged.Machine(t)
