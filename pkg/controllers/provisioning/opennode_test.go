@@ -12,6 +12,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
@@ -106,9 +107,12 @@ func TestOpenNodeSaysWhyItOpensNone(t *testing.T) {
 			pools: []*karpv1.NodePool{nodePool("edge")}, budget: 60, says: "no node can be opened: no NodePool lost is ready",
 			change: func(_ *site, r *orchestration.Request) { r.NodePool = "lost" },
 		},
-		"nodes that are there have room": {
-			pools: []*karpv1.NodePool{nodePool("edge")}, budget: 60, says: "nodes that are there have cores for its pods",
-			change: func(s *site, _ *orchestration.Request) { s.node("free", 1) },
+		"its pods are ordinary": {
+			pools: []*karpv1.NodePool{nodePool("edge")}, budget: 60, says: "none of its pods has a real-time container",
+			change: func(s *site, r *orchestration.Request) {
+				m := &mcv1.McKube{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: r.Pods[0].Name}}
+				s.must(s.api.Delete(s.ctx, m))
+			},
 		},
 		"its pods are on another node": {
 			pools: []*karpv1.NodePool{nodePool("edge")}, budget: 60, says: "none of its pods needs a node any longer",

@@ -40,7 +40,8 @@ func (p plan) words() string {
 }
 
 // plan finds the cheapest node for the pods of an action, of the NodePools with the highest weight that have any.
-// refusal is why there is none, or is none needed.
+// refusal is why there is none. Whether nodes that are there would do is for whoever asks to know: what has room for a pod
+// may be as crowded as where it is.
 func (o *opener) plan(ctx context.Context, spec v1alpha1.RTActionSpec) (best plan, refusal string, err error) {
 	pods, err := o.pods(ctx, spec)
 	switch {
@@ -48,8 +49,9 @@ func (o *opener) plan(ctx context.Context, spec v1alpha1.RTActionSpec) (best pla
 		return plan{}, "", err
 	case len(pods) == 0:
 		return plan{}, "none of its pods needs a node any longer", nil
-	case o.needless(spec.Node, pods):
-		return plan{}, "nodes that are there have cores for its pods", nil
+	}
+	if realtime, err := o.realtime(pods); err != nil || !realtime {
+		return plan{}, "none of its pods has a real-time container", err
 	}
 	pools, err := o.pools(ctx, spec.NodePool)
 	if err != nil {
@@ -104,24 +106,17 @@ func (o *opener) pods(ctx context.Context, spec v1alpha1.RTActionSpec) ([]*corev
 	return out, nil
 }
 
-// needless tells whether the pods would all find cores on nodes that are there: then another changes nothing.
-func (o *opener) needless(node string, pods []*corev1.Pod) bool {
+// realtime tells whether any of the pods has a real-time container. What is not known of a pod must not pass for none.
+func (o *opener) realtime(pods []*corev1.Pod) (any bool, err error) {
 	snapshot := o.Store.Snapshot()
-	n, ok := snapshot.NodeView(node)
-	if !ok {
-		return false
-	}
-	others, moving := map[types.UID]bool{}, 0
-	for _, server := range n.Servers {
-		others[server.PodUID] = true
-	}
 	for _, pod := range pods {
-		if others[pod.UID] {
-			moving++
+		view, ok := snapshot.Pod(pod.UID)
+		if !ok {
+			return false, fmt.Errorf("looking up pod %s/%s: it is not known yet", pod.Namespace, pod.Name)
 		}
-		delete(others, pod.UID)
+		any = any || len(view.Governed) > 0
 	}
-	return moving == len(pods) && len(snapshot.BreaksAll([]string{node}, others)) == 0
+	return any, nil
 }
 
 // pools that may open nodes, those with the highest weight first.
