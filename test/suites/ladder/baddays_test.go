@@ -69,4 +69,27 @@ var _ = Describe("Bad days:", func() {
 		eventuallyOver()
 		Expect(answers(env.History())).To(Equal([]string{"Migrate"}))
 	})
+
+	It("two pressures that want the same room both end: one gets it, for the other a node is opened", func() {
+		env.ExpectApplied(twoCores())
+		var controls, peers []environment.Place
+		for _, n := range []string{"a", "b"} {
+			peers = append(peers, replicated(test.McKube("peer-"+n, 35, test.Critical(high)), 1)[0])
+			controls = append(controls, governed(test.McKube("control-"+n, 50, test.Critical(high))))
+			governed(test.McKube("big-"+n, 80, test.Critical(high)))
+		}
+		Expect(controls[0].Node).NotTo(Equal(controls[1].Node))
+		governed(test.McKube("half", 40, test.Critical(high)))
+		full := governed(test.McKube("full", 85, test.Critical(high)))
+		Expect(full.Node).NotTo(BeElementOf(controls[0].Node, controls[1].Node))
+		play(controls[0], crowded)
+		play(controls[1], crowded)
+		Eventually(func() []string { return answers(env.History()) }).Should(ConsistOf("Migrate", "OpenNode", "Migrate"))
+		eventuallyOver()
+		Expect(env.EventuallyPlace("peer-a").Node).NotTo(Equal(env.EventuallyPlace("peer-b").Node))
+		for i, n := range []string{"peer-a", "peer-b"} {
+			Expect(env.EventuallyPlace(n).Pod.UID).NotTo(Equal(peers[i].Pod.UID))
+		}
+		env.EventuallyNodes(4)
+	})
 })

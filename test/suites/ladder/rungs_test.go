@@ -3,6 +3,7 @@ package ladder_test
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/test"
 )
@@ -61,5 +62,22 @@ var _ = Describe("Where no core of the node helps, real-time pressure", func() {
 		env.EventuallyNodes(2)
 		Expect(answers(env.History())).To(Equal([]string{"OpenNode", "Migrate"}))
 		undisturbed(began, place.Pod, big.Pod)
+	})
+
+	It("replaces a node that is late whatever runs on it, within the budget for it", func() {
+		pool := twoCores(test.Budgets(test.Budget("1", "RTPressure"), test.Budget("0", karpenterv1.DisruptionReasonDrifted)))
+		env.ExpectApplied(pool)
+		m := test.McKube("control", 60, test.Critical(high), pressuredAt(3, 5))
+		places := replicated(m, 2)
+		Expect(places[1].Node).To(Equal(places[0].Node))
+		claim := env.NodeClaimOnNode(places[0].Node)
+		playOnNode(places[0].Node, "0s late")
+		eventuallyAnswered("ReplaceNode")
+		env.EventuallyDisrupted(claim, "RTPressure")
+		env.ExpectAtMostDisrupted("two", 1)
+		for _, p := range env.EventuallyPlaced("control", 2) {
+			Expect(p.Node).NotTo(Equal(places[0].Node))
+		}
+		eventuallyOver()
 	})
 })
