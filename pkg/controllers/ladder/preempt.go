@@ -62,7 +62,11 @@ func (e preempt) Step(ctx context.Context, task orchestration.Task) (rules.Resul
 		}
 		return rules.Result{Outcome: rules.Failed, Message: told(task.Object, left) + "; " + why}, nil
 	}
-	return e.strike(ctx, left)
+	result, err := e.strike(ctx, left)
+	if gone == 0 && apierrors.IsForbidden(err) { // a policy, which does not change its mind soon
+		return rules.Result{Undo: true, Message: err.Error()}, nil
+	}
+	return result, err
 }
 
 // left are the pods that are still there, and the name of one that is on its way out.

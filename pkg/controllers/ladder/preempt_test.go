@@ -2,16 +2,20 @@ package ladder_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -140,6 +144,23 @@ func TestNobodyIsEvictedForNothing(t *testing.T) {
 	e.condition("Eased", begun)
 	e.is(e.step(rules.Running), rules.Succeeded, false, "evicted "+e.namespace+"/low; not "+e.namespace+"/little; the pressure has gone")
 	e.is(e.step(rules.RollingBack), rules.Failed, false, "evicted "+e.namespace+"/low; not "+e.namespace+"/little")
+}
+
+// A policy that says no ends the attempt: another rung is tried meanwhile.
+func TestAPolicyThatForbidsAnEviction(t *testing.T) {
+	e := newEviction(t)
+	says := errors.New("not on weekdays")
+	forbidding := interceptor.NewClient(e.api, interceptor.Funcs{
+		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+			return apierrors.NewForbidden(corev1.Resource("pods/eviction"), "low", says)
+		},
+	})
+	e.executor = ladder.NewPreempt(forbidding, e.api, e.process.store)
+	r := e.step(rules.Running)
+	if !r.Undo || !strings.Contains(r.Message, says.Error()) {
+		t.Errorf("got %+v", r)
+	}
+	e.here("low", "little")
 }
 
 // Another pod that has taken the name is none of the action's.
