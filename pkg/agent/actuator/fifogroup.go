@@ -20,6 +20,8 @@ type fifoGroup struct {
 	priority atomic.Int32
 	// phase counts Throttle and Replenish; the policies are taken while it is odd.
 	phase atomic.Uint32
+	// crowded: the group had more than fifoThreads. Its threads are ordinary ones from then on.
+	crowded atomic.Bool
 	// Slow side, under the machine's lock.
 	core     int
 	periodUs int64
@@ -34,8 +36,17 @@ type hands struct {
 	attr   unix.SchedAttr
 }
 
-// handsThreads is how many threads of a group the hot side reaches at once; Check finds any others.
+// fifoThreads is how many threads a group may have. Each costs about 1 us twice in every period, on the core and above
+// all its containers: what a container does to itself must not become what it does to others.
+const fifoThreads = 128
+
+// handsThreads is how many threads of a group the hot side reaches at once: all, until one turns out to be crowded.
 const handsThreads = 1024
+
+// errCrowded is why a group is no longer real-time. It is for good: who could come back by ending threads could go on
+// and on taking the core from others for the time until that is noticed.
+var errCrowded = fmt.Errorf("it has had more than %d threads, which is all that backend fifo reaches in time: its threads are "+
+	"ordinary ones until the container is started again; have it use fewer threads, or a node with backend rtgroup", fifoThreads)
 
 func newHands(k kernel) *hands {
 	return &hands{kernel: k, tids: make([]int32, 0, handsThreads), buf: make([]byte, 4096)}
@@ -67,6 +78,9 @@ func (g *fifoGroup) Throttle() error {
 		return ErrGone
 	}
 	defer g.leave()
+	if g.crowded.Load() {
+		return errCrowded
+	}
 	if g.phase.Load()&1 == 0 {
 		g.phase.Add(1)
 	}
@@ -79,6 +93,9 @@ func (g *fifoGroup) Replenish() error {
 		return ErrGone
 	}
 	defer g.leave()
+	if g.crowded.Load() {
+		return errCrowded
+	}
 	if g.phase.Load()&1 == 1 {
 		g.phase.Add(1)
 	}
@@ -98,6 +115,10 @@ func (g *fifoGroup) sweepHot(policy, priority uint32) error {
 			return err
 		}
 		g.hot.tids = tids
+		if len(tids) > fifoThreads {
+			g.expel()
+			policy, priority = unix.SCHED_NORMAL, 0
+		}
 		for _, tid := range tids {
 			if err := g.hot.give(tid, policy, priority); err != nil && fault == nil {
 				fault = err
@@ -105,6 +126,14 @@ func (g *fifoGroup) sweepHot(policy, priority uint32) error {
 		}
 	}
 	return fault
+}
+
+// expel makes the group's threads ordinary ones for good: those that the hot side does not reach at the next Check. HOT.
+func (g *fifoGroup) expel() {
+	g.crowded.Store(true)
+	if g.phase.Load()&1 == 0 {
+		g.phase.Add(1)
+	}
 }
 
 // SetPriority among the servers of the core, 1 to 99.
@@ -133,6 +162,15 @@ func (g *fifoGroup) tend() (drifted int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("listing the threads of %s: %w", g.path, asGone(err))
 	}
+	if len(tids) > fifoThreads && len(g.known) == 0 {
+		return 0, fmt.Errorf("group %s: %w", g.path, errCrowded) // none is real-time by us
+	}
+	if len(tids) > fifoThreads {
+		g.expel()
+	}
+	if g.crowded.Load() {
+		return 0, errors.Join(fmt.Errorf("group %s: %w", g.path, errCrowded), g.demoteAll(tids))
+	}
 	attrs := make(map[int32]unix.SchedAttr, len(tids))
 	for _, tid := range tids {
 		var a unix.SchedAttr
@@ -154,6 +192,33 @@ func (g *fifoGroup) tend() (drifted int, err error) {
 	}
 	g.known = known
 	return drifted, errors.Join(faults...)
+}
+
+// demoteAll makes ordinary threads of the real-time ones, also of those that such a thread has made meanwhile.
+func (g *fifoGroup) demoteAll(tids []int32) error {
+	const rounds = 8
+	k := g.backend.kernel
+	for range rounds {
+		left := 0
+		for _, tid := range tids {
+			var a unix.SchedAttr
+			if k.attr(int(tid), &a) != nil || a.Policy != unix.SCHED_FIFO && a.Policy != unix.SCHED_RR {
+				continue
+			}
+			left++
+			if err := g.backend.give(tid, unix.SCHED_NORMAL, 0); err != nil {
+				return g.backend.explain(g.path, tid, err)
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		var err error
+		if tids, err = g.backend.threadsOf(g.files); err != nil {
+			return fmt.Errorf("listing the threads of %s: %w", g.path, asGone(err))
+		}
+	}
+	return fmt.Errorf("group %s: it makes threads faster than they can be made ordinary ones", g.path)
 }
 
 // align gives a thread the policy of the phase, again when the phase changed meanwhile: the hot side

@@ -1,0 +1,98 @@
+package actuator
+
+import (
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// crowds is a tree with a container of three threads under backend fifo.
+func crowds(t *testing.T) (*simTree, containers, *fifoGroup) {
+	t.Helper()
+	for _, l := range layouts {
+		if l.backend != FIFO {
+			continue
+		}
+		s := newSim(t, l.mount)
+		c := populate(s)
+		clear(s.threads)
+		for range 3 {
+			s.spawn(c.first, unix.SCHED_NORMAL)
+		}
+		return s, c, mustOpen(t, s.probe(FIFO), serverOf(c.first)).(*fifoGroup)
+	}
+	t.Fatal("no layout has backend fifo")
+	return nil, containers{}, nil
+}
+
+// realtime counts the threads that have a real-time policy.
+func (s *simTree) realtime() (out int) {
+	for _, th := range s.threads {
+		if th.attr.Policy == unix.SCHED_FIFO {
+			out++
+		}
+	}
+	return out
+}
+
+// breed adds threads that inherit our policy.
+func (s *simTree) breed(group string, n, priority int) {
+	for range n {
+		s.threads[s.spawn(group, unix.SCHED_FIFO)].attr.Priority = uint32(priority)
+	}
+}
+
+func TestCrowdsAreExpelledForGood(t *testing.T) {
+	for name, first := range map[string]func(*fifoGroup) error{
+		"at the end of its budget": (*fifoGroup).Throttle,
+		"at the next period":       (*fifoGroup).Replenish,
+		"at the sweep":             func(g *fifoGroup) error { _, err := g.Check(); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, c, g := crowds(t)
+			if n := s.realtime(); n != 3 {
+				t.Fatalf("%d threads are real-time; want 3", n)
+			}
+			priority := int(g.priority.Load())
+			s.breed(c.first, fifoThreads-3, priority)
+			if err := first(g); err != nil {
+				t.Fatalf("%d threads: %v", fifoThreads, err)
+			}
+			s.breed(c.first, 2000, priority)
+			_ = first(g) // the hot side reaches the first of them; nobody reads what it returns
+			if _, err := g.Check(); !errors.Is(err, errCrowded) {
+				t.Errorf("Check: %v; want it to say that there are too many threads", err)
+			}
+			if n := s.realtime(); n != 0 {
+				t.Errorf("%d threads are real-time after the sweep; want none", n)
+			}
+			for tid := range s.threads {
+				if tid > 2 {
+					delete(s.threads, tid)
+				}
+			}
+			if err := g.Replenish(); !errors.Is(err, errCrowded) || s.realtime() != 0 {
+				t.Errorf("with few threads again: %v, %d real-time; want none to come back", err, s.realtime())
+			}
+			if err := g.Close(true); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestCrowdsAreRefused(t *testing.T) {
+	s, c, g := crowds(t)
+	if err := g.Close(true); err != nil {
+		t.Fatal(err)
+	}
+	s.breed(c.first, fifoThreads+1, 50)
+	before := s.realtime()
+	if _, err := s.probe(FIFO).Open(serverOf(c.first)); !errors.Is(err, errCrowded) {
+		t.Errorf("Open: %v; want it to say that there are too many threads", err)
+	}
+	if n := s.realtime(); n != before {
+		t.Errorf("%d threads are real-time; want the %d as before: none is ours", n, before)
+	}
+}
