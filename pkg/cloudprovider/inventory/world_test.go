@@ -52,6 +52,8 @@ type world struct {
 	clock    *clocktesting.FakeClock
 	recorder *test.EventRecorder
 	boards   map[string]*board
+	// dialer, where it is set, makes drivers in place of the boards.
+	dialer   inventory.Dialer
 	provider *inventory.Provider
 	// writes until the process dies; negative: it does not.
 	writes int
@@ -114,7 +116,10 @@ func (b *board) act(call string, change func()) error {
 }
 
 // Dial makes the world the dialer.
-func (w *world) Dial(_ context.Context, machine string, _ inventory.PowerSpec) (power.Driver, error) {
+func (w *world) Dial(ctx context.Context, machine string, spec inventory.PowerSpec) (power.Driver, error) {
+	if w.dialer != nil {
+		return w.dialer.Dial(ctx, machine, spec)
+	}
 	return w.board(machine), nil
 }
 
