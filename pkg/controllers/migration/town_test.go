@@ -12,21 +12,15 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
-	"github.com/mainspring-rt/mainspring/pkg/events"
-	"github.com/mainspring-rt/mainspring/pkg/orchestration"
-	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
@@ -335,46 +329,4 @@ func (w *town) running() string {
 	}
 	slices.Sort(out)
 	return strings.Join(out, " ")
-}
-
-// budget keeps the pods of the town from being evicted.
-func (w *town) budget() {
-	w.Helper()
-	b := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "budget"},
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "rt"}},
-		},
-	}
-	w.must(w.api.Create(w.Context(), b))
-	b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: b.Generation, CurrentHealthy: 1, DesiredHealthy: 1, ExpectedPods: 1}
-	w.must(w.api.Status().Update(w.Context(), b))
-}
-
-// request asks for a pod to go to node b.
-func (w *town) request(pod string) orchestration.Request {
-	w.Helper()
-	p := &corev1.Pod{}
-	w.must(w.api.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: pod}, p))
-	return orchestration.Request{
-		Kind: rules.Migrate, Reason: "RTPressure", Cause: "pressure/" + w.namespace, Node: w.name("a"), TargetNode: w.name("b"), Timeout: moving,
-		Beneficiary: v1alpha1.ActionBeneficiary{Kind: "Node", Name: w.name("a"), Criticality: "High"},
-		Pods:        []v1alpha1.ActionPod{{Namespace: w.namespace, Name: pod, UID: p.UID}},
-	}
-}
-
-func (w *town) actions(ctx context.Context) []v1alpha1.RTAction {
-	w.Helper()
-	list := &v1alpha1.RTActionList{}
-	w.must(w.api.List(ctx, list))
-	return slices.DeleteFunc(list.Items, func(o v1alpha1.RTAction) bool { return o.Spec.TargetNode != w.name("b") })
-}
-
-// Publish implements orchestration.Recorder.
-func (w *town) Publish(list ...events.Event) {
-	for _, e := range list {
-		if o, ok := e.Object.(client.Object); ok && !strings.HasPrefix(e.Reason, "Action") {
-			w.told = append(w.told, e.Reason+" "+o.GetName())
-		}
-	}
 }
