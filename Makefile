@@ -34,7 +34,7 @@ test: tools unit e2e ## Pass all tests: unit and envtest with the race detector,
 UNIT_ATTEMPTS ?= 1
 unit: ## Unit and control-plane tests of the packages, with the race detector
 	"$$($(TOOLS) --path gotestsum)" --format pkgname --format-hide-empty-pkg --rerun-fails=$$(($(UNIT_ATTEMPTS) - 1)) --rerun-fails-max-failures=5 \
-	  --packages="./cmd/... ./pkg/... ./hack/... ./test/bench/... ./test/charts/..." -- -race -timeout 15m
+	  --packages="./cmd/... ./pkg/... ./hack/... ./test/bench/... ./test/charts/..." -- -race -timeout 25m
 	@echo "again without the race detector, whose code lets Go's scheduler in where the program does not:"
 	go test -count=1 -run TestHeldReader ./pkg/agent/ebpf
 
@@ -50,6 +50,10 @@ bench-lifecycle: tools build ## Scheduling throughput against upstream, and 1,00
 .PHONY: bench-admission
 bench-admission: tools ## Placement decisions, cache memory, rebuild and webhook at 1,000 nodes x 64 cores with 20,000 containers
 	go run ./test/bench/admission --out out/bench/admission.json
+
+.PHONY: bench-ladder
+bench-ladder: tools build ## A storm of real-time pressure, and one story told to Mainspring and to stock Karpenter with MC-Kube's rules
+	go run ./test/bench/ladder --out out/bench/ladder.json
 
 .PHONY: bench-agent
 bench-agent: bench-task ## Overrun to raised budget on this machine's kernel, idle and loaded, and what the agent takes (root)
