@@ -274,27 +274,36 @@ static __always_inline void leave(struct core *core, struct task_struct *prev, b
 		__sync_fetch_and_add(&s.state->running, -1);
 }
 
+/* occupy has the core run a thread, since a time, and finds its server; false when it has none. */
+static __always_inline bool occupy(struct core *core, struct server *s, struct task_struct *p, __u64 since, __u64 now)
+{
+	struct tracked *group = find_group(p);
+
+	if (!group || !find_server(s, group->slot))
+		return false;
+	if (s->told->generation != s->config->generation)
+		restart(s);
+	core->own = group->own;
+	core->slot = group->slot;
+	core->generation = s->config->generation;
+	core->pid = p->pid;
+	core->since = since;
+	core->offset = now - rq_of(p)->clock;
+	core->active = 1;
+	__sync_fetch_and_add(&s->state->running, 1);
+	return true;
+}
+
 static __always_inline void enter(struct core *core, __u32 cpu, struct task_struct *next, __u64 now)
 {
 	struct running r = { .task = next, .now = now };
-	struct tracked *group = find_group(next);
 	__u64 rest, queued;
 	struct timer *t;
 	struct server s;
 
-	if (!group || !find_server(&s, group->slot))
+	if (!occupy(core, &s, next, now, now))
 		return;
-	if (s.told->generation != s.config->generation)
-		restart(&s);
-	r.own = group->own;
-	core->own = group->own;
-	core->slot = group->slot;
-	core->generation = s.config->generation;
-	core->pid = next->pid;
-	core->since = now;
-	core->offset = now - rq_of(next)->clock;
-	core->active = 1;
-	__sync_fetch_and_add(&s.state->running, 1);
+	r.own = core->own;
 	queued = queued_at(next, now);
 	if (watch_jobs)
 		begin_interval(&s, next, queued);
@@ -302,6 +311,15 @@ static __always_inline void enter(struct core *core, __u32 cpu, struct task_stru
 	t = bpf_map_lookup_elem(&core_timers, &cpu);
 	if (t)
 		arm(core, t, now, rest);
+}
+
+/* catch_up takes up a thread that leaves the core and was not seen to come: from idle, some kernels do not call
+ * the programs now and then. Nobody could answer in time, but nothing goes unaccounted. */
+static __always_inline void catch_up(struct core *core, struct task_struct *prev, __u64 now)
+{
+	struct server s;
+
+	occupy(core, &s, prev, arrived_at(prev, now), now);
 }
 
 SEC("tp_btf/sched_switch")
@@ -314,6 +332,8 @@ int BPF_PROG(budget_switch, bool preempt, struct task_struct *prev, struct task_
 	if (!core)
 		return 0;
 	now = bpf_ktime_get_ns();
+	if (!core->active && (is_rt(prev) || is_deadline(prev)) && !is_kernel(prev))
+		catch_up(core, prev, now);
 	if (core->active)
 		leave(core, prev, preempt || !prev->__state, now);
 	if (!is_kernel(next))

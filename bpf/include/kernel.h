@@ -120,6 +120,7 @@ struct sched_dl_entity {
 };
 
 struct sched_info {
+	unsigned long long last_arrival;
 	unsigned long long last_queued;
 };
 

@@ -61,19 +61,31 @@ static __always_inline struct rq *rq_of(struct task_struct *p)
 	return p->se.cfs_rq->rq;
 }
 
+/* on_our_clock is a time by a thread's run queue; now where it is none. */
+static __always_inline __u64 on_our_clock(struct task_struct *p, __u64 stamp, __u64 now)
+{
+	__u64 clock = rq_of(p)->clock;
+
+	if (!stamp || stamp >= clock || clock - stamp > now)
+		return now;
+	return now - (clock - stamp);
+}
+
 /* queued_at is when a thread that begins to run was put on the run queue; now where the kernel keeps no such
  * record. */
 static __always_inline __u64 queued_at(struct task_struct *p, __u64 now)
 {
-	__u64 queued, clock;
-
 	if (!bpf_core_field_exists(p->sched_info.last_queued))
 		return now;
-	queued = p->sched_info.last_queued;
-	clock = rq_of(p)->clock;
-	if (!queued || queued >= clock || clock - queued > now)
+	return on_our_clock(p, p->sched_info.last_queued, now);
+}
+
+/* arrived_at is since when a thread has been on its core; now where the kernel keeps no such record. */
+static __always_inline __u64 arrived_at(struct task_struct *p, __u64 now)
+{
+	if (!bpf_core_field_exists(p->sched_info.last_arrival))
 		return now;
-	return now - (clock - queued);
+	return on_our_clock(p, p->sched_info.last_arrival, now);
 }
 
 #endif

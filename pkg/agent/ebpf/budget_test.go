@@ -187,21 +187,28 @@ func TestEnforcedBudgetOfOwnAccount(t *testing.T) {
 	p := start(t, task{Groups: []string{dir}, Core: 1, Policy: unix.SCHED_FIFO, Prio: 50, Period: 20 * ms, Work: []int64{ms, 6 * ms}, Jobs: 10})
 	end := follow(t, m, func(ebpf.Event) {})
 	p.let()
-	p.wait()
+	log := p.wait()[0]
 	time.Sleep(30 * time.Millisecond) // the last window has to end
 	all := end()
 	ends, windows := kinds(all, ebpf.KindEnd), kinds(all, ebpf.KindWindow)
-	if len(ends) != 5 || len(windows) != 5 || len(all) != 10 {
-		t.Fatalf("%d ends, %d windows of %d events; want 5 and 5: %+v", len(ends), len(windows), len(all), all)
+	// A window begins with the job that is found in no other. After one that was woken late, the next job lies in two.
+	late := 0
+	for _, j := range log {
+		if j.Woken-j.Release > ms/5 || j.End-j.Woken > 6*ms+ms/5 {
+			late++
+		}
+	}
+	if len(ends) < 5-late || len(ends) > 5+late || len(windows) != len(ends) || len(all) != 2*len(ends) {
+		t.Fatalf("%d ends, %d windows of %d events; want 5 and 5, or up to %d more or fewer: %+v; the jobs' own log %+v", len(ends), len(windows), len(all), late, all, log)
 	}
 	for i := range ends {
 		if windows[i].Window != ends[i].Window+uint64(20*ms) || windows[i].Detected < windows[i].Instant {
 			t.Errorf("end %+v, window %+v: want the next window at its start", ends[i], windows[i])
 		}
-		near(t, "used at the end", int64(ends[i].UsedNs), 3*ms, 2*ms)
+		near(t, "used at the end, but for what was seen late", int64(ends[i].UsedNs-(ends[i].Detected-ends[i].Instant)), 3*ms, ms/2)
 	}
-	if state := m.State(2).Load(); state.Throttles != 5 || state.Overruns != 5 {
-		t.Errorf("state %+v: want 5 throttles and overruns", state)
+	if state, n := m.State(2).Load(), uint64(len(ends)); state.Throttles != n || state.Overruns != n {
+		t.Errorf("state %+v: want %d throttles and overruns, as many as ends", state, n)
 	}
 }
 
