@@ -33,7 +33,7 @@ test: tools unit e2e ## Pass all tests: unit and envtest with the race detector,
 .PHONY: unit
 UNIT_ATTEMPTS ?= 1
 unit: ## Unit and control-plane tests of the packages, with the race detector
-	"$$($(TOOLS) --path gotestsum)" --format pkgname --format-hide-empty-pkg --rerun-fails=$$(($(UNIT_ATTEMPTS) - 1)) --rerun-fails-max-failures=5 \
+	"$$($(TOOLS) --path gotestsum)" --format pkgname --format-hide-empty-pkg --rerun-fails=$$(($(UNIT_ATTEMPTS) - 1)) --rerun-fails-max-failures=10 \
 	  --packages="./cmd/... ./pkg/... ./hack/... ./test/bench/... ./test/charts/..." -- -race -timeout 25m
 	@echo "again without the race detector, whose code lets Go's scheduler in where the program does not:"
 	go test -count=1 -run TestHeldReader ./pkg/agent/ebpf
