@@ -21,8 +21,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -113,24 +111,9 @@ var worlds atomic.Int64
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	p, err := apiserver.Shared()
-	if err != nil {
-		t.Fatal(err)
-	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	config := p.RESTConfig()
-	config.QPS = -1
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := apiserver.Config(t)
 	tree := hosttest.Lab(t)
-	w := &world{TB: t, Client: c, tree: tree, fast: newFastPath(t), stateDir: t.TempDir(), clock: clock.RealClock{}}
+	w := &world{TB: t, Client: apiserver.Client(t, apiserver.Scheme(t)), tree: tree, fast: newFastPath(t), stateDir: t.TempDir(), clock: clock.RealClock{}}
 	w.road = newRoad(t, strings.TrimPrefix(config.Host, "https://"))
 	w.config = rest.CopyConfig(config)
 	w.config.Host = "https://" + w.road.address

@@ -35,21 +35,11 @@ type world struct {
 
 func newWorld(t testing.TB) world {
 	t.Helper()
-	p, err := apiserver.Shared()
-	if err != nil {
-		t.Fatal(err)
-	}
 	scheme, err := hollow.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := p.RESTConfig()
-	config.QPS = -1
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return world{TB: t, Client: c, config: config}
+	return world{TB: t, Client: apiserver.Client(t, scheme), config: apiserver.Config(t)}
 }
 
 // fleet runs until the returned function is called, or the test ends.

@@ -58,12 +58,7 @@ func newCrowd(t testing.TB) *crowd {
 // connect to the API server through a cache, and past it.
 func (c *crowd) connect() {
 	c.Helper()
-	plane, err := apiserver.Shared()
-	c.must(err)
-	known, err := scheme()
-	c.must(err)
-	config := plane.RESTConfig()
-	config.QPS = -1
+	config, known := apiserver.Config(c), apiserver.Scheme(c)
 	near, err := cache.New(config, cache.Options{Scheme: known})
 	c.must(err)
 	for _, o := range []client.Object{&corev1.Pod{}, &corev1.Node{}, &v1alpha1.RTAction{}} {

@@ -55,20 +55,7 @@ type conduct struct {
 
 func newStage(t testing.TB) *stage {
 	t.Helper()
-	p, err := apiserver.Shared()
-	if err != nil {
-		t.Fatal(err)
-	}
-	known, err := scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := p.RESTConfig()
-	config.QPS = -1
-	api, err := client.NewWithWatch(config, client.Options{Scheme: known})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := apiserver.Client(t, apiserver.Scheme(t))
 	s := &stage{
 		TB: t, api: api, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), told: &told{},
 		nodes: &nodes{disrupted: map[string]string{}, allowed: map[string]int{}},

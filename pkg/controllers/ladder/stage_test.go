@@ -56,20 +56,7 @@ type stage struct {
 
 func newStage(t testing.TB) *stage {
 	t.Helper()
-	p, err := apiserver.Shared()
-	if err != nil {
-		t.Fatal(err)
-	}
-	known, err := scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := p.RESTConfig()
-	config.QPS = -1
-	api, err := client.NewWithWatch(config, client.Options{Scheme: known})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := apiserver.Client(t, apiserver.Scheme(t))
 	s := &stage{
 		TB: t, api: api, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), told: &told{}, misses: map[string]int64{},
 		counted: map[string]int64{}, unable: map[rules.Kind]bool{}, conduct: map[rules.Kind]rules.Result{}, episodes: map[string]bool{},

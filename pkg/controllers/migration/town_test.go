@@ -64,20 +64,7 @@ var towns atomic.Int64
 
 func newTown(t testing.TB, replicas int32, containers ...string) *town {
 	t.Helper()
-	p, err := apiserver.Shared()
-	if err != nil {
-		t.Fatal(err)
-	}
-	known, err := scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := p.RESTConfig()
-	config.QPS = -1
-	api, err := client.NewWithWatch(config, client.Options{Scheme: known})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := apiserver.Client(t, apiserver.Scheme(t))
 	w := &town{TB: t, api: api, namespace: fmt.Sprintf("town-%d", towns.Add(1)), clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second))}
 	w.containers = append([]string{"app"}, containers...)
 	w.client = interceptor.NewClient(api, w.mortal())

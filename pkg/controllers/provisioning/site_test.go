@@ -67,20 +67,11 @@ func newSite(t testing.TB, pools ...*karpv1.NodePool) *site {
 	if err := crds(); err != nil {
 		t.Fatal(err)
 	}
-	p, err := apiserver.Shared()
-	if err != nil {
-		t.Fatal(err)
-	}
 	known, err := scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := p.RESTConfig()
-	config.QPS = -1
-	api, err := client.NewWithWatch(config, client.Options{Scheme: known})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := apiserver.Client(t, known)
 	s := &site{
 		TB: t, api: api, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), opened: map[string]int{},
 		ctx: options.ToContext(t.Context(), karptest.Options(karptest.OptionsFields{

@@ -72,20 +72,7 @@ var clusters atomic.Int64
 
 func newCluster(t testing.TB) *cluster {
 	t.Helper()
-	p, err := apiserver.Shared()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := p.RESTConfig()
-	config.QPS = -1
-	c, err := client.New(config, client.Options{Scheme: s})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := apiserver.Client(t, apiserver.Scheme(t))
 	return &cluster{TB: t, Client: c, prefix: fmt.Sprintf("%s-%d-", strings.ToLower(strings.Map(letters, t.Name())), clusters.Add(1))}
 }
 

@@ -36,10 +36,8 @@ const patience = 30 * time.Second
 // controller runs a node loop in a manager of its own, as a process does, until the test ends.
 func (c *cluster) controller() {
 	c.Helper()
-	p, err := apiserver.Shared()
-	c.must(err)
 	noNames := true
-	mgr, err := ctrl.NewManager(p.RESTConfig(), ctrl.Options{
+	mgr, err := ctrl.NewManager(apiserver.Config(c), ctrl.Options{
 		Scheme: c.Scheme(), Metrics: server.Options{BindAddress: "0"}, Logger: logr.Discard(), Controller: ctrlconfig.Controller{SkipNameValidation: &noNames},
 	})
 	c.must(err)
@@ -66,11 +64,7 @@ func (c *cluster) controller() {
 // fails the test when any on the way exceeds a core.
 func (c *cluster) versions(node string, cores []rt.Core) (until func(pods ...string)) {
 	c.Helper()
-	p, err := apiserver.Shared()
-	c.must(err)
-	watcher, err := client.NewWithWatch(p.RESTConfig(), client.Options{Scheme: c.Scheme()})
-	c.must(err)
-	w, err := watcher.Watch(c.Context(), &v1alpha1.RTNodeList{}, &client.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", node)})
+	w, err := apiserver.Client(c, c.Scheme()).Watch(c.Context(), &v1alpha1.RTNodeList{}, &client.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", node)})
 	c.must(err)
 	c.Cleanup(w.Stop)
 	var last []string

@@ -42,12 +42,7 @@ func (c *cluster) office() *office {
 // hire starts a controller that knows nothing of its predecessor.
 func (o *office) hire() {
 	o.Helper()
-	p, err := apiserver.Shared()
-	o.must(err)
-	config := p.RESTConfig()
-	config.QPS = -1
-	api, err := client.NewWithWatch(config, client.Options{Scheme: o.Scheme()})
-	o.must(err)
+	api := apiserver.Client(o, o.Scheme())
 	fresh := o.cluster.loop()
 	fresh.clock, fresh.told = o.clock, o.told
 	o.loop = fresh

@@ -55,20 +55,7 @@ type siege struct {
 
 func newSiege(t testing.TB, namespace string) *siege {
 	t.Helper()
-	p, err := apiserver.Shared()
-	if err != nil {
-		t.Fatal(err)
-	}
-	known, err := scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := p.RESTConfig()
-	config.QPS = -1
-	api, err := client.NewWithWatch(config, client.Options{Scheme: known})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := apiserver.Client(t, apiserver.Scheme(t))
 	s := &siege{TB: t, API: api, namespace: namespace, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), told: &told{}}
 	s.Client = interceptor.NewClient(api, interceptor.Funcs{
 		Get: s.get, Patch: s.patch, SubResourceCreate: s.evict,

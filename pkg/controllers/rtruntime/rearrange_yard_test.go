@@ -111,12 +111,7 @@ type mover struct {
 // start starts a controller that knows nothing of its predecessors.
 func (y *yard) start() *mover {
 	y.Helper()
-	p, err := apiserver.Shared()
-	y.must(err)
-	config := p.RESTConfig()
-	config.QPS = -1
-	api, err := client.NewWithWatch(config, client.Options{Scheme: y.Scheme()})
-	y.must(err)
+	api := apiserver.Client(y, y.Scheme())
 	mortal := *y.cluster
 	mortal.Client = interceptor.NewClient(api, interceptor.Funcs{
 		Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -130,6 +125,7 @@ func (y *yard) start() *mover {
 		},
 	})
 	m := &mover{loop: mortal.loopAt(y.clock), yard: y}
+	var err error
 	m.queue, err = orchestration.New(orchestration.Dependencies{
 		Clock: y.clock, Client: mortal.Client, Reader: y.Client, Recorder: silent{}, Nodes: calm{},
 		Lease: types.NamespacedName{Namespace: "default", Name: y.prefix + "queue"}, Identity: string(uuid.NewUUID()),

@@ -8,9 +8,15 @@ import (
 	"sync"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis"
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
@@ -34,6 +40,40 @@ var Shared = sync.OnceValues(func() (*localplane.Plane, error) {
 	running = started // also when the rest fails: Main stops it
 	return started, install(ctx, started)
 })
+
+// Scheme knows the types of Kubernetes and of McKube.
+func Scheme(t testing.TB) *runtime.Scheme {
+	t.Helper()
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mcv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// Config reaches the shared plane as an administrator, as fast as it answers.
+func Config(t testing.TB) *rest.Config {
+	t.Helper()
+	p, err := Shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := p.RESTConfig()
+	config.QPS = -1
+	return config
+}
+
+// Client reaches the shared plane past every cache.
+func Client(t testing.TB, s *runtime.Scheme) client.WithWatch {
+	t.Helper()
+	c, err := client.NewWithWatch(Config(t), client.Options{Scheme: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
 
 // install gives the plane the project's CRDs.
 func install(ctx context.Context, p *localplane.Plane) error {
