@@ -84,6 +84,8 @@ func storyReport(who string, o outcome) []report.Figure {
 	}[who])
 	goal := map[string]string{"ours": "0", "stock": ""}[who]
 	return []report.Figure{
+		{Key: who + "_served", Value: float64(o.served), Goal: fmt.Sprintf(">= %d", replicas(plant())), Note: "containers that ever had a budget; who is not served misses nothing"},
+		{Key: who + "_overruns", Value: float64(o.overruns), Note: "periods in which a budget was used up with work pending"},
 		{Key: who + "_misses", Value: float64(o.misses), Note: "jobs after their deadline; " + note},
 		{Key: who + "_misses_high", Value: float64(o.missesHigh), Goal: goal, Note: "those of criticality High"},
 		{Key: who + "_evictions", Value: float64(o.evictions), Note: "pods that were told to go through the Eviction API"},

@@ -21,10 +21,10 @@ import (
 
 // outcome is what a story cost.
 type outcome struct {
-	misses, missesHigh int64
-	evictions          int
-	nodes              int // most at once
-	usd                float64
+	tally
+	evictions int
+	nodes     int // most at once
+	usd       float64
 	// pendingHigh is the longest that a pod of criticality High waited for its core.
 	pendingHigh time.Duration
 	disruptions int
@@ -129,7 +129,7 @@ func (r *record) outcome(ctx context.Context) (outcome, error) {
 	}
 	h := r.recorder.History()
 	o := outcome{disruptions: len(h.Disrupted())}
-	o.misses, o.missesHigh = misses(h)
+	o.tally = tallyOf(h.Versions())
 	o.evictions = evictions(h)
 	for _, broken := range promises.Broken(h) {
 		if strings.Contains(broken, "was moved for") {
@@ -152,14 +152,19 @@ func (r *record) outcome(ctx context.Context) (outcome, error) {
 	return o, nil
 }
 
-// misses adds up the largest counts of every container.
-func misses(h history.History) (all, high int64) {
+// tally is what agents have reported of all containers, the largest counts of each.
+type tally struct {
+	served                       int // containers that had a budget at some time
+	misses, missesHigh, overruns int64
+}
+
+func tallyOf(versions []history.Version) tally {
 	type key struct {
 		pod       types.UID
 		container string
 	}
-	most, critical := map[key]int64{}, map[types.UID]bool{}
-	for _, v := range h.Versions() {
+	most, critical := map[key]v1alpha1.RTServerStatus{}, map[types.UID]bool{}
+	for _, v := range versions {
 		node, ok := v.Object.(*v1alpha1.RTNode)
 		if !ok {
 			continue
@@ -169,16 +174,23 @@ func misses(h history.History) (all, high int64) {
 		}
 		for _, server := range node.Status.Servers {
 			k := key{server.PodUID, server.Container}
-			most[k] = max(most[k], server.Misses)
+			m := most[k]
+			m.BudgetUs, m.Misses, m.Overruns = max(m.BudgetUs, server.BudgetUs), max(m.Misses, server.Misses), max(m.Overruns, server.Overruns)
+			most[k] = m
 		}
 	}
-	for k, n := range most {
-		all += n
+	var t tally
+	for k, m := range most {
+		if m.BudgetUs > 0 {
+			t.served++
+		}
+		t.misses += m.Misses
+		t.overruns += m.Overruns
 		if critical[k.pod] {
-			high += n
+			t.missesHigh += m.Misses
 		}
 	}
-	return all, high
+	return t
 }
 
 // evictions counts the pods that were told to go through the Eviction API.

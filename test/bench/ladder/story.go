@@ -140,5 +140,18 @@ func compare(ctx context.Context, w *world) (outcome, error) {
 		return outcome{}, ctx.Err()
 	case <-time.After(storyLength):
 	}
-	return record.outcome(ctx)
+	o, err := record.outcome(ctx)
+	if err == nil && o.served < replicas(plant()) {
+		// Who serves nobody misses nothing: the figures would say the opposite of what was.
+		fmt.Fprintf(os.Stderr, "only %d of %d containers ever had a budget\n", o.served, replicas(plant()))
+	}
+	return o, err
+}
+
+func replicas(workloads []workload) int {
+	total := 0
+	for _, l := range workloads {
+		total += int(l.replicas)
+	}
+	return total
 }
