@@ -24,7 +24,7 @@ var _ = Describe("The command line", func() {
 		out := GinkgoT().TempDir()
 		session := mainspring("demo", "--plain", "--report", out)
 		Eventually(session, commandTimeout).Should(gexec.Exit(0))
-		Expect(session.Out).To(gbytes.Say("9 of 9 chapters reached their goal"))
+		Expect(session.Out).To(gbytes.Say("10 of 10 chapters reached their goal"))
 		Expect(filepath.Join(out, "index.html")).To(BeARegularFile())
 	})
 
