@@ -20,6 +20,8 @@ import (
 type State struct {
 	// Revision of the write.
 	Revision uint64
+	// Write is the write; the zero value in the state at the beginning of a history.
+	Write Version
 	// Nodes, NodeClaims, RTNodes, RTActions and ResourceSlices by name; Pods, McKubes and ResourceClaims by
 	// namespace and name.
 	Nodes      map[string]*corev1.Node
@@ -53,7 +55,7 @@ func (h History) Walk(visit func(State)) {
 	for _, v := range h.versions[:len(h.versions)-len(after)] {
 		s.apply(v)
 	}
-	s.Revision = h.from
+	s.Revision, s.Write = h.from, Version{}
 	visit(s)
 	for _, v := range after {
 		s.apply(v)
@@ -81,7 +83,7 @@ func (h History) Last() State {
 }
 
 func (s *State) apply(v Version) {
-	s.Revision = v.Revision
+	s.Revision, s.Write = v.Revision, v
 	switch o := v.Object.(type) {
 	case *corev1.Node:
 		put(s.Nodes, o.Name, o, v.Type)

@@ -40,10 +40,8 @@ func (c *checker) servers(s history.State, n *mckubev1alpha1.RTNode) {
 
 // bound expects the server's pod, while it is there, to run on the node.
 func (c *checker) bound(s history.State, n *mckubev1alpha1.RTNode, srv mckubev1alpha1.RTServer) {
-	for name, pod := range s.Pods {
-		if pod.UID == srv.PodUID && pod.Spec.NodeName != n.Name {
-			c.tell(s.Revision, "pod %s is on node %q, and a server of node %s", name, pod.Spec.NodeName, n.Name)
-		}
+	if node, here := c.pods[srv.PodUID]; here && node != n.Name {
+		c.tell(s.Revision, "pod %s/%s is on node %q, and a server of node %s", srv.Namespace, srv.Pod, node, n.Name)
 	}
 }
 

@@ -2,7 +2,6 @@ package promises
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 
@@ -25,12 +24,16 @@ type plan struct {
 
 // preemptions checks the plans that pending pods carry, and how the pods that they name go.
 func (c *checker) preemptions(s history.State) {
-	for _, name := range slices.SortedFunc(maps.Keys(s.Pods), byName) {
+	var planned []types.NamespacedName
+	for name, pod := range s.Pods {
+		if pod.Annotations[mcoperatorv1.AnnotationPreempting] != "" {
+			planned = append(planned, name)
+		}
+	}
+	slices.SortFunc(planned, byName)
+	for _, name := range planned {
 		pod := s.Pods[name]
 		text := pod.Annotations[mcoperatorv1.AnnotationPreempting]
-		if text == "" {
-			continue
-		}
 		var p plan
 		if err := json.Unmarshal([]byte(text), &p); err != nil {
 			c.tell(s.Revision, "the plan on pod %s cannot be read: %v", name, err)

@@ -10,10 +10,13 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/test/history"
 )
 
@@ -34,7 +37,7 @@ const Granularity = 100
 //     is exceeded;
 //   - no pod, and no container on its node, is moved twice for one cause, but back.
 func Broken(h history.History) []string {
-	c := &checker{cores: map[string]map[int32]core{}, told: map[string]bool{}, done: map[*mckubev1alpha1.RTNode]bool{}, moved: map[moved]string{}}
+	c := newChecker()
 	h.Walk(c.visit)
 	return c.list
 }
@@ -44,27 +47,82 @@ type core struct{ capacity, reserve int64 }
 
 type checker struct {
 	cores map[string]map[int32]core // by node; kept when the slice goes before the node's servers do
-	done  map[*mckubev1alpha1.RTNode]bool
-	moved map[moved]string // the action that moved it
+	moved map[moved]string          // the action that moved it
+	homes map[server]string         // the node of each server
+	pods  map[types.UID]string      // the node of each pod
 	told  map[string]bool
 	list  []string
 }
 
+func newChecker() *checker {
+	return &checker{
+		cores: map[string]map[int32]core{}, moved: map[moved]string{}, homes: map[server]string{}, pods: map[types.UID]string{}, told: map[string]bool{},
+	}
+}
+
+// visit checks what a write may have broken: with thousands of pods, to look at everything after each write would take hours.
 func (c *checker) visit(s history.State) {
+	switch o := s.Write.Object.(type) {
+	case nil:
+		c.everything(s)
+	case *resourcev1.ResourceSlice:
+		c.learn(o)
+		c.claims(s)
+	case *resourcev1.ResourceClaim:
+		c.claims(s)
+	case *corev1.Pod:
+		c.pod(s, o)
+	case *mckubev1alpha1.RTNode:
+		c.node(s, o)
+	case *mcoperatorv1.McKube:
+		c.preemptions(s)
+		c.actions(s)
+	case *mckubev1alpha1.RTAction:
+		c.actions(s)
+	}
+}
+
+// everything checks the state at the beginning.
+func (c *checker) everything(s history.State) {
 	for _, slice := range s.Slices {
 		c.learn(slice)
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.RTNodes)) {
-		if n := s.RTNodes[name]; !c.done[n] {
-			c.done[n] = true
-			c.servers(s, n)
-			c.budgets(s.Revision, n)
-		}
+	for _, pod := range s.Pods {
+		c.pods[pod.UID] = pod.Spec.NodeName
 	}
-	c.once(s)
+	for _, name := range slices.Sorted(maps.Keys(s.RTNodes)) {
+		c.node(s, s.RTNodes[name])
+	}
 	c.claims(s)
 	c.preemptions(s)
 	c.actions(s)
+}
+
+// pod checks a version of a pod.
+func (c *checker) pod(s history.State, pod *corev1.Pod) {
+	c.pods[pod.UID] = pod.Spec.NodeName
+	if s.Write.Type == watch.Deleted {
+		delete(c.pods, pod.UID)
+	}
+	c.preemptions(s)
+	c.actions(s)
+}
+
+// node checks a version of an RTNode.
+func (c *checker) node(s history.State, n *mckubev1alpha1.RTNode) {
+	maps.DeleteFunc(c.homes, func(_ server, home string) bool { return home == n.Name })
+	if s.Write.Type == watch.Deleted {
+		return
+	}
+	c.servers(s, n)
+	c.budgets(s.Revision, n)
+	for _, srv := range n.Spec.Servers {
+		key := server{srv.PodUID, srv.Container}
+		if other, ok := c.homes[key]; ok {
+			c.tell(s.Revision, "%s/%s is a server of node %s and of node %s", srv.Pod, srv.Container, min(other, n.Name), max(other, n.Name))
+		}
+		c.homes[key] = n.Name
+	}
 }
 
 // tell puts a broken promise on the list once, with the revision that broke it first.
@@ -101,18 +159,4 @@ func integer(device resourcev1.Device, attribute resourcev1.QualifiedName) int64
 type server struct {
 	pod       types.UID
 	container string
-}
-
-// once expects each server on one node only.
-func (c *checker) once(s history.State) {
-	where := map[server]string{}
-	for _, name := range slices.Sorted(maps.Keys(s.RTNodes)) {
-		for _, srv := range s.RTNodes[name].Spec.Servers {
-			key := server{srv.PodUID, srv.Container}
-			if other, ok := where[key]; ok {
-				c.tell(s.Revision, "%s/%s is a server of node %s and of node %s", srv.Pod, srv.Container, other, name)
-			}
-			where[key] = name
-		}
-	}
 }
