@@ -12,7 +12,10 @@ const volatile __u64 timer_flags = 0;
 const volatile bool dl_tracepoint = false;
 const volatile bool watch_jobs = false;
 
-/* What a core runs: of a server, since when. */
+/* A process that is to be hidden as some kernels hide one, in tests; 0: none. */
+const volatile __u32 hide = 0;
+
+/* What a core runs, and when it is a server's: since when. */
 struct core {
 	__u64 since;
 	__u64 armed; /* when its timer fires; 0: it does not */
@@ -22,8 +25,13 @@ struct core {
 	__u32 generation;
 	__u32 pid;
 	__u32 active;
-	__u64 _pad[2]; /* to a cache line */
+	__u32 process; /* of pid */
+	__u32 hidden;  /* the process of which a thread was not seen to leave; 0: none */
+	__u64 _pad;    /* to a cache line */
 };
+
+/* How often a core is looked at while a thread runs on it that will not be seen to leave. */
+#define WATCH_NS 200000
 
 struct timer {
 	struct bpf_timer t;
@@ -233,31 +241,6 @@ static __always_inline void arm(struct core *core, struct timer *t, __u64 now, _
 		core->armed = now + rest;
 }
 
-static int on_core_timer(void *map, __u32 *key, struct timer *t)
-{
-	struct core *core = bpf_map_lookup_elem(&cores, key);
-	struct task_struct *p = bpf_get_current_task_btf();
-	struct server s;
-	struct rq *rq;
-	__u64 now = bpf_ktime_get_ns(), rest;
-
-	if (!core)
-		return 0;
-	core->armed = 0;
-	if (!core->active || p->pid != core->pid || !find_server(&s, core->slot))
-		return 0;
-	if (s.told->generation != s.config->generation || core->generation != s.config->generation)
-		return 0;
-	rq = rq_of(p);
-	struct running r = { .task = p, .now = now, .own = core->own };
-
-	r.pending = (now - core->offset - rq->clock) + (rq->clock_task - p->se.exec_start);
-	rest = look(&s, &r, core->since, core->since, PLACE_TIMER);
-	core->since = now;
-	arm(core, t, now, rest);
-	return 0;
-}
-
 static __always_inline void leave(struct core *core, struct task_struct *prev, bool runnable, __u64 now)
 {
 	struct running r = { .task = prev, .now = now, .own = core->own };
@@ -274,8 +257,8 @@ static __always_inline void leave(struct core *core, struct task_struct *prev, b
 		__sync_fetch_and_add(&s.state->running, -1);
 }
 
-/* occupy has the core run a thread, since a time, and finds its server; false when it has none. */
-static __always_inline bool occupy(struct core *core, struct server *s, struct task_struct *p, __u64 since, __u64 now)
+/* occupy has the core run a thread that is on it since then, and finds its server; false when it has none. */
+static __always_inline bool occupy(struct core *core, struct server *s, struct task_struct *p, __u64 since)
 {
 	struct tracked *group = find_group(p);
 
@@ -286,9 +269,7 @@ static __always_inline bool occupy(struct core *core, struct server *s, struct t
 	core->own = group->own;
 	core->slot = group->slot;
 	core->generation = s->config->generation;
-	core->pid = p->pid;
 	core->since = since;
-	core->offset = now - rq_of(p)->clock;
 	core->active = 1;
 	__sync_fetch_and_add(&s->state->running, 1);
 	return true;
@@ -301,10 +282,11 @@ static __always_inline void enter(struct core *core, __u32 cpu, struct task_stru
 	struct timer *t;
 	struct server s;
 
-	if (!occupy(core, &s, next, now, now))
+	if (!occupy(core, &s, next, now))
 		return;
+	core->offset = clock_offset(next, now);
 	r.own = core->own;
-	queued = queued_at(next, now);
+	queued = queued_at(next, core->offset, now);
 	if (watch_jobs)
 		begin_interval(&s, next, queued);
 	rest = look(&s, &r, now, queued, PLACE_IN);
@@ -313,13 +295,72 @@ static __always_inline void enter(struct core *core, __u32 cpu, struct task_stru
 		arm(core, t, now, rest);
 }
 
-/* catch_up takes up a thread that leaves the core and was not seen to come: from idle, some kernels do not call
- * the programs now and then. Nobody could answer in time, but nothing goes unaccounted. */
-static __always_inline void catch_up(struct core *core, struct task_struct *prev, __u64 now)
+static __always_inline void remember(struct core *core, struct task_struct *p)
 {
-	struct server s;
+	core->pid = p->pid;
+	core->process = p->tgid;
+}
 
-	occupy(core, &s, prev, arrived_at(prev, now), now);
+/* catch_up takes up a thread that was not seen to come. Some kernels hide a process from tracing, such as the one that
+ * supervises a virtual machine: when one of its threads leaves a core no program is called. Which process that is, is
+ * learnt here. A thread that has called execve() has only another number. */
+static __always_inline void catch_up(struct core *core, __u32 cpu, struct task_struct *p, __u64 now)
+{
+	bool same = core->process == p->tgid;
+	struct server s;
+	__u64 *n;
+
+	if (core->active && !same)
+		return;
+	if (!same)
+		core->hidden = core->process;
+	remember(core, p);
+	if (core->active || is_kernel(p) || !occupy(core, &s, p, arrived_at(p, core->offset, now)))
+		return;
+	if (watch_jobs)
+		begin_interval(&s, p, core->since);
+	n = bpf_map_lookup_elem(&unseen, &cpu);
+	if (n)
+		__sync_fetch_and_add(n, 1);
+}
+
+static int on_core_timer(void *map, __u32 *key, struct timer *t)
+{
+	struct core *core = bpf_map_lookup_elem(&cores, key);
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct server s;
+	struct rq *rq;
+	__u64 now = bpf_ktime_get_ns(), rest;
+
+	if (!core)
+		return 0;
+	core->armed = 0;
+	if (p->pid != core->pid)
+		catch_up(core, *key, p, now);
+	if (p->tgid == core->hidden && !core->active)
+		arm(core, t, now, WATCH_NS);
+	if (!core->active || p->pid != core->pid || !find_server(&s, core->slot))
+		return 0;
+	if (s.told->generation != s.config->generation || core->generation != s.config->generation)
+		return 0;
+	rq = rq_of(p);
+	struct running r = { .task = p, .now = now, .own = core->own };
+
+	r.pending = (now - core->offset - rq->clock) + (rq->clock_task - p->se.exec_start);
+	rest = look(&s, &r, core->since, core->since, PLACE_TIMER);
+	core->since = now;
+	arm(core, t, now, rest);
+	return 0;
+}
+
+/* watch has the core's timer look who runs after a thread whose leaving will not be seen. */
+static __always_inline void watch(struct core *core, __u32 cpu, struct task_struct *p, __u64 now)
+{
+	struct timer *t = bpf_map_lookup_elem(&core_timers, &cpu);
+
+	core->offset = clock_offset(p, now);
+	if (t)
+		arm(core, t, now, WATCH_NS);
 }
 
 SEC("tp_btf/sched_switch")
@@ -329,14 +370,21 @@ int BPF_PROG(budget_switch, bool preempt, struct task_struct *prev, struct task_
 	struct core *core = bpf_map_lookup_elem(&cores, &cpu);
 	__u64 now;
 
-	if (!core)
+	if (!core || (hide && prev->tgid == hide))
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (!core->active && (is_rt(prev) || is_deadline(prev)) && !is_kernel(prev))
-		catch_up(core, prev, now);
+	if (prev->pid != core->pid) {
+		core->offset = clock_offset(prev, now);
+		catch_up(core, cpu, prev, now);
+	}
 	if (core->active)
 		leave(core, prev, preempt || !prev->__state, now);
-	if (!is_kernel(next))
+	remember(core, next);
+	if (is_kernel(next))
+		return 0;
+	if (core->process == core->hidden)
+		watch(core, cpu, next, now);
+	else
 		enter(core, cpu, next, now);
 	return 0;
 }

@@ -30,7 +30,7 @@ int BPF_PROG(runqueue_switch, bool preempt, struct task_struct *prev, struct tas
 	if (!q)
 		return 0;
 	now = bpf_ktime_get_ns();
-	ns = now - queued_at(next, now);
+	ns = now - queued_at(next, clock_offset(next, now), now);
 	i = log2_bucket(ns, RUNQUEUE_BUCKETS);
 	if (i >= RUNQUEUE_BUCKETS) /* for the verifier */
 		return 0;

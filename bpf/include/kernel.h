@@ -128,6 +128,7 @@ struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
 	int pid;
+	int tgid;
 	int prio;
 	__u64 start_time;
 	struct sched_entity se;

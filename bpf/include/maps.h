@@ -69,6 +69,15 @@ struct {
 	__type(value, __u64);
 } lost SEC(".maps");
 
+/* Threads that were not seen to come, by core. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_CPUS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u64);
+} unseen SEC(".maps");
+
 /* A slot with all that is known of it. */
 struct server {
 	struct slot_config *config;

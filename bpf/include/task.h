@@ -61,31 +61,36 @@ static __always_inline struct rq *rq_of(struct task_struct *p)
 	return p->se.cfs_rq->rq;
 }
 
-/* on_our_clock is a time by a thread's run queue; now where it is none. */
-static __always_inline __u64 on_our_clock(struct task_struct *p, __u64 stamp, __u64 now)
+/* clock_offset is what is added to a time by the clock of a thread's run queue to have it by ours. That clock stands still
+ * between the scheduler's doings, so it must have been set just now. */
+static __always_inline __s64 clock_offset(struct task_struct *p, __u64 now)
 {
-	__u64 clock = rq_of(p)->clock;
+	return now - rq_of(p)->clock;
+}
 
-	if (!stamp || stamp >= clock || clock - stamp > now)
-		return now;
-	return now - (clock - stamp);
+/* on_our_clock is a time by a run queue's clock; now where it is none. */
+static __always_inline __u64 on_our_clock(__u64 stamp, __s64 offset, __u64 now)
+{
+	__u64 ours = stamp + offset;
+
+	return stamp && ours < now ? ours : now;
 }
 
 /* queued_at is when a thread that begins to run was put on the run queue; now where the kernel keeps no such
  * record. */
-static __always_inline __u64 queued_at(struct task_struct *p, __u64 now)
+static __always_inline __u64 queued_at(struct task_struct *p, __s64 offset, __u64 now)
 {
 	if (!bpf_core_field_exists(p->sched_info.last_queued))
 		return now;
-	return on_our_clock(p, p->sched_info.last_queued, now);
+	return on_our_clock(p->sched_info.last_queued, offset, now);
 }
 
 /* arrived_at is since when a thread has been on its core; now where the kernel keeps no such record. */
-static __always_inline __u64 arrived_at(struct task_struct *p, __u64 now)
+static __always_inline __u64 arrived_at(struct task_struct *p, __s64 offset, __u64 now)
 {
 	if (!bpf_core_field_exists(p->sched_info.last_arrival))
 		return now;
-	return on_our_clock(p, p->sched_info.last_arrival, now);
+	return on_our_clock(p->sched_info.last_arrival, offset, now);
 }
 
 #endif

@@ -22,6 +22,7 @@ type ledger struct {
 	Gone   Counts    `json:"gone"`
 	Events counter   `json:"events"`
 	Lost   counter   `json:"lost"`
+	Unseen counter   `json:"unseen"`
 	Detect histogram `json:"detect"`
 	React  histogram `json:"react"`
 }
@@ -46,6 +47,7 @@ func (l *ledger) follow(r table.Report, reported map[string]v1alpha1.RTServerSta
 	l.Instance = r.Instance
 	l.Events.follow(r.Events, restarted)
 	l.Lost.follow(r.Lost, restarted)
+	l.Unseen.follow(r.Unseen, restarted)
 	l.Detect.follow(r.Detect, restarted)
 	l.React.follow(r.React, restarted)
 	named := make(map[string]bool, len(r.Servers))

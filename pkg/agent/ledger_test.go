@@ -111,10 +111,10 @@ func TestNothingIsLostWhateverRestarts(t *testing.T) {
 			}
 			raw, truth = raw+n, truth+n
 			r := report(instance, raw)
-			r.Events, r.Lost = raw, raw
+			r.Events, r.Lost, r.Unseen = raw, raw, raw
 			r.React.Count[3], r.React.SumUs = raw, int64(raw)*25
 			got := l.Follow(r, nil, always)
-			if got.Servers["a/app"].Overruns != truth || got.All.Overruns != truth || got.Events != truth || got.Lost != truth ||
+			if got.Servers["a/app"].Overruns != truth || got.All.Overruns != truth || got.Events != truth || got.Lost != truth || got.Unseen != truth ||
 				got.React.Count[3] != truth || got.React.SumUs != int64(truth)*25 {
 				t.Fatalf("step %d: %+v, want %d", step, got, truth)
 			}

@@ -33,6 +33,7 @@ var (
 	descBandwidth = describe("core_bandwidth_ratio", "Share of a core: capacity may be promised, in-force is promised now.", "node", "core", "kind")
 	descEvents    = describe("events_total", "Events that the programs in the kernel have told.")
 	descLost      = describe("events_lost_total", "Events that did not fit in the ring buffers.")
+	descUnseen    = describe("switches_unseen_total", "How often a thread came to its core without the programs being called, because the kernel hides who left.")
 	descGrain     = describe("budget_granularity_seconds", "How far a task ran past its budget in the self-test at start.", "node")
 	descRealtime  = describe("fastpath_realtime", "1 while every thread of the fast path has a real-time policy.")
 	descFaults    = describe("container_fault", "1 while a container's fault is latched: it overran its highest budget again and again.", perServer...)
@@ -48,7 +49,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 func Descriptions() []*prometheus.Desc {
 	return []*prometheus.Desc{
 		descOverruns, descMisses, descJobs, descThrottles, descDrift, descSqueezes, descDetect, descReact, descEscalate, descRecover,
-		descBandwidth, descEvents, descLost, descGrain, descAnswers, descRealtime, descFaults, descBroken,
+		descBandwidth, descEvents, descLost, descUnseen, descGrain, descAnswers, descRealtime, descFaults, descBroken,
 	}
 }
 
@@ -74,6 +75,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	to <- gauge(descGrain, float64(counted.Report.GranularityUs)/1e6, c.node)
 	to <- total(descEvents, counted.Events)
 	to <- total(descLost, counted.Lost)
+	to <- total(descUnseen, counted.Unseen)
 	to <- histogramOf(descDetect, counted.Detect)
 	to <- histogramOf(descReact, counted.React)
 	c.collectCores(to, counted.Report)

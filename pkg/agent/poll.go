@@ -20,8 +20,8 @@ type Counted struct {
 	Servers map[string]Total
 	// All is the sum over all servers that ever were.
 	All Counts
-	// Events and Lost in all.
-	Events, Lost uint64
+	// Events, Lost and Unseen in all.
+	Events, Lost, Unseen uint64
 	// Detect and React in all.
 	Detect, React table.Histogram
 	// At is when the report was pulled.
@@ -160,7 +160,7 @@ func (p *poller) keep() {
 
 func (l *ledger) counted(r table.Report, now time.Time) *Counted {
 	out := &Counted{
-		Report: r, Servers: make(map[string]Total, len(l.Servers)), Events: l.Events.Total, Lost: l.Lost.Total,
+		Report: r, Servers: make(map[string]Total, len(l.Servers)), Events: l.Events.Total, Lost: l.Lost.Total, Unseen: l.Unseen.Total,
 		Detect: l.Detect.Total, React: l.React.Total, At: now, All: l.Gone,
 	}
 	for id, e := range l.Servers {

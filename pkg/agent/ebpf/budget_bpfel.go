@@ -26,9 +26,11 @@ const (
 	budgetMapStates        = "states"
 	budgetMapThreads       = "threads"
 	budgetMapTolds         = "tolds"
+	budgetMapUnseen        = "unseen"
 	budgetProgBudgetInit   = "budget_init"
 	budgetProgBudgetSwitch = "budget_switch"
 	budgetVarDlTracepoint  = "dl_tracepoint"
+	budgetVarHide          = "hide"
 	budgetVarIdentity      = "identity"
 	budgetVarTimerFlags    = "timer_flags"
 	budgetVarWatchJobs     = "watch_jobs"
@@ -94,6 +96,7 @@ type budgetMapSpecs struct {
 	States     *ebpf.MapSpec `ebpf:"states"`
 	Threads    *ebpf.MapSpec `ebpf:"threads"`
 	Tolds      *ebpf.MapSpec `ebpf:"tolds"`
+	Unseen     *ebpf.MapSpec `ebpf:"unseen"`
 }
 
 // budgetVariableSpecs contains global variables before they are loaded into the kernel.
@@ -101,6 +104,7 @@ type budgetMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type budgetVariableSpecs struct {
 	DlTracepoint *ebpf.VariableSpec `ebpf:"dl_tracepoint"`
+	Hide         *ebpf.VariableSpec `ebpf:"hide"`
 	Identity     *ebpf.VariableSpec `ebpf:"identity"`
 	TimerFlags   *ebpf.VariableSpec `ebpf:"timer_flags"`
 	WatchJobs    *ebpf.VariableSpec `ebpf:"watch_jobs"`
@@ -136,6 +140,7 @@ type budgetMaps struct {
 	States     *ebpf.Map `ebpf:"states"`
 	Threads    *ebpf.Map `ebpf:"threads"`
 	Tolds      *ebpf.Map `ebpf:"tolds"`
+	Unseen     *ebpf.Map `ebpf:"unseen"`
 }
 
 func (m *budgetMaps) Close() error {
@@ -150,6 +155,7 @@ func (m *budgetMaps) Close() error {
 		m.States,
 		m.Threads,
 		m.Tolds,
+		m.Unseen,
 	)
 }
 
@@ -158,6 +164,7 @@ func (m *budgetMaps) Close() error {
 // It can be passed to loadBudgetObjects or ebpf.CollectionSpec.LoadAndAssign.
 type budgetVariables struct {
 	DlTracepoint *ebpf.Variable `ebpf:"dl_tracepoint"`
+	Hide         *ebpf.Variable `ebpf:"hide"`
 	Identity     *ebpf.Variable `ebpf:"identity"`
 	TimerFlags   *ebpf.Variable `ebpf:"timer_flags"`
 	WatchJobs    *ebpf.Variable `ebpf:"watch_jobs"`

@@ -22,6 +22,7 @@ const (
 	decideMapRings            = "rings"
 	decideMapStates           = "states"
 	decideMapTolds            = "tolds"
+	decideMapUnseen           = "unseen"
 	decideProgDeadlineEntity  = "deadline_entity"
 	decideProgDecideBucket    = "decide_bucket"
 	decideProgDecideClean     = "decide_clean"
@@ -97,6 +98,7 @@ type decideMapSpecs struct {
 	Rings   *ebpf.MapSpec `ebpf:"rings"`
 	States  *ebpf.MapSpec `ebpf:"states"`
 	Tolds   *ebpf.MapSpec `ebpf:"tolds"`
+	Unseen  *ebpf.MapSpec `ebpf:"unseen"`
 }
 
 // decideVariableSpecs contains global variables before they are loaded into the kernel.
@@ -132,6 +134,7 @@ type decideMaps struct {
 	Rings   *ebpf.Map `ebpf:"rings"`
 	States  *ebpf.Map `ebpf:"states"`
 	Tolds   *ebpf.Map `ebpf:"tolds"`
+	Unseen  *ebpf.Map `ebpf:"unseen"`
 }
 
 func (m *decideMaps) Close() error {
@@ -142,6 +145,7 @@ func (m *decideMaps) Close() error {
 		m.Rings,
 		m.States,
 		m.Tolds,
+		m.Unseen,
 	)
 }
 

@@ -22,6 +22,7 @@ const (
 	dlThrottleMapRings       = "rings"
 	dlThrottleMapStates      = "states"
 	dlThrottleMapTolds       = "tolds"
+	dlThrottleMapUnseen      = "unseen"
 	dlThrottleProgDlThrottle = "dl_throttle"
 	dlThrottleVarIdentity    = "identity"
 )
@@ -81,6 +82,7 @@ type dlThrottleMapSpecs struct {
 	Rings   *ebpf.MapSpec `ebpf:"rings"`
 	States  *ebpf.MapSpec `ebpf:"states"`
 	Tolds   *ebpf.MapSpec `ebpf:"tolds"`
+	Unseen  *ebpf.MapSpec `ebpf:"unseen"`
 }
 
 // dlThrottleVariableSpecs contains global variables before they are loaded into the kernel.
@@ -116,6 +118,7 @@ type dlThrottleMaps struct {
 	Rings   *ebpf.Map `ebpf:"rings"`
 	States  *ebpf.Map `ebpf:"states"`
 	Tolds   *ebpf.Map `ebpf:"tolds"`
+	Unseen  *ebpf.Map `ebpf:"unseen"`
 }
 
 func (m *dlThrottleMaps) Close() error {
@@ -126,6 +129,7 @@ func (m *dlThrottleMaps) Close() error {
 		m.Rings,
 		m.States,
 		m.Tolds,
+		m.Unseen,
 	)
 }
 

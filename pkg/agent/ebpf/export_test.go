@@ -42,5 +42,11 @@ func (m *Monitor) Cost() (time.Duration, uint64, error) {
 	return stats.Runtime, stats.RunCount, nil
 }
 
+// Hiding has the programs behave as if the kernel hid a process from them.
+func Hiding(o Options, process int) Options {
+	o.hide = uint32(process)
+	return o
+}
+
 // SetNow gives a ring another clock.
 func SetNow(r *Ring, now func() int64) { r.now = now }

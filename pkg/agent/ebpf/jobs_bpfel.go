@@ -23,6 +23,7 @@ const (
 	jobsMapStates     = "states"
 	jobsMapThreads    = "threads"
 	jobsMapTolds      = "tolds"
+	jobsMapUnseen     = "unseen"
 	jobsProgJobsSleep = "jobs_sleep"
 	jobsVarIdentity   = "identity"
 )
@@ -83,6 +84,7 @@ type jobsMapSpecs struct {
 	States  *ebpf.MapSpec `ebpf:"states"`
 	Threads *ebpf.MapSpec `ebpf:"threads"`
 	Tolds   *ebpf.MapSpec `ebpf:"tolds"`
+	Unseen  *ebpf.MapSpec `ebpf:"unseen"`
 }
 
 // jobsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -119,6 +121,7 @@ type jobsMaps struct {
 	States  *ebpf.Map `ebpf:"states"`
 	Threads *ebpf.Map `ebpf:"threads"`
 	Tolds   *ebpf.Map `ebpf:"tolds"`
+	Unseen  *ebpf.Map `ebpf:"unseen"`
 }
 
 func (m *jobsMaps) Close() error {
@@ -130,6 +133,7 @@ func (m *jobsMaps) Close() error {
 		m.States,
 		m.Threads,
 		m.Tolds,
+		m.Unseen,
 	)
 }
 

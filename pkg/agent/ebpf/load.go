@@ -49,6 +49,7 @@ func (m *Monitor) tryBudget(o Options, kernel features, timerFlags uint64) error
 		spec.Variables[budgetVarIdentity].Set(uint32(o.Identity)),
 		spec.Variables[budgetVarDlTracepoint].Set(kernel.dlThrottle),
 		spec.Variables[budgetVarWatchJobs].Set(o.Jobs),
+		spec.Variables[budgetVarHide].Set(o.hide),
 	)
 	if err != nil {
 		return fmt.Errorf("setting the budget programs' constants: %w", err)

@@ -46,6 +46,15 @@ func (m *mapped[T]) close() error {
 	return unix.Munmap(memory)
 }
 
+// sum adds up the counters of all cores.
+func sum(counters []uint64) uint64 {
+	var all uint64
+	for core := range counters {
+		all += load(&counters[core])
+	}
+	return all
+}
+
 func load(p *uint64) uint64 { return atomic.LoadUint64(p) }
 
 // mapMemory maps what user space and the programs share.
@@ -56,6 +65,9 @@ func (m *Monitor) mapMemory() (err error) {
 	if m.states, err = mapArray[State](m.budget.States); err != nil {
 		return err
 	}
-	m.lost, err = mapArray[uint64](m.budget.Lost)
+	if m.lost, err = mapArray[uint64](m.budget.Lost); err != nil {
+		return err
+	}
+	m.unseen, err = mapArray[uint64](m.budget.Unseen)
 	return err
 }

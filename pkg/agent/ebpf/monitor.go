@@ -42,6 +42,9 @@ type Options struct {
 	// RingBytes is the size of each ring: a power of two and a multiple of the page. 0 is 64 KiB, which
 	// holds 1,170 events.
 	RingBytes int
+
+	// hide is a process that the programs behave as if the kernel did not call them for; in tests.
+	hide uint32
 }
 
 func (o Options) ringBytes() int { return cmp.Or(o.RingBytes, defaultRingBytes) }
@@ -79,6 +82,7 @@ type Monitor struct {
 	configs  mapped[Config]
 	states   mapped[State]
 	lost     mapped[uint64]
+	unseen   mapped[uint64]
 	runqueue *ebpf.Map
 
 	mu     sync.Mutex
@@ -135,13 +139,11 @@ func (m *Monitor) Config(slot int) *Config { return &m.configs.of[slot] }
 func (m *Monitor) State(slot int) *State { return &m.states.of[slot] }
 
 // Lost is how many events did not fit into their ring.
-func (m *Monitor) Lost() uint64 {
-	var sum uint64
-	for core := range m.lost.of {
-		sum += load(&m.lost.of[core])
-	}
-	return sum
-}
+func (m *Monitor) Lost() uint64 { return sum(m.lost.of) }
+
+// Unseen is how often a thread of a server came to its core without the programs being called, because the kernel hides
+// who left. Such a thread is taken up a little later.
+func (m *Monitor) Unseen() uint64 { return sum(m.unseen.of) }
 
 // Ring is the stream of events of a core, for one reader.
 func (m *Monitor) Ring(core int) (*Ring, error) {
@@ -219,7 +221,7 @@ func (m *Monitor) Close() error {
 	for _, p := range m.programs {
 		errs = append(errs, p.Close())
 	}
-	errs = append(errs, m.configs.close(), m.states.close(), m.lost.close(), m.budget.Close())
+	errs = append(errs, m.configs.close(), m.states.close(), m.lost.close(), m.unseen.close(), m.budget.Close())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("closing the monitor: %w", err)
 	}

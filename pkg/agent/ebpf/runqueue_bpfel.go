@@ -23,6 +23,7 @@ const (
 	runqueueMapRunqueues       = "runqueues"
 	runqueueMapStates          = "states"
 	runqueueMapTolds           = "tolds"
+	runqueueMapUnseen          = "unseen"
 	runqueueProgRunqueueSwitch = "runqueue_switch"
 	runqueueVarIdentity        = "identity"
 )
@@ -83,6 +84,7 @@ type runqueueMapSpecs struct {
 	Runqueues *ebpf.MapSpec `ebpf:"runqueues"`
 	States    *ebpf.MapSpec `ebpf:"states"`
 	Tolds     *ebpf.MapSpec `ebpf:"tolds"`
+	Unseen    *ebpf.MapSpec `ebpf:"unseen"`
 }
 
 // runqueueVariableSpecs contains global variables before they are loaded into the kernel.
@@ -119,6 +121,7 @@ type runqueueMaps struct {
 	Runqueues *ebpf.Map `ebpf:"runqueues"`
 	States    *ebpf.Map `ebpf:"states"`
 	Tolds     *ebpf.Map `ebpf:"tolds"`
+	Unseen    *ebpf.Map `ebpf:"unseen"`
 }
 
 func (m *runqueueMaps) Close() error {
@@ -130,6 +133,7 @@ func (m *runqueueMaps) Close() error {
 		m.Runqueues,
 		m.States,
 		m.Tolds,
+		m.Unseen,
 	)
 }
 

@@ -26,6 +26,7 @@ type Programs interface {
 	// RunQueue is how long threads of a slot waited for their core.
 	RunQueue(slot int) ebpf.Histogram
 	Lost() uint64
+	Unseen() uint64
 	// Close detaches them, and takes away the memory of Config and State.
 	Close() error
 }

@@ -27,7 +27,7 @@ func TestATableIsPutInForce(t *testing.T) {
 		t.Errorf("budgets %d and %d; want low, and high for mode Reserved", k.groups["/a"].budgetUs, k.groups["/b"].budgetUs)
 	}
 	report := n.Report()
-	if report.Generation != 3 || len(report.Servers) != 2 || report.Lost != 7 {
+	if report.Generation != 3 || len(report.Servers) != 2 || report.Lost != 7 || report.Unseen != 5 {
 		t.Errorf("%+v", report)
 	}
 	if a := n.reported("a"); a.BudgetUs != 2_000 || a.PeriodUs != 10_000 || !slices.Equal(a.Cores, []int{0}) || a.Error != "" ||

@@ -172,6 +172,8 @@ func (p *programs) RunQueue(int) ebpf.Histogram {
 }
 func (p *programs) Close() error { p.closed.Store(true); return nil }
 func (p *programs) Lost() uint64 { return 7 }
+
+func (p *programs) Unseen() uint64 { return 5 }
 func (p *programs) Track(id uint64, slot int) error {
 	p.slots[id] = slot
 	return p.trackErr

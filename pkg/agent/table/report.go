@@ -31,6 +31,8 @@ type Report struct {
 	// Events seen, and those that did not fit in the ring buffers.
 	Events uint64 `json:"events"`
 	Lost   uint64 `json:"lost"`
+	// Unseen is how often a thread came to its core without the programs being called.
+	Unseen uint64 `json:"unseen"`
 	// Detect is from the instant when a budget was to be raised to the program that saw it, React until
 	// the new budget was written.
 	Detect Histogram `json:"detect"`
