@@ -83,11 +83,16 @@ func storyReport(who string, o outcome) []report.Figure {
 		"ours": "Mainspring", "stock": "upstream's Karpenter with its kwok provider, and MC-Kube's rules looked at each second",
 	}[who])
 	goal := map[string]string{"ours": "0", "stock": ""}[who]
+	all, _ := replicas(plant())
 	return []report.Figure{
-		{Key: who + "_served", Value: float64(o.served), Goal: fmt.Sprintf(">= %d", replicas(plant())), Note: "containers that ever had a budget; who is not served misses nothing"},
+		{Key: who + "_served", Value: float64(o.served), Goal: fmt.Sprintf(">= %d", all), Note: "containers that ever had a budget; who is not served misses nothing"},
+		{Key: who + "_unserved_s", Value: o.unserved.Seconds(), Note: "for how long containers had no budget, from the first Deployment on, added up"},
+		{Key: who + "_unserved_high_s", Value: o.unservedHigh.Seconds(), Note: "those of criticality High"},
 		{Key: who + "_overruns", Value: float64(o.overruns), Note: "periods in which a budget was used up with work pending"},
 		{Key: who + "_misses", Value: float64(o.misses), Note: "jobs after their deadline; " + note},
 		{Key: who + "_misses_high", Value: float64(o.missesHigh), Goal: goal, Note: "those of criticality High"},
+		{Key: who + "_pressures", Value: float64(o.pressures), Note: "times that a node was tainted for real-time pressure"},
+		{Key: who + "_actions", Value: float64(o.actions), Note: "actions of the queue that are over; MC-Kube has none"},
 		{Key: who + "_evictions", Value: float64(o.evictions), Note: "pods that were told to go through the Eviction API"},
 		{Key: who + "_nodes", Value: float64(o.nodes), Note: "most at once"},
 		{Key: who + "_usd", Value: o.usd, Note: "price of the nodes, summed over time"},

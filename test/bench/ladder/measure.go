@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/catalogue"
 	"github.com/mainspring-rt/mainspring/pkg/test"
 	"github.com/mainspring-rt/mainspring/pkg/test/history"
@@ -25,6 +28,10 @@ type outcome struct {
 	evictions int
 	nodes     int // most at once
 	usd       float64
+	// unserved is for how long containers that should have had a budget had none, all added up; unservedHigh those of
+	// criticality High.
+	unserved, unservedHigh time.Duration
+	pressures              int // taints that nodes were given for real-time pressure
 	// pendingHigh is the longest that a pod of criticality High waited for its core.
 	pendingHigh time.Duration
 	disruptions int
@@ -38,17 +45,19 @@ type record struct {
 	recorder *history.Recorder
 	client   client.Client
 	machines *catalogue.Catalogue
+	wanted   []workload
 	cancel   context.CancelFunc
 	done     chan struct{}
 
-	mu          sync.Mutex
-	nodes       int
-	usd         float64
-	since       map[types.UID]time.Time // when a pod without a core was first seen
-	pendingHigh time.Duration
+	mu                     sync.Mutex
+	unserved, unservedHigh time.Duration
+	nodes                  int
+	usd                    float64
+	since                  map[types.UID]time.Time // when a pod without a core was first seen
+	pendingHigh            time.Duration
 }
 
-func newRecord(ctx context.Context, c client.WithWatch) (*record, error) {
+func newRecord(ctx context.Context, c client.WithWatch, wanted []workload) (*record, error) {
 	machines, err := catalogue.Parse("catalogue.yaml", machines)
 	if err != nil {
 		return nil, err
@@ -57,7 +66,7 @@ func newRecord(ctx context.Context, c client.WithWatch) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &record{recorder: recorder, client: c, machines: machines, done: make(chan struct{}), since: map[types.UID]time.Time{}}
+	r := &record{recorder: recorder, client: c, machines: machines, wanted: wanted, done: make(chan struct{}), since: map[types.UID]time.Time{}}
 	ctx, r.cancel = context.WithCancel(ctx)
 	go r.sample(ctx)
 	return r, nil
@@ -90,8 +99,8 @@ func (r *record) sample(ctx context.Context) {
 }
 
 func (r *record) look(ctx context.Context, now time.Time, passed time.Duration) error {
-	nodes, pods := &corev1.NodeList{}, &corev1.PodList{}
-	if err := r.client.List(ctx, nodes); err != nil {
+	nodes, pods, rtNodes := &corev1.NodeList{}, &corev1.PodList{}, &v1alpha1.RTNodeList{}
+	if err := errors.Join(r.client.List(ctx, nodes), r.client.List(ctx, rtNodes)); err != nil {
 		return err
 	}
 	if err := r.client.List(ctx, pods, client.MatchingLabels{test.Label: "control"}); err != nil {
@@ -100,6 +109,10 @@ func (r *record) look(ctx context.Context, now time.Time, passed time.Duration) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.nodes = max(r.nodes, len(nodes.Items))
+	all, high := replicas(r.wanted)
+	served, servedHigh := servedBy(rtNodes.Items)
+	r.unserved += passed * time.Duration(max(0, all-served))
+	r.unservedHigh += passed * time.Duration(max(0, high-servedHigh))
 	for i := range nodes.Items {
 		if machine, ok := r.machines.Lookup(nodes.Items[i].Labels[corev1.LabelInstanceTypeStable]); ok {
 			r.usd += machine.Price.OnDemand * passed.Hours()
@@ -119,6 +132,26 @@ func (r *record) look(ctx context.Context, now time.Time, passed time.Duration) 
 	return nil
 }
 
+// servedBy are the containers that have a budget, and those of criticality High.
+func servedBy(nodes []v1alpha1.RTNode) (all, high int) {
+	for i := range nodes {
+		critical := map[types.UID]bool{}
+		for _, server := range nodes[i].Spec.Servers {
+			critical[server.PodUID] = server.Criticality == string(mcoperatorv1.CriticalityHigh)
+		}
+		for _, server := range nodes[i].Status.Servers {
+			if server.BudgetUs == 0 {
+				continue
+			}
+			all++
+			if critical[server.PodUID] {
+				high++
+			}
+		}
+	}
+	return all, high
+}
+
 // outcome is that until now.
 func (r *record) outcome(ctx context.Context) (outcome, error) {
 	if err := r.recorder.Sync(ctx); err != nil {
@@ -130,7 +163,7 @@ func (r *record) outcome(ctx context.Context) (outcome, error) {
 	h := r.recorder.History()
 	o := outcome{disruptions: len(h.Disrupted())}
 	o.tally = tallyOf(h.Versions())
-	o.evictions = evictions(h)
+	o.evictions, o.pressures = evictions(h), pressures(h.Versions())
 	for _, broken := range promises.Broken(h) {
 		if strings.Contains(broken, "was moved for") {
 			o.repeats = append(o.repeats, broken)
@@ -148,7 +181,7 @@ func (r *record) outcome(ctx context.Context) (outcome, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	o.nodes, o.usd, o.pendingHigh = r.nodes, r.usd, r.pendingHigh
+	o.nodes, o.usd, o.pendingHigh, o.unserved, o.unservedHigh = r.nodes, r.usd, r.pendingHigh, r.unserved, r.unservedHigh
 	return o, nil
 }
 
@@ -191,6 +224,23 @@ func tallyOf(versions []history.Version) tally {
 		}
 	}
 	return t
+}
+
+// pressures counts how often a node was given the taint of real-time pressure.
+func pressures(versions []history.Version) int {
+	count, tainted := 0, map[string]bool{}
+	for _, v := range versions {
+		node, ok := v.Object.(*corev1.Node)
+		if !ok {
+			continue
+		}
+		now := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == mcoperatorv1.TaintPressure })
+		if now && !tainted[node.Name] {
+			count++
+		}
+		tainted[node.Name] = now
+	}
+	return count
 }
 
 // evictions counts the pods that were told to go through the Eviction API.

@@ -25,12 +25,16 @@ import (
 // advantage.
 const seedEvery = time.Second
 
+// seedRecovers is how long nobody must have overrun until the seed gives a high budget back.
+const seedRecovers = 5 * time.Second
+
 // seed is a small reconciler with the rules of the MC-Kube controller.
 type seed struct {
 	client   client.Client
 	machines *catalogue.Catalogue
 	books    map[string]*book
 	misses   map[types.UID][]sampled // of a pod, since its window began
+	overran  map[types.UID]sampled   // when a pod's overruns last became more
 }
 
 // sampled is a counter at a moment.
@@ -40,7 +44,7 @@ type sampled struct {
 }
 
 func newSeed(c client.Client, machines *catalogue.Catalogue) *seed {
-	return &seed{client: c, machines: machines, books: map[string]*book{}, misses: map[types.UID][]sampled{}}
+	return &seed{client: c, machines: machines, books: map[string]*book{}, misses: map[types.UID][]sampled{}, overran: map[types.UID]sampled{}}
 }
 
 // run looks until the context ends.
@@ -98,18 +102,37 @@ func (s *seed) node(ctx context.Context, node *corev1.Node, pods []corev1.Pod, m
 		}
 	}
 	b.keep(present)
+	var victims []rtPod
 	for _, p := range newcomers {
-		for _, victim := range b.add(p) {
-			if err := s.evict(ctx, victim); err != nil {
-				return err
-			}
-		}
+		victims = append(victims, b.add(p)...)
 	}
-	reported, err := s.write(ctx, node, b.spec())
+	current, err := s.rtNode(ctx, node)
 	if err != nil {
 		return err
 	}
-	return s.taint(ctx, node, s.late(b, reported, time.Now()))
+	victims = append(victims, s.escalate(b, current.Status, time.Now())...)
+	for _, victim := range victims {
+		if err := s.evict(ctx, victim); err != nil {
+			return err
+		}
+	}
+	if err := s.write(ctx, current, b.spec()); err != nil {
+		return err
+	}
+	return s.taint(ctx, node, s.late(b, current.Status, time.Now()))
+}
+
+// escalate counts those who overrun with their high budgets, and returns those who are to be evicted for them.
+func (s *seed) escalate(b *book, reported v1alpha1.RTNodeStatus, now time.Time) (victims []rtPod) {
+	for _, server := range reported.Servers {
+		last := s.overran[server.PodUID]
+		if server.Overruns > last.count {
+			last = sampled{at: now, count: server.Overruns}
+			s.overran[server.PodUID] = last
+		}
+		victims = append(victims, b.raise(server.PodUID, now.Sub(last.at) < seedRecovers)...)
+	}
+	return victims
 }
 
 // realtimePod is a pod with what its McKube asks for.
@@ -142,22 +165,27 @@ func (s *seed) evict(ctx context.Context, p rtPod) error {
 	return err
 }
 
-// write tells the node's agent, and returns what it has reported.
-func (s *seed) write(ctx context.Context, node *corev1.Node, spec v1alpha1.RTNodeSpec) (v1alpha1.RTNodeStatus, error) {
+// rtNode is where the node's agent is told, and reports.
+func (s *seed) rtNode(ctx context.Context, node *corev1.Node) (*v1alpha1.RTNode, error) {
 	current := &v1alpha1.RTNode{}
 	err := s.client.Get(ctx, client.ObjectKeyFromObject(node), current)
 	if apierrors.IsNotFound(err) {
-		return v1alpha1.RTNodeStatus{}, s.client.Create(ctx, &v1alpha1.RTNode{
-			ObjectMeta: metav1.ObjectMeta{Name: node.Name, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}},
-			Spec:       spec,
-		})
+		current = &v1alpha1.RTNode{ObjectMeta: metav1.ObjectMeta{
+			Name: node.Name, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
+		}}
+		err = s.client.Create(ctx, current)
 	}
-	if err != nil || apiequality.Semantic.DeepEqual(current.Spec, spec) {
-		return current.Status, err
+	return current, err
+}
+
+// write tells the node's agent.
+func (s *seed) write(ctx context.Context, current *v1alpha1.RTNode, spec v1alpha1.RTNodeSpec) error {
+	if apiequality.Semantic.DeepEqual(current.Spec, spec) {
+		return nil
 	}
 	before := current.DeepCopy()
 	current.Spec = spec
-	return current.Status, s.client.Patch(ctx, current, client.MergeFrom(before))
+	return s.client.Patch(ctx, current, client.MergeFrom(before))
 }
 
 // late says that a pod of the node has missed as many deadlines as make its node pressured.

@@ -12,7 +12,8 @@ import (
 
 // What the MC-Kube controller does, as its documentation has it: a pod gets the core that it prefers, here none, or the
 // one with the least load; beyond nine tenths of a core less critical pods go to the core with the least load, or are
-// evicted when it has no room. Loads are those of low budgets. Nothing else is tested before a pod is placed.
+// evicted when it has no room. Loads are those of the budgets at the time: one who overruns is looked at again with its high
+// budget. (The controller then counts its own low budget as well; that fault is left out.) Nothing else is tested before a pod is placed or raised.
 
 // coreLimit is the load of a core, in parts per million, above which the seed preempts.
 const coreLimit = 900_000
@@ -29,27 +30,32 @@ type rtPod struct {
 	pressuredTotal, pressured int32 // misses, and the seconds within which they count
 }
 
-func (p rtPod) load() int64 { return p.low * 1_000_000 / p.period }
-
 // book is what the seed remembers of a node: its CPU pool.
 type book struct {
 	cores []int32
 	at    map[types.UID]int32
 	pods  map[types.UID]rtPod
+	// raised are those that have, or are to have, their high budgets.
+	raised map[types.UID]bool
 }
 
 func newBook(cores []int32) *book {
-	return &book{cores: cores, at: map[types.UID]int32{}, pods: map[types.UID]rtPod{}}
+	return &book{cores: cores, at: map[types.UID]int32{}, pods: map[types.UID]rtPod{}, raised: map[types.UID]bool{}}
 }
 
 // keep forgets the pods that are not among these.
 func (b *book) keep(here map[types.UID]bool) {
 	for uid := range b.pods {
 		if !here[uid] {
-			delete(b.pods, uid)
-			delete(b.at, uid)
+			b.forget(uid)
 		}
 	}
+}
+
+func (b *book) forget(uid types.UID) {
+	delete(b.pods, uid)
+	delete(b.at, uid)
+	delete(b.raised, uid)
 }
 
 // add places a pod, and returns those that are to be evicted for it.
@@ -58,20 +64,45 @@ func (b *book) add(p rtPod) (evicted []rtPod) {
 		return nil
 	}
 	core := b.idlest(-1)
-	for _, victim := range b.victims(core, ranks[p.criticality]) {
-		if b.load(core)+p.load() <= coreLimit {
+	b.pods[p.uid], b.at[p.uid] = p, core
+	return b.relieve(core, ranks[p.criticality])
+}
+
+// raise counts a pod with its high budget, or no longer, and returns those that are to be evicted for it.
+func (b *book) raise(uid types.UID, high bool) (evicted []rtPod) {
+	p, ok := b.pods[uid]
+	if !ok || b.raised[uid] == high {
+		return nil
+	}
+	b.raised[uid] = high
+	if !high {
+		return nil
+	}
+	return b.relieve(b.at[uid], ranks[p.criticality])
+}
+
+// relieve takes pods below a rank off a core that is too full.
+func (b *book) relieve(core int32, rank int) (evicted []rtPod) {
+	for _, victim := range b.victims(core, rank) {
+		if b.load(core) <= coreLimit {
 			break
 		}
-		if other := b.idlest(core); other >= 0 && b.load(other)+victim.load() <= coreLimit {
+		if other := b.idlest(core); other >= 0 && b.load(other)+b.loadOf(victim) <= coreLimit {
 			b.at[victim.uid] = other
 			continue
 		}
-		delete(b.pods, victim.uid)
-		delete(b.at, victim.uid)
+		b.forget(victim.uid)
 		evicted = append(evicted, victim)
 	}
-	b.pods[p.uid], b.at[p.uid] = p, core
 	return evicted
+}
+
+// loadOf a pod, in parts per million of a core.
+func (b *book) loadOf(p rtPod) int64 {
+	if b.raised[p.uid] {
+		return p.high * 1_000_000 / p.period
+	}
+	return p.low * 1_000_000 / p.period
 }
 
 // idlest is the core with the least load but for one; -1 when there is none.
@@ -89,7 +120,7 @@ func (b *book) load(core int32) int64 {
 	total := int64(0)
 	for uid, p := range b.pods {
 		if b.at[uid] == core {
-			total += p.load()
+			total += b.loadOf(p)
 		}
 	}
 	return total

@@ -50,3 +50,23 @@ func TestTheSeedOverbooksAmongEquals(t *testing.T) {
 		t.Errorf("%d ppm after a left", b.load(1))
 	}
 }
+
+// One who overruns counts with its high budget, and who is less critical makes room for it.
+func TestTheSeedLooksAgainAtWhoOverruns(t *testing.T) {
+	b := newBook([]int32{1, 2})
+	brake := governed("brake", "High", 20)
+	brake.high = 60_000
+	for _, p := range []rtPod{brake, governed("a", "Low", 50), governed("b", "Low", 40)} {
+		b.add(p) // to cores 1, 2 and 1
+	}
+	if evicted := b.raise("brake", true); len(evicted) != 0 || b.at["b"] != 2 || b.load(1) != 600_000 || b.load(2) != 900_000 {
+		t.Errorf("evicted %v, b on core %d, loads %d and %d", evicted, b.at["b"], b.load(1), b.load(2))
+	}
+	if b.raise("brake", false); b.load(1) != 200_000 || b.at["b"] != 2 {
+		t.Errorf("b on core %d, %d ppm", b.at["b"], b.load(1))
+	}
+	b.add(governed("c", "Low", 50)) // to core 1
+	if evicted := b.raise("brake", true); len(evicted) != 1 || evicted[0].name != "c" {
+		t.Errorf("evicted %v, no core has room", evicted)
+	}
+}

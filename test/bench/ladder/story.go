@@ -7,6 +7,7 @@ import (
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -36,12 +37,14 @@ type workload struct {
 }
 
 // plant is the story of the comparison: 28 containers of which the critical ones need their high budget for a minute,
-// beside some that are late while their core is crowded.
+// beside some that are late while more than seven tenths of their core are promised, which no admission can foresee. What they request of
+// the CPU is what a careful operator would: as much of the 4.9 that a node offers as their high budgets are of its 3.6 real-time cores, so that kube-scheduler, which
+// knows nothing of cores, puts on no node more than its cores hold together.
 func plant() []workload {
 	return []workload{
-		{"default", "control", mcoperatorv1.CriticalityHigh, 6, 15, 30, "150m", "30s need 30; 90s need 10"},
-		{"default", "vision", mcoperatorv1.CriticalityMiddle, 6, 15, 20, "150m", "30s miss-while-crowded 85"},
-		{"default", "batch", mcoperatorv1.CriticalityLow, 16, 20, 20, "200m", "0s need 20"},
+		{"default", "control", mcoperatorv1.CriticalityHigh, 6, 15, 30, "410m", "30s need 30; 90s need 10"},
+		{"default", "vision", mcoperatorv1.CriticalityMiddle, 6, 15, 20, "275m", "30s miss-while-crowded 70"},
+		{"default", "batch", mcoperatorv1.CriticalityLow, 16, 20, 20, "275m", "0s need 20"},
 	}
 }
 
@@ -59,8 +62,8 @@ func (w workload) deployment() *appsv1.Deployment {
 	})
 }
 
-// begin makes the pool, the McKubes and then the pods.
-func (w *world) begin(ctx context.Context, pool *karpenterv1.NodePool, workloads []workload) error {
+// prepare makes the pool and the McKubes, and waits until pods can be made.
+func (w *world) prepare(ctx context.Context, pool *karpenterv1.NodePool, workloads []workload) error {
 	objects := []client.Object{test.NodeClass(), pool}
 	for _, l := range workloads {
 		objects = append(objects, l.mckube())
@@ -68,16 +71,19 @@ func (w *world) begin(ctx context.Context, pool *karpenterv1.NodePool, workloads
 	if err := w.create(ctx, objects...); err != nil {
 		return err
 	}
-	if w.prepared {
-		if err := w.await(ctx, "the claim templates", func(ctx context.Context) (bool, string, error) {
-			list := &resourcev1.ResourceClaimTemplateList{}
-			err := w.client.List(ctx, list)
-			return len(list.Items) >= len(workloads), fmt.Sprintf("%d of %d", len(list.Items), len(workloads)), err
-		}); err != nil {
-			return err
-		}
+	if !w.prepared {
+		return nil
 	}
-	objects = nil
+	return w.await(ctx, "the claim templates", func(ctx context.Context) (bool, string, error) {
+		list := &resourcev1.ResourceClaimTemplateList{}
+		err := w.client.List(ctx, list)
+		return len(list.Items) >= len(workloads), fmt.Sprintf("%d of %d", len(list.Items), len(workloads)), err
+	})
+}
+
+// deploy makes the pods.
+func (w *world) deploy(ctx context.Context, workloads []workload) error {
+	var objects []client.Object
 	for _, l := range workloads {
 		objects = append(objects, l.deployment())
 	}
@@ -102,8 +108,11 @@ func (w *world) await(ctx context.Context, what string, is func(context.Context)
 	defer ticker.Stop()
 	for {
 		ok, found, err := is(ctx)
-		if err != nil {
+		if err != nil && !passing(err) {
 			return fmt.Errorf("waiting for %s: %w", what, err)
+		}
+		if err != nil {
+			ok, found = false, err.Error()
 		}
 		if found != words {
 			fmt.Fprintf(os.Stderr, "  %s: %s\n", what, found)
@@ -120,6 +129,11 @@ func (w *world) await(ctx context.Context, what string, is func(context.Context)
 	}
 }
 
+// passing tells whether a fault passes: an API server that is overwhelmed does not end a measurement, it makes it worse.
+func passing(err error) bool {
+	return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
+}
+
 // edge is the pool of the stories: one node at a time may be disrupted.
 func edge() *karpenterv1.NodePool {
 	return test.RTNodePool("edge", "four-cores", test.Budgets(test.Budget("1")))
@@ -127,12 +141,15 @@ func edge() *karpenterv1.NodePool {
 
 // compare tells the plant's story in a world and measures it.
 func compare(ctx context.Context, w *world) (outcome, error) {
-	record, err := newRecord(ctx, w.client)
+	record, err := newRecord(ctx, w.client, plant())
 	if err != nil {
 		return outcome{}, err
 	}
 	defer record.stop()
-	if err := w.begin(ctx, edge(), plant()); err != nil {
+	if err := w.prepare(ctx, edge(), plant()); err != nil {
+		return outcome{}, err
+	}
+	if err := w.deploy(ctx, plant()); err != nil {
 		return outcome{}, err
 	}
 	select {
@@ -140,18 +157,16 @@ func compare(ctx context.Context, w *world) (outcome, error) {
 		return outcome{}, ctx.Err()
 	case <-time.After(storyLength):
 	}
-	o, err := record.outcome(ctx)
-	if err == nil && o.served < replicas(plant()) {
-		// Who serves nobody misses nothing: the figures would say the opposite of what was.
-		fmt.Fprintf(os.Stderr, "only %d of %d containers ever had a budget\n", o.served, replicas(plant()))
-	}
-	return o, err
+	return record.outcome(ctx)
 }
 
-func replicas(workloads []workload) int {
-	total := 0
+// replicas are how many containers there should be, and how many of them of criticality High.
+func replicas(workloads []workload) (all, high int) {
 	for _, l := range workloads {
-		total += int(l.replicas)
+		all += int(l.replicas)
+		if l.criticality == mcoperatorv1.CriticalityHigh {
+			high += int(l.replicas)
+		}
 	}
-	return total
+	return all, high
 }
