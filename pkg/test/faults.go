@@ -22,6 +22,11 @@ func StrikesInstanceTypes(names ...string) FaultChange {
 	return func(f *mckubev1alpha1.SimulatedFault) { f.Spec.Selector.InstanceTypes = names }
 }
 
+// StrikesNodePools lets the fault strike only machines of these NodePools.
+func StrikesNodePools(names ...string) FaultChange {
+	return func(f *mckubev1alpha1.SimulatedFault) { f.Spec.Selector.NodePools = names }
+}
+
 // StrikesZones lets the fault strike only machines in these zones.
 func StrikesZones(zones ...string) FaultChange {
 	return func(f *mckubev1alpha1.SimulatedFault) { f.Spec.Selector.Zones = zones }

@@ -104,6 +104,7 @@ var flagValues = []struct {
 	{"settings.realtime.pressure.delay", "9s", "--rt-pressure-delay=9s"},
 	{"settings.realtime.pressure.settle", "20s", "--rt-pressure-settle=20s"},
 	{"settings.realtime.pressure.patience", "45s", "--rt-pressure-patience=45s"},
+	{"settings.realtime.pressure.nodeTimeout", "10m", "--rt-pressure-node-timeout=10m"},
 	{"settings.realtime.pressure.calm", "2m", "--rt-pressure-calm=2m"},
 	{"settings.realtime.pressure.recoveryInterval", "30s", "--rt-pressure-recovery-interval=30s"},
 	{"settings.queue.nodeLimit", 7, "--queue-node-limit=7"},

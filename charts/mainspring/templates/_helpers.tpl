@@ -146,6 +146,7 @@ app.kubernetes.io/component: agent
   (printf "--rt-pressure-delay=%s" $settings.realtime.pressure.delay)
   (printf "--rt-pressure-settle=%s" $settings.realtime.pressure.settle)
   (printf "--rt-pressure-patience=%s" $settings.realtime.pressure.patience)
+  (printf "--rt-pressure-node-timeout=%s" $settings.realtime.pressure.nodeTimeout)
   (printf "--rt-pressure-calm=%s" $settings.realtime.pressure.calm)
   (printf "--rt-pressure-recovery-interval=%s" $settings.realtime.pressure.recoveryInterval)
   (printf "--rt-calibration-timeout=%s" (ternary $settings.realtime.calibrationTimeout "0s" (or .Values.agent.enabled (eq (include "mainspring.hasHollow" .) "true"))))

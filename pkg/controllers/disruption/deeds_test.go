@@ -36,6 +36,14 @@ func (w *world) submit(name, node string) {
 	w.actions[name] = a
 }
 
+// begunBy says of an action that is running from now on how long it may wait until it begins.
+func (w *world) begunBy(name string, patience time.Duration) {
+	o := w.actions[name]
+	o.Spec.Since = ptr.To(metav1.NewMicroTime(w.clock.Now().Add(-time.Minute)))
+	o.Spec.StartBy = ptr.To(metav1.NewMicroTime(o.Spec.Since.Add(patience)))
+	o.Status.PhaseTime = o.Spec.Since
+}
+
 // withdraw says that nobody wants an action any longer.
 func (w *world) withdraw(name string) { w.actions[name].Status.Phase = "RollingBack" }
 

@@ -96,13 +96,18 @@ type target struct {
 	claim *karpv1.NodeClaim
 	// command that Karpenter's queue has for it; nil for none.
 	command *disruption.Command
+	// found is what the loop knows of the action, and started whether it had begun a command before the queue was asked.
+	found   note
+	started bool
 }
 
-// look finds out how the node is. The queue is asked first: a command that it no longer has, because it was carried out,
-// shows in what is read after that.
+// look finds out how the node is. The loop is asked first, then the queue: a command that was begun and that the queue does
+// not have was carried out or given up. If it was carried out, that shows in what is read after that.
 func (r replace) look(ctx context.Context, task orchestration.Task) (target, error) {
 	name, uid, _ := strings.Cut(task.Progress[progressClaim], "/")
-	t := target{name: task.Object.Spec.Node, command: r.commandFor(name)}
+	t := target{name: task.Object.Spec.Node}
+	t.found, t.started = r.desk.read(task.Object.Name)
+	t.command = r.commandFor(name)
 	node, claim := &corev1.Node{}, &karpv1.NodeClaim{}
 	ok, err := r.read(ctx, t.name, types.UID(task.Progress[progressNodeUID]), node)
 	if err != nil {
@@ -185,16 +190,25 @@ func (r replace) follow(ctx context.Context, task orchestration.Task, t target) 
 		message, err := r.readiness(ctx, task, t.command)
 		return rules.Result{Spent: r.spent(t), Message: message}, err
 	}
-	found, started := r.desk.read(task.Object.Name)
 	switch {
-	case started:
+	case t.started:
 		message, err := r.failed(ctx, task)
 		return rules.Result{Undo: err == nil, Message: message}, err
-	case found.impossible:
-		return rules.Result{Undo: true, Message: found.message}, nil
+	case t.found.impossible:
+		return rules.Result{Undo: true, Message: t.found.message}, nil
+	case r.tooLate(task):
+		return rules.Result{Undo: true, Message: "it could not begin in time; it waited for: " + t.found.message}, nil
 	}
 	r.hurry(task)
-	return rules.Result{Message: found.message}, nil
+	return rules.Result{Message: t.found.message}, nil
+}
+
+// tooLate tells whether no command has begun for as long as the action was to wait for its own turn at most: whoever
+// asked for it would rather try something else than wait for a budget that may never open. One that an earlier process
+// had begun is begun again.
+func (r replace) tooLate(task orchestration.Task) bool {
+	a := task.Action
+	return !a.StartBy.IsZero() && task.Progress[progressReplacements] == "" && r.Clock.Now().After(a.Entered.Add(a.StartBy.Sub(a.Since)))
 }
 
 // failed says why Karpenter's queue has given a command up: what the replacement waited for when it was last seen, and what

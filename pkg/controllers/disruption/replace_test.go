@@ -1,6 +1,7 @@
 package disruption_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -119,6 +120,68 @@ func TestABudgetOfZeroIsWaitedFor(t *testing.T) {
 	if got := w.disrupted(); !slices.Equal(got, []string{"old"}) {
 		t.Errorf("Karpenter closes %v with the budget open", got)
 	}
+}
+
+// Who asked for it and said by when it was to begin tries something else then; who did not say so waits.
+func TestABudgetThatStaysClosedIsNotWaitedForForEver(t *testing.T) {
+	w, _ := pressed(t)
+	w.pool.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}}
+	w.must(w.client.Update(w.ctx, w.pool))
+	w.pass()
+	w.clock.Step(time.Minute)
+	if result := w.step("replace-1"); result.Undo {
+		t.Fatalf("it is given up, and nobody is in a hurry: %+v", result)
+	}
+	w.begunBy("replace-1", 90*time.Second)
+	if result := w.step("replace-1"); result.Undo {
+		t.Fatalf("it is given up after a minute of 90 s: %+v", result)
+	}
+	w.clock.Step(31 * time.Second)
+	result := w.step("replace-1")
+	w.expectMessage(result, "it waited for: disruption budgets of NodePool general allow no more nodes")
+	if !result.Undo {
+		t.Errorf("it goes on: %+v", result)
+	}
+	w.expectRolledBack("replace-1")
+	w.expectUntouched("old")
+}
+
+// What has begun in time takes its time, also under the next leader, who begins it again.
+func TestWhatHasBegunInTimeTakesItsTime(t *testing.T) {
+	w, _ := underWay(t)
+	w.begunBy("replace-1", 30*time.Second)
+	w.step("replace-1")
+	w.clock.Step(time.Minute)
+	w.restart()
+	if result := w.step("replace-1"); result.Undo {
+		t.Errorf("it is given up: %+v", result)
+	}
+}
+
+// meanwhile is a reader during whose next answer something happens.
+type meanwhile struct {
+	client.Reader
+	do func()
+}
+
+func (m *meanwhile) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if do := m.do; do != nil {
+		m.do = nil
+		do()
+	}
+	return m.Reader.Get(ctx, key, into, options...)
+}
+
+func TestACommandThatBeginsWhileAStepIsTakenIsNotTakenForOneGivenUp(t *testing.T) {
+	w, _ := pressed(t)
+	w.reader.do = w.pass
+	if result := w.step("replace-1"); result.Undo {
+		t.Errorf("it is given up as it begins: %+v", result)
+	}
+	if got := w.disrupted(); !slices.Equal(got, []string{"old"}) {
+		t.Fatalf("Karpenter closes %v meanwhile, want old", got)
+	}
+	w.expectMessage(w.step("replace-1"), "is not Launched")
 }
 
 func TestARefusedReplacementIsTakenBack(t *testing.T) {

@@ -58,6 +58,8 @@ type world struct {
 	devices *deviceallocation.Controller
 	known   map[string]bool // NodeClaims that there were
 	loop    *disruption.Controller
+	// reader is what executors ask.
+	reader *meanwhile
 	// dependencies of the loop.
 	dependencies disruption.Dependencies
 }
@@ -137,7 +139,7 @@ func machine(name string, price float64, cores ...rt.Core) *karpcloud.InstanceTy
 // restart is a new process: only what the API server has, and the actions, are left.
 func (w *world) restart() {
 	w.Helper()
-	w.known = map[string]bool{}
+	w.known, w.reader = map[string]bool{}, &meanwhile{Reader: w.client}
 	w.cluster = karpstate.NewCluster(w.clock, w.client, w.cloud)
 	w.devices = deviceallocation.NewController(w.client)
 	provisioner := provisioning.NewProvisioner(w.client, w.events, w.cloud, w.cluster, w.clock, w.devices, virtualpods.NewVirtualPodCache(w.client))
@@ -145,7 +147,7 @@ func (w *world) restart() {
 	w.store = state.New(state.Options{})
 	w.store.Complete()
 	w.dependencies = disruption.Dependencies{
-		Clock: w.clock, Client: w.client, Reader: w.client, CloudProvider: w.cloud, Recorder: w.events, Cluster: w.cluster, Provisioner: provisioner,
+		Clock: w.clock, Client: w.client, Reader: w.reader, CloudProvider: w.cloud, Recorder: w.events, Cluster: w.cluster, Provisioner: provisioner,
 		Queue: w.queue, Cost: cost.NewClusterCost(w.ctx, w.cloud, w.client), Store: w.store, Actions: &w.actions, Bell: w.bell,
 	}
 	w.loop = disruption.NewController(w.ctx, w.dependencies)

@@ -103,10 +103,14 @@ func (s scene) calm() step {
 	case len(waiting) > 0:
 		return step{Withdraw: waiting, Wait: time.Millisecond}
 	}
+	rest := s.rest()
+	if running := open(s.Answers, wantedStill); len(running) > 0 && rest <= 0 {
+		return step{Withdraw: running, Wait: again, For: "nobody needs action " + running[0] + " any longer"}
+	}
 	if under := open(append(slices.Clone(s.Answers), s.Returns...), waitingOrRunning); len(under) > 0 {
 		return step{Wait: again, For: "action " + under[0] + " is under way"}
 	}
-	if rest := s.rest(); rest > 0 {
+	if rest > 0 {
 		return step{Wait: rest, For: "nobody suffers; what was taken is given back step by step"}
 	}
 	switch s.Stage {
@@ -163,6 +167,12 @@ func phaseOf(o *v1alpha1.RTAction) rules.Phase {
 }
 
 func waits(o *v1alpha1.RTAction) bool { return phaseOf(o) == rules.Waiting }
+
+// wantedStill tells whether an action runs and nobody has withdrawn it.
+func wantedStill(o *v1alpha1.RTAction) bool {
+	a, _ := record.Read(o) // for its phase
+	return a.Phase == rules.Running && !a.Unwanted
+}
 
 func waitingOrRunning(o *v1alpha1.RTAction) bool { return !phaseOf(o).Over() }
 

@@ -17,6 +17,8 @@ type Options struct {
 	Settle time.Duration
 	// Patience is how long an action may wait for its turn before another is tried.
 	Patience time.Duration
+	// NodeTimeout is how long a node may take to be opened or replaced before that is undone.
+	NodeTimeout time.Duration
 	// Calm is how long the pressure must be gone before anything is given back; each relapse doubles it.
 	Calm time.Duration
 	// RecoveryInterval is the time between two steps of the way back.
@@ -27,7 +29,7 @@ type Options struct {
 func Defaults() Options {
 	return Options{
 		Overruns: 5, Window: 10 * time.Second, Delay: 5 * time.Second, Settle: 10 * time.Second, Patience: 30 * time.Second,
-		Calm: time.Minute, RecoveryInterval: 15 * time.Second,
+		NodeTimeout: 20 * time.Minute, Calm: time.Minute, RecoveryInterval: 15 * time.Second,
 	}
 }
 
@@ -40,7 +42,8 @@ func (o Options) Validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"window", o.Window}, {"delay", o.Delay}, {"settle", o.Settle}, {"patience", o.Patience}, {"calm", o.Calm}, {"recovery-interval", o.RecoveryInterval},
+		{"window", o.Window}, {"delay", o.Delay}, {"settle", o.Settle}, {"patience", o.Patience}, {"node-timeout", o.NodeTimeout},
+		{"calm", o.Calm}, {"recovery-interval", o.RecoveryInterval},
 	} {
 		if d.value < time.Second || d.value > time.Hour {
 			return fmt.Errorf("--rt-pressure-%s is %s; it must be from 1s to 1h", d.name, d.value)

@@ -19,19 +19,19 @@ const (
 	ReasonRecovery = "Recovery"
 )
 
-// timeouts are how long actions may run, but for preemptions.
-var timeouts = map[rules.Kind]time.Duration{
-	rules.Rearrange: 30 * time.Second, rules.Migrate: 5 * time.Minute,
-	rules.OpenNode: 15 * time.Minute, rules.ReplaceNode: 20 * time.Minute,
-}
+// timeouts are how long actions may run, but for preemptions and nodes.
+var timeouts = map[rules.Kind]time.Duration{rules.Rearrange: 30 * time.Second, rules.Migrate: 5 * time.Minute}
 
 // leaving is how long each pod that is evicted may take to end, and one more.
 const leaving = time.Minute
 
 // timeout of an option.
-func (o option) timeout() time.Duration {
-	if o.Kind == rules.Preempt {
+func (o option) timeout(node time.Duration) time.Duration {
+	switch o.Kind {
+	case rules.Preempt:
 		return leaving * time.Duration(1+len(o.Pods))
+	case rules.OpenNode, rules.ReplaceNode:
+		return node
 	}
 	return timeouts[o.Kind]
 }
@@ -44,7 +44,7 @@ func (p *planner) request(o option, passed []string) orchestration.Request {
 		Beneficiary: v1alpha1.ActionBeneficiary{
 			Kind: "Pod", Namespace: first.Namespace, Name: first.Pod, UID: first.PodUID, Criticality: first.Criticality.String(),
 		},
-		StartBy: p.Now.Add(p.Options.Patience), Timeout: o.timeout(),
+		StartBy: p.Now.Add(p.Options.Patience), Timeout: o.timeout(p.Options.NodeTimeout),
 	}
 	for _, uid := range o.Pods {
 		r.Pods = append(r.Pods, p.actionPod(uid))

@@ -63,7 +63,7 @@ func newStage(t testing.TB) *stage {
 		overrun: func(string, int64) int64 { return 0 },
 		options: ladder.Options{
 			Overruns: 5, Window: 5 * time.Second, Delay: 2 * time.Second, Settle: 3 * time.Second, Patience: 8 * time.Second,
-			Calm: 4 * time.Second, RecoveryInterval: 2 * time.Second,
+			NodeTimeout: 20 * time.Minute, Calm: 4 * time.Second, RecoveryInterval: 2 * time.Second,
 		},
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "ladder-"}}
