@@ -1,6 +1,7 @@
 package inventory_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -228,4 +229,57 @@ func TestReboot(t *testing.T) {
 	if err := w.provider.Reboot(t.Context(), stranger, "operation-3"); !isGone(err) {
 		t.Errorf("error %v", err)
 	}
+}
+
+// While a driver restarts a machine, which takes seconds, its probe is written; and the process may die before and after.
+func TestARebootIsAskedForOnce(t *testing.T) {
+	restarts := func(w *world) int {
+		return strings.Count(strings.Join(w.board("m1").calls, " "), "restart")
+	}
+	t.Run("beside a probe", func(t *testing.T) {
+		w, claim := running(t)
+		w.board("m1").after = func(call string) {
+			if call != "restart" {
+				return
+			}
+			m := w.expectPhase("m1", "InUse")
+			m.Status.Power = v1alpha1.PowerUnknown
+			if err := w.client.Status().Update(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 3 {
+			if err := w.provider.Reboot(t.Context(), claim, "operation-1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := restarts(w); n != 1 {
+			t.Errorf("restarted %d times", n)
+		}
+	})
+	for writes := range 2 {
+		t.Run(fmt.Sprintf("death at write %d", writes), func(t *testing.T) {
+			w, claim := running(t)
+			w.writes = writes
+			first := w.provider.Reboot(t.Context(), claim, "operation-1")
+			w.restart()
+			if err := w.provider.Reboot(t.Context(), claim, "operation-1"); err != nil {
+				t.Fatal(err)
+			}
+			if n := restarts(w); n != 1 {
+				t.Errorf("restarted %d times; the first attempt ended with %v", n, first)
+			}
+		})
+	}
+	t.Run("the driver does not answer", func(t *testing.T) {
+		w, claim := running(t)
+		w.board("m1").err = context.DeadlineExceeded
+		if err := w.provider.Reboot(t.Context(), claim, "operation-1"); err == nil {
+			t.Error("a reboot that nobody answered is no success")
+		}
+		w.board("m1").err = nil
+		if err := w.provider.Reboot(t.Context(), claim, "operation-1"); err != nil || restarts(w) != 1 {
+			t.Errorf("error %v, restarted %d times", err, restarts(w))
+		}
+	})
 }

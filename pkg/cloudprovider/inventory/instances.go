@@ -2,10 +2,12 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
@@ -84,8 +86,12 @@ func (p *Provider) Delete(ctx context.Context, claim *karpv1.NodeClaim) error {
 	return nil
 }
 
-// Reboot restarts the NodeClaim's machine and returns when its power driver has accepted that. An operation that it
-// has accepted is not repeated. What needs a person is a NodeRebootFailedError.
+// Reboot restarts the NodeClaim's machine and returns when its power driver has accepted that. What needs a person is a
+// NodeRebootFailedError.
+//
+// An operation is on record before the machine is restarted, and is not repeated unless the driver refuses it: after a death, or a
+// driver's silence, nobody knows whether the machine is booting, and a restart in the midst of that does harm. When
+// it was not restarted after all its boot does not change, and Karpenter replaces the node.
 func (p *Provider) Reboot(ctx context.Context, claim *karpv1.NodeClaim, operationID string) error {
 	id := claim.Status.ProviderID
 	m, err := p.machine(ctx, p.Reader, id)
@@ -95,21 +101,43 @@ func (p *Provider) Reboot(ctx context.Context, claim *karpv1.NodeClaim, operatio
 	if m == nil || !holds(m, claim) {
 		return gone(id)
 	}
-	if m.Status.LastReboot != nil && m.Status.LastReboot.ID == operationID {
+	before := m.Status.LastReboot
+	if before != nil && before.ID == operationID {
 		return nil
-	}
-	if err := p.restart(ctx, m); err != nil {
-		err = fmt.Errorf("rebooting machine %q: %w", m.Name, err)
-		if power.Permanent(err) {
-			return cloudprovider.NewNodeRebootFailedError(err)
-		}
-		return err
 	}
 	m.Status.LastReboot = &v1alpha1.MachineReboot{ID: operationID, Time: metav1.NewTime(p.Clock.Now())}
 	if err := p.Client.Status().Update(ctx, m); err != nil {
 		return fmt.Errorf("recording the reboot of machine %q: %w", m.Name, err)
 	}
+	if err := p.restart(ctx, m); err != nil {
+		return p.refused(ctx, m, before, fmt.Errorf("rebooting machine %q: %w", m.Name, err))
+	}
 	return nil
+}
+
+// refused takes a reboot that did not come about off the record, so that it is tried again.
+func (p *Provider) refused(ctx context.Context, m *Machine, before *v1alpha1.MachineReboot, why error) error {
+	if errors.Is(why, context.DeadlineExceeded) || errors.Is(why, context.Canceled) {
+		return why
+	}
+	operation := m.Status.LastReboot.ID
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := p.Reader.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if m.Status.LastReboot == nil || m.Status.LastReboot.ID != operation {
+			return nil
+		}
+		m.Status.LastReboot = before
+		return p.Client.Status().Update(ctx, m)
+	})
+	if err != nil {
+		why = errors.Join(why, fmt.Errorf("taking the reboot of machine %q off the record: %w", m.Name, err))
+	}
+	if power.Permanent(why) {
+		return cloudprovider.NewNodeRebootFailedError(why)
+	}
+	return why
 }
 
 func (p *Provider) restart(ctx context.Context, m *Machine) error {

@@ -203,11 +203,11 @@ type MachineClaim struct {
 	LastAttempt *metav1.Time `json:"lastAttempt,omitempty"`
 }
 
-// MachineReboot is a reboot that the machine's power driver has accepted.
+// MachineReboot is a reboot that was asked of the machine's power driver and not refused.
 type MachineReboot struct {
 	// id of the operation, from the caller.
 	ID string `json:"id"`
-	// time at which it was accepted.
+	// time at which it was asked for.
 	Time metav1.Time `json:"time"`
 }
 
@@ -297,7 +297,7 @@ type InventoryMachineStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	LastFailure string `json:"lastFailure,omitempty"`
-	// lastReboot is the last reboot that was accepted.
+	// lastReboot is the last reboot that was asked of the power driver and not refused.
 	// +optional
 	LastReboot *MachineReboot `json:"lastReboot,omitempty"`
 	// conditions: Available, PowerDriverReady.
