@@ -169,6 +169,9 @@ func (m *migrate) evict(ctx context.Context, task orchestration.Task, pod *corev
 		return rules.Result{Message: "the pod may not be evicted yet: " + why}, nil
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		return rules.Result{}, nil // it has just gone
+	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err): // a policy, which does not change its mind soon
+		m.Recorder.Publish(events.MigrationWaits(pod, string(pod.UID), err.Error(), task.Object.Name))
+		return rules.Result{Undo: true, Message: "the pod may not be evicted: " + err.Error()}, nil
 	}
 	return rules.Result{}, fmt.Errorf("evicting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }

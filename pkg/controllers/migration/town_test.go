@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
@@ -132,16 +134,9 @@ func (w *town) must(err error) {
 
 // leave takes away what other tests would see.
 func (w *town) leave() {
-	ctx := context.Background()
-	for _, o := range w.actions(ctx) {
-		o.Finalizers = nil
-		w.must(client.IgnoreNotFound(w.api.Update(ctx, &o)))
-		w.must(client.IgnoreNotFound(w.api.Delete(ctx, &o)))
-	}
-	for _, name := range []string{"a", "b"} {
-		w.must(w.api.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.name(name)}}))
-		w.must(w.api.Delete(ctx, &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: w.name(name) + "-cores"}}))
-	}
+	w.Helper()
+	apiserver.Empty(w, w.api, &v1alpha1.RTActionList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{}, &mcv1.McKubeList{}, &policyv1.PodDisruptionBudgetList{},
+		&resourcev1.ResourceClaimList{}, &resourcev1.ResourceSliceList{}, &corev1.NodeList{})
 }
 
 // name of a node of the town.
