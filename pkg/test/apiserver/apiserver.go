@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis"
@@ -41,17 +40,25 @@ var Shared = sync.OnceValues(func() (*localplane.Plane, error) {
 	return started, install(ctx, started)
 })
 
-// Scheme knows the types of Kubernetes and of McKube.
+// Scheme, which nobody may change, knows the types of Kubernetes and of McKube.
 func Scheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mcv1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(s); err != nil {
-			t.Fatal(err)
-		}
+	s, err := scheme()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return s
 }
+
+var scheme = sync.OnceValues(func() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mcv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("making the scheme: %w", err)
+		}
+	}
+	return s, nil
+})
 
 // Config reaches the shared plane as an administrator, as fast as it answers.
 func Config(t testing.TB) *rest.Config {
@@ -60,19 +67,13 @@ func Config(t testing.TB) *rest.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return configOf(p)
+}
+
+func configOf(p *localplane.Plane) *rest.Config {
 	config := p.RESTConfig()
 	config.QPS = -1
 	return config
-}
-
-// Client reaches the shared plane past every cache.
-func Client(t testing.TB, s *runtime.Scheme) client.WithWatch {
-	t.Helper()
-	c, err := client.NewWithWatch(Config(t), client.Options{Scheme: s})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // install gives the plane the project's CRDs.
