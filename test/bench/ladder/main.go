@@ -18,12 +18,13 @@ func main() {
 	out := flag.String("out", "out/bench/ladder.json", "file to write the figures to")
 	controller := flag.String("controller", "bin/controller", "controller binary")
 	agents := flag.String("hollow", "bin/hollow", "binary of the hollow agents")
+	stock := flag.String("stock", "", "binary of ./test/bench/ladder/stock; empty: build it")
 	pods := flag.Int("storm-pods", 2000, "pods of the storm, in hundreds; 20 of them fill a node; 0: no storm")
 	story := flag.Bool("story", true, "tell the story twice")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, programs{*controller, *agents}, *out, *pods, *story)
+	err := run(ctx, programs{*controller, *agents, *stock}, *out, *pods, *story)
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "bench-ladder: %v\n", err)
@@ -46,10 +47,10 @@ func run(ctx context.Context, p programs, out string, pods int, story bool) erro
 	}
 	if pods > 0 {
 		f, err := in(ctx, p, ours, func(w *world) (stormFigures, error) { return storm(ctx, w, pods) })
-		if err != nil {
-			return fmt.Errorf("the storm: %w", err)
-		}
 		figures = append(figures, stormReport(f, pods)...)
+		if err != nil {
+			return errors.Join(fmt.Errorf("the storm: %w", err), report.Write(os.Stdout, out, environment, figures))
+		}
 	}
 	return report.Write(os.Stdout, out, environment, figures)
 }
@@ -104,6 +105,12 @@ func stormReport(f stormFigures, pods int) []report.Figure {
 		fmt.Fprintln(os.Stderr, broken)
 	}
 	note := fmt.Sprintf("%d pods on %d nodes, a third overruns at once; %d nodes under pressure at once", pods, f.nodesBefore, f.peak)
+	if f.converged == 0 {
+		f.converged, note = stormLimit, note+"; it did NOT settle"
+	}
+	if f.calmed == 0 {
+		f.calmed = stormLimit
+	}
 	return []report.Figure{
 		{Key: "decisions_per_s", Value: float64(f.actions) / f.converged.Seconds(), Note: "actions that are over, by converge_s; " + note},
 		{Key: "converge_s", Value: f.converged.Seconds(), Note: "from the first overrun until none follows and no action waits or runs"},

@@ -90,10 +90,12 @@ func (r *record) sample(ctx context.Context) {
 			return
 		case <-ticker.C:
 			now := time.Now()
-			if err := r.look(ctx, now, now.Sub(last)); err != nil && ctx.Err() == nil {
+			err := r.look(ctx, now, now.Sub(last))
+			if err == nil {
+				last = now
+			} else if ctx.Err() == nil {
 				fmt.Fprintf(os.Stderr, "sampling: %v\n", err)
 			}
-			last = now
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -86,11 +87,9 @@ func storm(ctx context.Context, w *world, pods int) (stormFigures, error) {
 	if err := w.strike(ctx); err != nil {
 		return f, err
 	}
-	if err := w.settle(ctx, &f); err != nil {
-		return f, err
-	}
+	unsettled := w.settle(ctx, &f)
 	f.outcome, err = record.outcome(ctx)
-	return f, err
+	return f, errors.Join(unsettled, err)
 }
 
 // perNode is how many pods of the storm a node takes by their requests.

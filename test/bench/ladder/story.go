@@ -92,8 +92,12 @@ func (w *world) deploy(ctx context.Context, workloads []workload) error {
 
 func (w *world) create(ctx context.Context, objects ...client.Object) error {
 	for _, o := range objects {
-		if err := client.IgnoreAlreadyExists(w.client.Create(ctx, o)); err != nil {
-			return fmt.Errorf("creating %T %s: %w", o, o.GetName(), err)
+		what := fmt.Sprintf("%T %s", o, o.GetName())
+		if err := w.await(ctx, what, func(ctx context.Context) (bool, string, error) {
+			err := client.IgnoreAlreadyExists(w.client.Create(ctx, o))
+			return err == nil, "", err
+		}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -141,14 +145,14 @@ func edge() *karpenterv1.NodePool {
 
 // compare tells the plant's story in a world and measures it.
 func compare(ctx context.Context, w *world) (outcome, error) {
+	if err := w.prepare(ctx, edge(), plant()); err != nil {
+		return outcome{}, err
+	}
 	record, err := newRecord(ctx, w.client, plant())
 	if err != nil {
 		return outcome{}, err
 	}
 	defer record.stop()
-	if err := w.prepare(ctx, edge(), plant()); err != nil {
-		return outcome{}, err
-	}
 	if err := w.deploy(ctx, plant()); err != nil {
 		return outcome{}, err
 	}

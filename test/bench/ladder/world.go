@@ -29,12 +29,16 @@ import (
 var machines []byte
 
 const (
+	buildTimeout = 10 * time.Minute
 	startTimeout = 5 * time.Minute
-	stopTimeout  = 20 * time.Second
+	// gracePeriod is how long a kubelet may be silent. A machine that is busy with a hundred of them is late with leases, and no story
+	// is about nodes that die.
+	gracePeriod = 10 * time.Minute
+	stopTimeout = 20 * time.Second
 )
 
 // programs are what the worlds run.
-type programs struct{ controller, hollow string }
+type programs struct{ controller, hollow, stock string }
 
 // world is a cluster in which a story is told.
 type world struct {
@@ -73,7 +77,7 @@ func ours(ctx context.Context, p programs) (*world, error) {
 		return nil, err
 	}
 	s, err := stack.Start(ctx, stack.Options{
-		Progress: os.Stderr, Controller: p.controller, Hollow: p.hollow, ControllerArgs: []string{"--catalogue-file=" + file, "--enable-profiling"},
+		Progress: os.Stderr, NodeMonitorGracePeriod: gracePeriod, Controller: p.controller, Hollow: p.hollow, ControllerArgs: []string{"--catalogue-file=" + file, "--enable-profiling"},
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting Mainspring: %w", err), w.close())
@@ -98,10 +102,32 @@ func (w *world) connect(config *rest.Config) (err error) {
 // stock is a world with upstream's Karpenter and the seed's rules.
 func stock(ctx context.Context, p programs) (*world, error) {
 	w := &world{}
+	if p.stock == "" {
+		var err error
+		if p.stock, err = w.buildStock(ctx); err != nil {
+			return nil, errors.Join(err, w.close())
+		}
+	}
 	if err := w.startStock(ctx, p); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting stock Karpenter: %w", err), w.close())
 	}
 	return w, nil
+}
+
+// buildStock builds stock Karpenter into a directory of the world.
+func (w *world) buildStock(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
+	defer cancel()
+	dir, err := os.MkdirTemp("", "mainspring-bench-stock-")
+	if err != nil {
+		return "", fmt.Errorf("making a directory for stock Karpenter: %w", err)
+	}
+	w.stop = append(w.stop, func() error { return os.RemoveAll(dir) })
+	path := filepath.Join(dir, "stock")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", path, "./test/bench/ladder/stock").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building stock Karpenter: %w\n%s", err, out)
+	}
+	return path, nil
 }
 
 func (w *world) startStock(ctx context.Context, p programs) error {
@@ -118,11 +144,6 @@ func (w *world) startStock(ctx context.Context, p programs) error {
 	if err := w.connect(plane.RESTConfig()); err != nil {
 		return err
 	}
-	karpenter := filepath.Join(filepath.Dir(file), "stock")
-	build := exec.CommandContext(ctx, "go", "build", "-o", karpenter, "./test/bench/ladder/stock")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building stock Karpenter: %w\n%s", err, out)
-	}
 	ports, err := process.FreePorts(ctx, 3)
 	if err != nil {
 		return err
@@ -131,7 +152,7 @@ func (w *world) startStock(ctx context.Context, p programs) error {
 		"--kubeconfig="+plane.Kubeconfig(), "--catalogue-file="+file, fmt.Sprintf("--health-probe-port=%d", ports[0])); err != nil {
 		return err
 	}
-	if err := w.launch("stock Karpenter", karpenter, plane, []string{"KUBECONFIG=" + plane.Kubeconfig(), "CATALOGUE_FILE=" + file, "SYSTEM_NAMESPACE=kube-system"},
+	if err := w.launch("stock Karpenter", p.stock, plane, []string{"KUBECONFIG=" + plane.Kubeconfig(), "CATALOGUE_FILE=" + file, "SYSTEM_NAMESPACE=kube-system"},
 		"--disable-leader-election", fmt.Sprintf("--health-probe-port=%d", ports[1]), fmt.Sprintf("--metrics-port=%d", ports[2])); err != nil {
 		return err
 	}
@@ -139,7 +160,7 @@ func (w *world) startStock(ctx context.Context, p programs) error {
 }
 
 func (w *world) plane(ctx context.Context) (*localplane.Plane, error) {
-	options := localplane.Options{Progress: os.Stderr, Scheduler: true, ControllerManager: true, Kwok: true}
+	options := localplane.Options{Progress: os.Stderr, Scheduler: true, ControllerManager: true, Kwok: true, NodeMonitorGracePeriod: gracePeriod}
 	bin, err := toolchain.Ensure(ctx, os.Stderr, options.Tools()...)
 	if err != nil {
 		return nil, fmt.Errorf("providing the control plane's programs: %w", err)
