@@ -72,6 +72,10 @@ var (
 	ActionsWaiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "actions_waiting", Help: "Actions of the orchestration queue that wait, by what they wait for.",
 	}, []string{"reason"})
+	// ActionsUnwritable is how many actions have a record that the API server does not let the controller write.
+	ActionsUnwritable = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "actions_unwritable", Help: "Actions of the orchestration queue whose record the API server refuses to store: they stay as they are, and keep what they use.",
+	}, nil)
 	// ActionWait is how long actions waited before they began.
 	ActionWait = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "action_wait_seconds", Help: "Time from the submission of an action to its beginning.",
@@ -101,7 +105,7 @@ var (
 
 // Register adds every metric of the package to a registry, once, before the controllers start.
 func Register(registry prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{Admissions, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Actions, ActionsUnderWay, ActionsWaiting, ActionWait, DisruptionRefusals, SearchesPreempted, Migrations, MigrationDowntime, Charged, Nodes,
+	for _, c := range []prometheus.Collector{Admissions, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Actions, ActionsUnderWay, ActionsWaiting, ActionsUnwritable, ActionWait, DisruptionRefusals, SearchesPreempted, Migrations, MigrationDowntime, Charged, Nodes,
 		PressureNodes, PressureUnanswered, PressureEpisodes, PressureAnswers, PressureReturns, PressureSeconds,
 		PowerOperations, MachineFailures, MachineJoin, Machines} {
 		if err := registry.Register(c); err != nil {

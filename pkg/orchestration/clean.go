@@ -16,7 +16,7 @@ import (
 
 // clean lets those go that are over: a user may delete them at once, and the oldest go by themselves. Those that a user
 // has deleted go once it is stored that they were.
-func (q *Queue) clean(ctx context.Context) error {
+func (q *Queue) clean(ctx context.Context, refused *refusals) error {
 	held := slices.DeleteFunc(q.ledger.all(), func(o *v1alpha1.RTAction) bool {
 		return !over(o) || !slices.Contains(o.Finalizers, v1alpha1.FinalizerAction)
 	})
@@ -29,21 +29,26 @@ func (q *Queue) clean(ctx context.Context) error {
 		return err
 	}
 	for _, o := range held {
-		if err := q.release(ctx, o); err != nil {
+		if err := refused.take(o.Name, q.release(ctx, o)); err != nil {
 			return err
 		}
 	}
 	for _, o := range q.disposable(q.Clock.Now()) {
-		err := q.Client.Delete(ctx, o.DeepCopy(), client.Preconditions{UID: &o.UID, ResourceVersion: ptr.To(o.ResourceVersion)})
-		if err != nil && client.IgnoreNotFound(err) != nil && !isConflict(err) {
-			return fmt.Errorf("removing action %s: %w", o.Name, err)
-		}
-		if err := q.ledger.refresh(ctx, o.Name); err != nil {
+		if err := refused.take(o.Name, q.dispose(ctx, o)); err != nil {
 			return err
 		}
 	}
 	q.forget()
 	return q.bury(ctx)
+}
+
+// dispose of an action that nobody needs to know of any longer.
+func (q *Queue) dispose(ctx context.Context, o *v1alpha1.RTAction) error {
+	err := q.Client.Delete(ctx, o.DeepCopy(), client.Preconditions{UID: &o.UID, ResourceVersion: ptr.To(o.ResourceVersion)})
+	if err != nil && client.IgnoreNotFound(err) != nil && !isConflict(err) {
+		return fmt.Errorf("removing action %s: %w", o.Name, err)
+	}
+	return q.ledger.refresh(ctx, o.Name)
 }
 
 // release takes the finalizer off an action that is over.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/client-go/util/workqueue"
 	controllerruntime "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -32,7 +33,11 @@ func (d *dispatcher) Register(_ context.Context, m manager.Manager) error {
 		Named("orchestration.dispatch").
 		WatchesRawSource(d.dispatching.source("")).
 		Watches(&policyv1.PodDisruptionBudget{}, anew).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: 1,
+			// The longest wait is short: after an outage what is late must be ended, and what waits must start, at once.
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](10*time.Millisecond, 2*time.Second),
+		}).
 		Complete(d)
 }
 
@@ -62,7 +67,8 @@ func (q *Queue) round(ctx context.Context) (time.Duration, error) {
 	if err := q.ledger.clarify(ctx); err != nil {
 		return 0, err
 	}
-	if err := q.expire(ctx); err != nil {
+	refused := &refusals{}
+	if err := q.expire(ctx, refused); err != nil {
 		return 0, err
 	}
 	actions := q.ledger.all()
@@ -73,20 +79,20 @@ func (q *Queue) round(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := q.dispatch(ctx, p); err != nil {
+	if err := q.dispatch(ctx, p, refused); err != nil {
 		return 0, err
 	}
-	if err := q.clean(ctx); err != nil {
+	if err := q.clean(ctx, refused); err != nil {
 		return 0, err
 	}
-	q.measure()
-	return q.next(), nil
+	q.measure(refused)
+	return refused.delay(ctx, q.next()), nil
 }
 
 // expire ends phases whose time is over, and withdraws what users have deleted or nobody needs.
-func (q *Queue) expire(ctx context.Context) error {
+func (q *Queue) expire(ctx context.Context, refused *refusals) error {
 	for _, o := range q.ledger.all() {
-		if err := q.review(ctx, o); err != nil {
+		if err := refused.take(o.Name, q.review(ctx, o)); err != nil {
 			return err
 		}
 	}
@@ -120,7 +126,7 @@ func (q *Queue) review(ctx context.Context, o *v1alpha1.RTAction) error {
 }
 
 // dispatch does what the rules say about the actions that wait. What starts comes before what is only told.
-func (q *Queue) dispatch(ctx context.Context, p picture) error {
+func (q *Queue) dispatch(ctx context.Context, p picture, refused *refusals) error {
 	now := q.Clock.Now()
 	var waits []rules.Verdict
 	for _, v := range rules.Decide(p.actions, p.world(q.Options), q.Options.rules(), now) {
@@ -134,29 +140,29 @@ func (q *Queue) dispatch(ctx context.Context, p picture) error {
 		default:
 			waits = append(waits, v)
 		}
-		if err != nil {
+		if err := refused.take(o.Name, err); err != nil {
 			return err
 		}
 	}
 	for id, why := range p.impossible {
-		if err := q.refuse(ctx, p.objects[id], why); err != nil {
+		if err := refused.take(p.objects[id].Name, q.refuse(ctx, p.objects[id], why)); err != nil {
 			return err
 		}
 	}
-	return q.notes(ctx, p, waits, now)
+	return q.notes(ctx, p, waits, refused)
 }
 
 // notes tells what actions wait for. With many new ones the rest is told in the next round, which comes at once: what
 // has become urgent meanwhile does not wait for thousands of writes.
-func (q *Queue) notes(ctx context.Context, p picture, waits []rules.Verdict, now time.Time) error {
-	written := 0
+func (q *Queue) notes(ctx context.Context, p picture, waits []rules.Verdict, refused *refusals) error {
+	written, now := 0, q.Clock.Now()
 	for _, v := range waits {
 		if written == notesAtOnce {
 			q.dispatching.ring("")
 			return nil
 		}
 		stored, err := q.note(ctx, p.objects[v.ID], v, now)
-		if err != nil {
+		if err := refused.take(p.objects[v.ID].Name, err); err != nil {
 			return err
 		}
 		if stored {

@@ -185,6 +185,12 @@ func definite(err error) bool {
 	return code >= 400 && code < 500
 }
 
+// unwritable tells whether the API server refuses to store an action, which says nothing about others: a policy forbids it, or
+// its record is not valid any longer.
+func unwritable(err error) bool {
+	return definite(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsTooManyRequests(err) && !apierrors.IsUnauthorized(err)
+}
+
 // reload reads an action again. The caller is the one that writes it.
 func (l *ledger) reload(ctx context.Context, name string) error {
 	o := &v1alpha1.RTAction{}
@@ -207,6 +213,12 @@ func (l *ledger) refresh(ctx context.Context, name string) error {
 		defer e.writing.Unlock()
 	}
 	return l.reload(ctx, name)
+}
+
+// doubted tells whether it is not known what is stored of an action.
+func (l *ledger) doubted(name string) bool {
+	e, ok := l.find(name)
+	return ok && l.inDoubt(e)
 }
 
 // doubts are the actions of which it is not known what is stored.

@@ -13,9 +13,8 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/test/mortal"
 )
-
-var errDied = errors.New("the process died")
 
 // fate is what befalls a process at one of its points: its writes to the API server, and the effects of its executor.
 type fate string
@@ -54,30 +53,12 @@ func (s *stage) spawn() *process {
 	s.Helper()
 	s.processes++
 	p := &process{stage: s}
-	guarded := interceptor.NewClient(s.api, interceptor.Funcs{
-		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			return p.alive(func() error { return api.Get(ctx, key, o, opts...) })
-		},
-		List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			return p.alive(func() error { return api.List(ctx, list, opts...) })
-		},
-		Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return p.point(func() error { return api.Create(ctx, o, opts...) })
-		},
-		Update: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			return p.point(func() error { return api.Update(ctx, o, opts...) })
-		},
-		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			return p.point(func() error { return api.Patch(ctx, o, patch, opts...) })
-		},
-		Delete: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			return p.point(func() error { return api.Delete(ctx, o, opts...) })
-		},
-		SubResourceUpdate: func(ctx context.Context, api client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+	guarded := interceptor.NewClient(mortal.Guarded(s.api, p.alive, p.point), interceptor.Funcs{
+		SubResourceUpdate: func(ctx context.Context, _ client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
 			// What is sent late is what was to be sent, whatever becomes of the object meanwhile.
 			sent := o.DeepCopyObject().(client.Object)
-			return p.lateOr(func() error { return api.SubResource(sub).Update(context.WithoutCancel(ctx), sent, opts...) },
-				func() error { return api.SubResource(sub).Update(ctx, o, opts...) })
+			return p.lateOr(func() error { return s.api.SubResource(sub).Update(context.WithoutCancel(ctx), sent, opts...) },
+				func() error { return s.api.SubResource(sub).Update(ctx, o, opts...) })
 		},
 	})
 	var err error
@@ -97,7 +78,7 @@ func (s *stage) spawn() *process {
 // alive does something unless the process is dead.
 func (p *process) alive(do func() error) error {
 	if p.dead {
-		return errDied
+		return mortal.ErrDied
 	}
 	return do()
 }
@@ -107,7 +88,7 @@ func (p *process) point(do func() error) error { return p.lateOr(do, do) }
 // lateOr passes a point of the process.
 func (p *process) lateOr(late, do func() error) error {
 	if p.dead {
-		return errDied
+		return mortal.ErrDied
 	}
 	p.points++
 	arrive := p.late
@@ -125,7 +106,7 @@ func (p *process) lateOr(late, do func() error) error {
 	switch p.fate {
 	case dies:
 		p.dead = true
-		return errDied
+		return mortal.ErrDied
 	case losesRequest:
 		return doubt
 	case losesReply:
@@ -169,7 +150,7 @@ func (p *process) run() error {
 	for _, name := range slices.Compact(names) {
 		_, err := p.queue.Loops()[1].Reconcile(p.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
 		if p.dead {
-			return errDied
+			return mortal.ErrDied
 		}
 		if err != nil && p.fate == none && !p.faulty {
 			p.Fatalf("running %s: %v", name, err)
@@ -180,7 +161,7 @@ func (p *process) run() error {
 
 func (p *process) verdict(err error) error {
 	if p.dead {
-		return errDied
+		return mortal.ErrDied
 	}
 	p.Logf("bears %v", err)
 	return nil

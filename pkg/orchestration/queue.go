@@ -147,6 +147,7 @@ func (q *Queue) Submit(ctx context.Context, r Request) (Ticket, error) {
 	q.submitting.Lock()
 	defer q.submitting.Unlock()
 	now, key, attempt := q.Clock.Now(), r.key(), int32(1)
+	asked := now
 	q.remember(r.Cause, now)
 	if last := q.latest(key); last != nil {
 		t := q.ticket(last)
@@ -154,8 +155,11 @@ func (q *Queue) Submit(ctx context.Context, r Request) (Ticket, error) {
 			return t, nil
 		}
 		attempt = last.Spec.Attempt + 1
+		if t.Phase == rules.Expired && last.Spec.Since != nil { // it never had its turn, so its age goes on
+			asked = last.Spec.Since.Time
+		}
 	}
-	o, err := q.create(ctx, r.object(key, attempt, now))
+	o, err := q.create(ctx, r.object(key, attempt, asked))
 	if err != nil {
 		return Ticket{}, err
 	}

@@ -229,6 +229,63 @@ func TestABudgetThatNeverAllowsKeepsNobodyElse(t *testing.T) {
 	s.ends()
 }
 
+// Whose container goes to another core is in that action's hands, also for one that names the pod and no node.
+func TestAPodWhoseContainerMovesIsInUse(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	a := s.pod("a")
+	s.conduct["Shift"] = conduct{hangs: true}
+	p := s.spawn()
+	s.turns(p, 1)
+	shift := s.request(rules.Rearrange, "Shift", "n1")
+	shift.Moves = []v1alpha1.ActionMove{{PodUID: a.UID, Container: "app", Core: 1}, {PodUID: a.UID, Container: "helper", Core: 1}}
+	held := s.submit(p, shift).Name
+	s.submit(p, s.request(rules.Migrate, "Move", "", a))
+	s.turns(p, 3)
+	s.is("Move Waiting for InUse", "Shift Running")
+	if got := p.queue.HoldsPod(a.UID); got != held {
+		t.Errorf("the pod is in the hands of %q, want %q", got, held)
+	}
+}
+
+// Who asks for something patience by patience must not begin anew each time: others who come later would always be before it.
+func TestAgeOutlivesPatience(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	b := s.budget("web", "a", 0)
+	p := s.spawn()
+	s.turns(p, 1)
+	patient := s.request(rules.Preempt, "Patient", "n1", s.pod("a1"))
+	submitted := s.clock.Now()
+	for attempt := range int32(4) {
+		patient.StartBy = s.clock.Now().Add(30 * time.Second)
+		if got := s.submit(p, patient); got.Attempt != attempt+1 {
+			t.Fatalf("attempt %d; want %d", got.Attempt, attempt+1)
+		}
+		s.turns(p, 2)
+		s.clock.Step(30 * time.Second)
+		s.turns(p, 1)
+		s.clock.Step(10 * time.Minute) // the rest
+	}
+	patient.StartBy = s.clock.Now().Add(30 * time.Second)
+	s.submit(p, patient)
+	more := s.request(rules.Preempt, "Impatient", "n1", s.pod("a2"))
+	more.Beneficiary.Criticality = "Middle"
+	s.submit(p, more)
+	s.allow(b.Name, 1)
+	s.turns(p, 1)
+	for _, o := range s.actions() {
+		switch {
+		case o.Spec.Reason == "Patient" && !o.Spec.Since.Time.Equal(submitted.Truncate(time.Microsecond)):
+			t.Errorf("attempt %d is asked for since %v; want %v", o.Spec.Attempt, o.Spec.Since, submitted)
+		case o.Spec.Reason == "Patient" && o.Spec.Attempt == 5 && o.Status.Phase != "Running", o.Spec.Reason == "Impatient" && o.Status.Phase == "Running":
+			t.Errorf("%s is %s: %s; want the one that has waited for 40 minutes to come first", o.Spec.Reason, o.Status.Phase, o.Status.Message)
+		}
+	}
+	s.turns(p, 3)
+	s.ends()
+}
+
 func TestABudgetThatWasJustChangedAllowsNothing(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")

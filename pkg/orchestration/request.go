@@ -91,8 +91,8 @@ func (r Request) key() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// object stores the request.
-func (r Request) object(key string, attempt int32, now time.Time) *v1alpha1.RTAction {
+// object stores the request, which is asked for since a time.
+func (r Request) object(key string, attempt int32, since time.Time) *v1alpha1.RTAction {
 	o := &v1alpha1.RTAction{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:       record.Name(r.Kind, key, attempt),
@@ -103,7 +103,7 @@ func (r Request) object(key string, attempt int32, now time.Time) *v1alpha1.RTAc
 			Kind: v1alpha1.ActionKind(r.Kind), Reason: r.Reason, Message: record.Short(r.Message, 1024), Cause: r.Cause, Attempt: attempt,
 			Beneficiary: r.Beneficiary, Pods: r.Pods, Node: r.Node, TargetNode: r.TargetNode, NodePool: r.NodePool,
 			Moves: r.Moves, Uses: r.Uses,
-			Since: micro(now), StartBy: micro(r.StartBy), Timeout: metav1.Duration{Duration: r.Timeout},
+			Since: micro(since), StartBy: micro(r.StartBy), Timeout: metav1.Duration{Duration: r.Timeout},
 		},
 	}
 	o.Spec.Beneficiary.Criticality = cmp.Or(r.Beneficiary.Criticality, "Low")

@@ -90,7 +90,7 @@ func (q *Queue) look(ctx context.Context, name string) error {
 
 // run takes a step of an action that runs or is undone, and stores what came of it.
 func (q *Queue) run(ctx context.Context, name string) (time.Duration, error) {
-	if err := q.ledger.clarify(ctx); err != nil {
+	if err := q.ledger.resolve(ctx, name); err != nil {
 		return 0, err
 	}
 	o, ok := q.ledger.get(name)

@@ -57,25 +57,32 @@ func (l *ledger) raise(ctx context.Context, o *v1alpha1.RTAction) error {
 	return nil
 }
 
-// clarify settles every action that is in doubt.
+// clarify settles every action that is in doubt. One that the API server lets nobody write stays in doubt.
 func (l *ledger) clarify(ctx context.Context) error {
 	for _, name := range l.doubts() {
-		e, ok := l.find(name)
-		if !ok {
-			continue
-		}
-		e.writing.Lock()
-		err := l.settle(ctx, e, name)
-		e.writing.Unlock()
-		if err != nil {
+		if err := l.resolve(ctx, name); err != nil && !unwritable(err) {
 			return err
 		}
 	}
 	return nil
 }
 
+// resolve settles an action if it is in doubt.
+func (l *ledger) resolve(ctx context.Context, name string) error {
+	e, ok := l.find(name)
+	if !ok {
+		return nil
+	}
+	e.writing.Lock()
+	defer e.writing.Unlock()
+	if !l.inDoubt(e) {
+		return nil
+	}
+	return l.settle(ctx, e, name)
+}
+
 // load reads every action, and writes those that are not over: what an earlier leader still writes about them is
-// refused from then on.
+// refused from then on. One that the API server lets nobody write is in doubt.
 func (l *ledger) load(ctx context.Context) error {
 	list := &v1alpha1.RTActionList{}
 	if err := l.reader.List(ctx, list); err != nil {
@@ -92,7 +99,7 @@ func (l *ledger) load(ctx context.Context) error {
 		e.writing.Lock()
 		err := l.settleFrom(ctx, e, o.Name, o.DeepCopy())
 		e.writing.Unlock()
-		if err != nil {
+		if err != nil && !unwritable(err) {
 			return err
 		}
 	}

@@ -70,17 +70,8 @@ func newStage(t testing.TB) *stage {
 
 // leave takes away what has no namespace.
 func (s *stage) leave() {
-	ctx := context.Background()
-	list := &v1alpha1.RTActionList{}
-	s.must(s.api.List(ctx, list))
-	for i := range list.Items {
-		o := &list.Items[i]
-		o.Finalizers = nil
-		s.must(client.IgnoreNotFound(s.api.Update(ctx, o)))
-		s.must(client.IgnoreNotFound(s.api.Delete(ctx, o)))
-	}
-	s.must(s.api.DeleteAllOf(ctx, &corev1.Node{}))
-	s.must(s.api.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace("default")))
+	s.Helper()
+	apiserver.Empty(s, s.api, &v1alpha1.RTActionList{}, &corev1.PodList{}, &corev1.NodeList{}, &coordinationv1.LeaseList{})
 }
 
 func (s *stage) must(err error) {

@@ -94,7 +94,8 @@ func node(name string) runtime.Object {
 }
 
 // measure serves how many actions wait, for what, and how many run.
-func (q *Queue) measure() {
+func (q *Queue) measure(refused *refusals) {
+	metrics.ActionsUnwritable.WithLabelValues().Set(float64(len(refused.names) + len(q.ledger.doubts())))
 	depth, waiting := map[string]int{}, map[string]int{}
 	for _, o := range q.ledger.all() {
 		t := q.ticket(o)

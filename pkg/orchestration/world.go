@@ -87,6 +87,9 @@ func (q *Queue) picture(ctx context.Context, objects []*v1alpha1.RTAction) (pict
 			p.impossible[a.ID] = "It is not valid: " + err.Error()
 			continue
 		}
+		if a.Phase == rules.Waiting && q.ledger.doubted(o.Name) {
+			a.Phase = rules.Running // it may be: nobody else gets what it uses
+		}
 		if !a.Phase.Over() {
 			if pods[a.ID], err = q.survey(ctx, &p, o, a); err != nil {
 				return p, err

@@ -37,6 +37,9 @@ const (
 // replaced yet: what it waits for may never come, and then consolidation must still get its turn.
 const hurry = time.Minute
 
+// beginning is how long the loop is given to begin a command, however long its action has waited for its turn.
+const beginning = 15 * time.Second
+
 // replace does actions of kind ReplaceNode. It watches: the loop computes the command, and Karpenter's queue carries
 // it out.
 type replace struct{ *Controller }
@@ -203,12 +206,12 @@ func (r replace) follow(ctx context.Context, task orchestration.Task, t target) 
 	return rules.Result{Message: t.found.message}, nil
 }
 
-// tooLate tells whether no command has begun for as long as the action was to wait for its own turn at most: whoever
-// asked for it would rather try something else than wait for a budget that may never open. One that an earlier process
-// had begun is begun again.
+// tooLate tells whether no command has begun by the time by which the action was to begin, or soon after it was its turn:
+// whoever asked for it would rather try something else than wait for a budget that may never open. One that an earlier
+// process had begun is begun again.
 func (r replace) tooLate(task orchestration.Task) bool {
-	a := task.Action
-	return !a.StartBy.IsZero() && task.Progress[progressReplacements] == "" && r.Clock.Now().After(a.Entered.Add(a.StartBy.Sub(a.Since)))
+	now, a := r.Clock.Now(), task.Action
+	return !a.StartBy.IsZero() && task.Progress[progressReplacements] == "" && now.After(a.StartBy) && now.After(a.Entered.Add(beginning))
 }
 
 // failed says why Karpenter's queue has given a command up: what the replacement waited for when it was last seen, and what

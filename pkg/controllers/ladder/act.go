@@ -44,7 +44,7 @@ func (v visit) take(ctx context.Context, next step) (time.Duration, error) {
 
 // enter writes another stage.
 func (v visit) enter(ctx context.Context, stage, message string) error {
-	e := v.scene.in(stage, message, v.scene.Now)
+	e := v.scene.in(stage, message, v.scene.Now, v.Options)
 	if err := v.applyEpisode(ctx, v.node, e); err != nil {
 		return err
 	}
@@ -80,6 +80,9 @@ func (v visit) climb(ctx context.Context) (time.Duration, error) {
 		m.planned = v.scene.Now.Add(replan)
 		v.unanswered(strings.Join(chosen.Passed, "; "))
 		return replan, nil
+	}
+	if err := v.note(ctx, chosen.Leaving); err != nil {
+		return 0, err
 	}
 	if _, err := v.Actions.Submit(ctx, chosen.Request); err != nil {
 		return 0, fmt.Errorf("answering the pressure of node %s: %w", v.node.Name, err)

@@ -32,7 +32,7 @@ const (
 	unsynced = 250 * time.Millisecond
 	// soon is when to try again what a conflict or a cache that lags has stopped.
 	soon = 50 * time.Millisecond
-	// replan is when to plan again where nothing would help.
+	// replan is when to plan again where nothing would help, and the longest wait after an error: after an outage nobody is to suffer on.
 	replan = 5 * time.Second
 )
 
@@ -98,7 +98,10 @@ func (l *ladder) Register(_ context.Context, m manager.Manager) error {
 	return ctrl.NewControllerManagedBy(m).
 		Named("ladder").
 		WatchesRawSource(begin).
-		WithOptions(ctrlcontroller.Options{MaxConcurrentReconciles: 1}).
+		WithOptions(ctrlcontroller.Options{
+			MaxConcurrentReconciles: 1,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](soon, replan),
+		}).
 		Complete(l)
 }
 
@@ -161,7 +164,7 @@ func (l *ladder) keep(ctx context.Context, snapshot *state.Snapshot, n *state.No
 	}
 	v := visit{ladder: l, snapshot: snapshot, node: n, memory: m, scene: s}
 	v.report()
-	v.scene.Entered, v.scene.Relapses = m.entered, m.relapses
+	v.scene.Entered = m.entered
 	next := v.scene.next()
 	for _, name := range next.Withdraw {
 		if err := l.Actions.Withdraw(ctx, name, "The pressure has changed, and nobody needs it any longer"); err != nil {

@@ -30,10 +30,9 @@ type scene struct {
 	// Answers are the actions for the episode's cause, Returns those of its recovery.
 	Answers, Returns []*v1alpha1.RTAction
 	// Entered is since when the stage is known to be as it is.
-	Entered  time.Time
-	Relapses int
-	Options  Options
-	Now      time.Time
+	Entered time.Time
+	Options Options
+	Now     time.Time
 }
 
 // step is the next thing to do. At most one of Stage, Taint, Untaint, Climb and Return is set; Withdraw comes first.

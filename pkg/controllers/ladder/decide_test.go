@@ -74,8 +74,8 @@ func TestTheNextStep(t *testing.T) {
 		{"quiet, but not for long", ladder.Scene{Sees: true, Tainted: true}, overruns, "wait 2s"},
 		{"quiet", ladder.Scene{Sees: true, Sure: true, Tainted: true, Answers: list(in("Waiting", 3))}, overruns, "withdraw x, to Eased"},
 		{"eased", ladder.Scene{Sees: true, Sure: true, Tainted: true}, "Eased", "wait 1m0s"},
-		{"eased twice before", ladder.Scene{Sees: true, Sure: true, Tainted: true, Relapses: 2}, "Eased", "wait 4m0s"},
-		{"eased too often", ladder.Scene{Sees: true, Sure: true, Tainted: true, Relapses: 99}, "Eased", "wait 32m0s"},
+		{"eased twice before", ladder.Scene{Sees: true, Sure: true, Tainted: true, Episode: ladder.Episode{Relapses: 2}}, "Eased", "wait 4m0s"},
+		{"eased too often", ladder.Scene{Sees: true, Sure: true, Tainted: true, Episode: ladder.Episode{Relapses: 99}}, "Eased", "wait 32m0s"},
 		{"eased, and an action runs", ladder.Scene{Sees: true, Sure: true, Tainted: true, Answers: list(in("Running", 3)), Entered: start.Add(-time.Second)}, "Eased", "wait 2s"},
 		{"calm, and an action runs still", ladder.Scene{Sees: true, Sure: true, Tainted: true, Answers: list(in("Running", 90)), Entered: start.Add(-time.Minute)}, "Eased", "withdraw x, wait 2s"},
 		{"calm, and it is being undone", ladder.Scene{Sees: true, Sure: true, Tainted: true, Answers: list(in("RollingBack", 9)), Entered: start.Add(-time.Minute)}, "Eased", "wait 2s"},
@@ -87,7 +87,9 @@ func TestTheNextStep(t *testing.T) {
 		{"the end", ladder.Scene{Sees: true, Sure: true, Entered: start.Add(-time.Minute)}, "Lifting", "to Ended"},
 		{"a relapse", ladder.Scene{Sees: true, Sure: true, Tainted: true, Sufferers: suffering(0), Returns: list(in("Running", 1))}, "Recovering", "withdraw x, to " + overruns},
 	} {
-		c.scene.Episode = ladder.Episode{Node: "n", Begun: start, Active: c.stage != "" && c.stage != "Ended", Stage: c.stage}
+		c.scene.Episode = ladder.Episode{
+			Node: "n", Begun: start, Active: c.stage != "" && c.stage != "Ended", Stage: c.stage, Relapses: c.scene.Episode.Relapses,
+		}
 		if c.scene.Entered.IsZero() {
 			c.scene.Entered = start
 		}
@@ -106,7 +108,7 @@ func TestEachPressureHasACauseOfItsOwn(t *testing.T) {
 		for range rapid.IntRange(1, 20).Draw(t, "changes") {
 			now = now.Add(time.Duration(rapid.IntRange(-3000, 3000).Draw(t, "ms")) * time.Millisecond)
 			was := e
-			e = e.In(rapid.SampledFrom([]string{ladder.SourceMisses, ladder.StageEased, ladder.StageEnded}).Draw(t, "stage"), "", now)
+			e = e.In(rapid.SampledFrom([]string{ladder.SourceMisses, ladder.StageEased, ladder.StageEnded}).Draw(t, "stage"), "", now, ladder.Defaults())
 			switch {
 			case e.Active && was.Active && e.Cause() != was.Cause():
 				t.Fatalf("the cause changes from %s to %s within a pressure", was.Cause(), e.Cause())

@@ -1,7 +1,9 @@
 package ladder
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,7 +32,15 @@ type Episode struct {
 	Begun          time.Time
 	Active         bool
 	Stage, Message string
+	// Relapses of late: how often pressure came back while things were given back, or soon after.
+	Relapses int
 }
+
+// soonAgain is for how many times the calm a new pressure counts as the old one's relapse.
+const soonAgain = 4
+
+// returned is how the message begins of one that came back: its relapses are stored with its stage, or not at all.
+const returned = "Returned %d times of late: "
 
 // episodeOf reads the condition.
 func episodeOf(n *state.NodeView) Episode {
@@ -39,9 +49,19 @@ func episodeOf(n *state.NodeView) Episode {
 	}
 	e := Episode{Node: n.RTNode.UID}
 	if c := meta.FindStatusCondition(n.RTNode.Status.Conditions, v1alpha1.ConditionRTPressure); c != nil {
-		e.Begun, e.Active, e.Stage, e.Message = c.LastTransitionTime.Time, c.Status == metav1.ConditionTrue, c.Reason, c.Message
+		e.Begun, e.Active, e.Stage = c.LastTransitionTime.Time, c.Status == metav1.ConditionTrue, c.Reason
+		e.Relapses, e.Message = parsed(c.Message)
 	}
 	return e
+}
+
+// parsed takes a stored message apart.
+func parsed(message string) (relapses int, words string) {
+	if _, err := fmt.Sscanf(message, returned, &relapses); err != nil || relapses < 1 {
+		return 0, message
+	}
+	_, words, _ = strings.Cut(message, ": ")
+	return relapses, words
 }
 
 // Pressed tells whether somebody suffers, as far as is written.
@@ -62,8 +82,15 @@ func (e Episode) causes() []string {
 }
 
 // in is the episode in another stage. One that begins does so in a second of its own, so that no two have the same cause.
-func (e Episode) in(stage, message string, now time.Time) Episode {
-	next := Episode{Node: e.Node, Begun: e.Begun, Active: stage != StageEnded, Stage: stage, Message: message}
+func (e Episode) in(stage, message string, now time.Time, o Options) Episode {
+	next := Episode{Node: e.Node, Begun: e.Begun, Active: stage != StageEnded, Stage: stage, Message: message, Relapses: e.Relapses}
+	switch {
+	case !next.Pressed() || e.Pressed():
+	case e.Active || !e.Begun.IsZero() && now.Sub(e.Begun) < soonAgain*o.Calm<<min(e.Relapses, mostRelapses):
+		next.Relapses++ // what was given back, or came back, may well be why
+	default:
+		next.Relapses = 0
+	}
 	if next.Active != e.Active {
 		next.Begun = now.Truncate(time.Second)
 		if !next.Begun.After(e.Begun) {
@@ -75,12 +102,15 @@ func (e Episode) in(stage, message string, now time.Time) Episode {
 
 // condition is the episode as it is stored.
 func (e Episode) condition() metav1.Condition {
-	status := metav1.ConditionFalse
+	status, message := metav1.ConditionFalse, e.Message
+	if e.Relapses > 0 {
+		message = fmt.Sprintf(returned, e.Relapses) + message
+	}
 	if e.Active {
 		status = metav1.ConditionTrue
 	}
 	return metav1.Condition{
-		Type: v1alpha1.ConditionRTPressure, Status: status, Reason: e.Stage, Message: e.Message, LastTransitionTime: metav1.NewTime(e.Begun),
+		Type: v1alpha1.ConditionRTPressure, Status: status, Reason: e.Stage, Message: message, LastTransitionTime: metav1.NewTime(e.Begun),
 	}
 }
 

@@ -3,6 +3,7 @@ package ladder
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -20,24 +21,22 @@ type (
 	Watch   = watch
 	Way     = way
 	Layout  = layout
-	Memory  = memory
 )
 
 // Wanted, EpisodeOf, MovedBy and LayoutOf are those of the loop.
-func Wanted(s *state.ServerView) rt.Server                        { return wanted(s) }
-func EpisodeOf(n *state.NodeView) Episode                         { return episodeOf(n) }
-func MovedBy(actions []*v1alpha1.RTAction) map[types.UID]bool     { return movedBy(actions) }
-func (p planner) Choose() (answer, bool)                          { return p.choose() }
-func (s scene) Next() step                                        { return s.next() }
-func (w way) Next() (orchestration.Request, bool)                 { return w.next() }
-func (e Episode) In(stage, message string, now time.Time) Episode { return e.in(stage, message, now) }
-func (w watch) Sure(o Options, now time.Time) bool                { return w.sure(o, now) }
+func Wanted(s *state.ServerView) rt.Server                    { return wanted(s) }
+func EpisodeOf(n *state.NodeView) Episode                     { return episodeOf(n) }
+func MovedBy(actions []*v1alpha1.RTAction) map[types.UID]bool { return movedBy(actions) }
+func (p planner) Choose() (answer, bool)                      { return p.choose() }
+func (s scene) Next() step                                    { return s.next() }
+func (w way) Next() (orchestration.Request, bool)             { return w.next() }
+func (e Episode) In(stage, message string, now time.Time, o Options) Episode {
+	return e.in(stage, message, now, o)
+}
+func (w watch) Sure(o Options, now time.Time) bool { return w.sure(o, now) }
 func (w watch) Look(n *state.NodeView, pressed bool, o Options, now time.Time) (watch, []Sufferer) {
 	return w.look(n, pressed, o, now)
 }
 
-// Enter is the number of relapses after a stage.
-func (m *memory) Enter(e Episode, o Options, now time.Time) int {
-	m.enter(e, o, now)
-	return m.relapses
-}
+// Condition is the episode as it is stored.
+func (e Episode) Condition() metav1.Condition { return e.condition() }

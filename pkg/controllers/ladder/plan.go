@@ -3,6 +3,7 @@ package ladder
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
@@ -56,6 +58,8 @@ type option struct {
 	price price
 	// left is what the core has left that the moved go to, where that is known.
 	left rt.PPM
+	// leavers are those of the pods that leave the node for their own sake.
+	leavers []types.UID
 	// What it does, in words.
 	What string
 }
@@ -64,6 +68,8 @@ type option struct {
 type answer struct {
 	option
 	Request orchestration.Request
+	// Leaving are the McKubes on which it must be noted first that the node is left.
+	Leaving []*mcv1.McKube
 	// Passed over are the cheaper rungs, and why.
 	Passed []string
 	// Again is when an attempt that rests may be made again; zero for none.
@@ -93,15 +99,17 @@ func (p *planner) rungs() []rung {
 	return all
 }
 
-// late tells whether all governed pods of the node, and more than one, miss their deadlines.
+// late tells whether all governed pods of the node miss their deadlines, and more than one that was not late elsewhere, too.
 func (p *planner) late() bool {
-	missing := map[types.UID]bool{}
+	missing, steady := map[types.UID]bool{}, map[types.UID]bool{}
 	for _, s := range p.Sufferers {
 		if s.Source == SourceMisses {
 			missing[s.PodUID] = true
+			steady[s.PodUID] = !p.wandering(s)
 		}
 	}
-	return len(missing) > 1 && len(missing) == len(p.pods)
+	maps.DeleteFunc(steady, func(_ types.UID, is bool) bool { return !is })
+	return len(steady) > 1 && len(missing) == len(p.pods)
 }
 
 // choose is the cheapest action of the lowest rung that helps and was not tried in vain. ok is false when there is none.
@@ -118,7 +126,7 @@ func (p planner) choose() (answer, bool) {
 			request := p.request(o, out.Passed)
 			ticket, known := p.Ticket(request)
 			if !known || submittable(ticket, p.Now) {
-				out.option, out.Request = o, request
+				out.option, out.Request, out.Leaving = o, request, p.leaving(o)
 				return out, true
 			}
 			why = fmt.Sprintf("action %s is %s", ticket.Name, ticket.Phase)
@@ -128,6 +136,7 @@ func (p planner) choose() (answer, bool) {
 		}
 		out.Passed = append(out.Passed, fmt.Sprintf("%s: %s", r.kind, why))
 	}
+	out.Passed = append(p.wanderers(), out.Passed...)
 	return out, false
 }
 

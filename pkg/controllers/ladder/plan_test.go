@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -244,15 +245,19 @@ func TestANodeOnWhichAllAreLate(t *testing.T) {
 	}
 }
 
-// The calm doubles with each relapse, also when the pressure comes again soon after it has ended.
+// The calm doubles with each relapse, also when the pressure comes again soon after it has ended. They are counted by what is
+// stored, so that each may be seen by another process.
 func TestRelapses(t *testing.T) {
 	t.Parallel()
-	m, o, now := &ladder.Memory{}, ladder.Defaults(), start
-	e := ladder.Episode{Node: "n"}
+	n, now := &state.NodeView{RTNode: &v1alpha1.RTNode{}}, start
 	enter := func(stage string, after time.Duration) int {
 		now = now.Add(after)
-		e = e.In(stage, "", now)
-		return m.Enter(e, o, now)
+		n.RTNode.Status.Conditions = []metav1.Condition{ladder.EpisodeOf(n).In(stage, "late: very", now, ladder.Defaults()).Condition()}
+		e := ladder.EpisodeOf(n)
+		if e.Message != "late: very" {
+			t.Errorf("in stage %s the message has become %q", stage, e.Message)
+		}
+		return e.Relapses
 	}
 	for i, c := range []struct {
 		stage string

@@ -29,7 +29,7 @@ func (p *planner) migrations() []option {
 			continue
 		}
 		if d, ok := p.destination(s.PodUID); ok {
-			o := option{Pods: []types.UID{s.PodUID}, Target: d.Node, price: priceOf(p.Node, p.pods[s.PodUID])}
+			o := option{Pods: []types.UID{s.PodUID}, leavers: []types.UID{s.PodUID}, Target: d.Node, price: priceOf(p.Node, p.pods[s.PodUID])}
 			o.What = "moving " + p.names(o.Pods) + " itself to node " + d.Node
 			o.effect = p.leaves(s, p.roomAt(d, s.ID))
 			out = append(out, o)
@@ -117,8 +117,12 @@ func (p *planner) roomAt(d state.Destination, id string) rt.PPM {
 }
 
 // leaves is what it brings when one who suffers goes to where so much is left to it. To leave a node on which deadlines
-// are missed is of use by itself: it may be the node that is late.
+// are missed is of use by itself: it may be the node that is late. It was not, if the container was late on another, too:
+// then leaving brings nothing.
 func (p *planner) leaves(s Sufferer, room rt.PPM) effect {
+	if p.wandering(s) {
+		return effect{}
+	}
 	out := effect{Relief: room - p.crowd.room(p.before, s)}
 	if !p.crowd.passes(p.before, s) {
 		out.Cured = 1
@@ -168,7 +172,7 @@ func (p *planner) openings() []option {
 		if _, found := p.destination(s.PodUID); found {
 			continue
 		}
-		o := option{Pods: []types.UID{s.PodUID}, price: priceOf(p.Node, p.pods[s.PodUID])}
+		o := option{Pods: []types.UID{s.PodUID}, leavers: []types.UID{s.PodUID}, price: priceOf(p.Node, p.pods[s.PodUID])}
 		o.What = "opening a node for " + p.names(o.Pods)
 		o.effect = p.leaves(s, rt.MaxCapacity)
 		out = append(out, o)
@@ -190,7 +194,7 @@ func (p *planner) replacements() []option {
 		}
 		everybody = append(everybody, p.pods[uid]...)
 	}
-	o := option{price: priceOf(p.Node, everybody), What: "replacing node " + p.Node.Name}
+	o := option{price: priceOf(p.Node, everybody), leavers: sortedPods(p.pods), What: "replacing node " + p.Node.Name}
 	for _, s := range p.crowd.sufferers {
 		full := rt.PPM(0)
 		if core := p.before.on(s.ID); core != rt.NoCore {

@@ -2,7 +2,6 @@ package ladder_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -11,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -20,9 +18,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/state"
+	"github.com/mainspring-rt/mainspring/pkg/test/mortal"
 )
-
-var errDied = errors.New("the process died")
 
 // process is a controller with a cache, the queue and the loop of the ladder, on its own connection to the API server. It
 // dies before one of its writes, or is not told that one took place.
@@ -44,7 +41,7 @@ func (s *stage) spawn() *process {
 	own := clocktesting.NewFakeClock(s.clock.Now())
 	p := &process{stage: s, store: state.New(state.Options{Clock: own}), seen: map[types.UID]client.Object{}}
 	p.store.Complete()
-	guarded := p.guarded()
+	guarded := mortal.Guarded(p.api, p.alive, p.point)
 	var err error
 	p.queue, err = orchestration.New(orchestration.Dependencies{
 		Clock: s.clock, Client: guarded, Reader: guarded, Recorder: silent{}, Nodes: anybody{}, Lease: client.ObjectKey{Namespace: s.namespace, Name: "queue"},
@@ -66,48 +63,18 @@ func (s *stage) spawn() *process {
 	return p
 }
 
-func (p *process) guarded() client.WithWatch {
-	return interceptor.NewClient(p.api, interceptor.Funcs{
-		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if p.dead {
-				return errDied
-			}
-			return api.Get(ctx, key, o, opts...)
-		},
-		List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if p.dead {
-				return errDied
-			}
-			return api.List(ctx, list, opts...)
-		},
-		Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return p.point(func() error { return api.Create(ctx, o, opts...) })
-		},
-		Update: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			return p.point(func() error { return api.Update(ctx, o, opts...) })
-		},
-		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			return p.point(func() error { return api.Patch(ctx, o, patch, opts...) })
-		},
-		Delete: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			return p.point(func() error { return api.Delete(ctx, o, opts...) })
-		},
-		SubResourceCreate: func(ctx context.Context, api client.Client, sub string, o, what client.Object, opts ...client.SubResourceCreateOption) error {
-			return p.point(func() error { return api.SubResource(sub).Create(ctx, o, what, opts...) })
-		},
-		SubResourceUpdate: func(ctx context.Context, api client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
-			return p.point(func() error { return api.SubResource(sub).Update(ctx, o, opts...) })
-		},
-		SubResourcePatch: func(ctx context.Context, api client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-			return p.point(func() error { return api.SubResource(sub).Patch(ctx, o, patch, opts...) })
-		},
-	})
+// alive reads, unless the process is dead.
+func (p *process) alive(do func() error) error {
+	if p.dead {
+		return mortal.ErrDied
+	}
+	return do()
 }
 
 // point is a write of the process.
 func (p *process) point(do func() error) error {
 	if p.dead {
-		return errDied
+		return mortal.ErrDied
 	}
 	p.points++
 	switch {
@@ -118,7 +85,7 @@ func (p *process) point(do func() error) error {
 		return apierrors.NewTimeoutError("who knows", 1)
 	}
 	p.dead = true
-	return errDied
+	return mortal.ErrDied
 }
 
 // turn has every loop look once.

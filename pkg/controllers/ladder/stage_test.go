@@ -1,7 +1,6 @@
 package ladder_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,20 +81,9 @@ func (s *stage) must(err error) {
 
 // leave takes away what has no namespace, and what the cache of the next test would see.
 func (s *stage) leave() {
-	ctx := context.Background()
-	actions := &v1alpha1.RTActionList{}
-	s.must(s.api.List(ctx, actions))
-	for i := range actions.Items {
-		actions.Items[i].Finalizers = nil
-		s.must(client.IgnoreNotFound(s.api.Update(ctx, &actions.Items[i])))
-		s.must(client.IgnoreNotFound(s.api.Delete(ctx, &actions.Items[i])))
-	}
-	for _, o := range []client.Object{&corev1.Node{}, &v1alpha1.RTNode{}, &resourcev1.ResourceSlice{}} {
-		s.must(s.api.DeleteAllOf(ctx, o))
-	}
-	for _, o := range []client.Object{&corev1.Pod{}, &resourcev1.ResourceClaim{}, &mcv1.McKube{}} {
-		s.must(s.api.DeleteAllOf(ctx, o, client.InNamespace(s.namespace), client.GracePeriodSeconds(0)))
-	}
+	s.Helper()
+	apiserver.Empty(s, s.api, &v1alpha1.RTActionList{}, &corev1.PodList{}, &mcv1.McKubeList{}, &resourcev1.ResourceClaimList{},
+		&resourcev1.ResourceSliceList{}, &v1alpha1.RTNodeList{}, &corev1.NodeList{})
 }
 
 // told records Events.

@@ -28,7 +28,7 @@ func (l *ladder) publish(on []runtime.Object, make func(on runtime.Object) event
 func (v visit) report() {
 	e, m := v.scene.Episode, v.memory
 	fresh, before := m.entered.IsZero(), m.episode
-	if m.enter(e, v.Options, v.scene.Now) {
+	if m.enter(e, v.scene.Now) {
 		m.count(e)
 		v.tellStage(before, fresh)
 	}
@@ -154,7 +154,7 @@ func distinct(list []runtime.Object) []runtime.Object {
 
 // count keeps the gauges true: how many nodes are in which stage, and how many wait for an answer in vain.
 func (m *memory) count(e Episode) {
-	stage, vain := "", e.Active && m.unanswered != ""
+	stage, vain := "", e.Pressed() && m.unanswered != ""
 	if e.Active {
 		stage = e.Stage
 	}

@@ -3,6 +3,7 @@ package record
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,6 +103,9 @@ func Uses(s v1alpha1.RTActionSpec) []rules.Use {
 		out = append(out, use(rules.Pod, string(p.UID), rules.All))
 		namespaces[p.Namespace]++
 	}
+	for uid := range moving(s) {
+		out = append(out, use(rules.Pod, string(uid), rules.All))
+	}
 	for _, p := range s.Pods {
 		if n := namespaces[p.Namespace]; n > 0 {
 			out = append(out, use(rules.Namespace, p.Namespace, n))
@@ -125,6 +129,18 @@ func Uses(s v1alpha1.RTActionSpec) []rules.Use {
 		out = append(out, use(rules.Resource(u.Resource), u.Name, int(u.Amount)))
 	}
 	return out
+}
+
+// moving are the pods whose containers go to other cores, each once.
+func moving(s v1alpha1.RTActionSpec) iter.Seq[types.UID] {
+	return func(yield func(types.UID) bool) {
+		for i, m := range s.Moves {
+			same := func(o v1alpha1.ActionMove) bool { return o.PodUID == m.PodUID }
+			if !slices.ContainsFunc(s.Moves[:i], same) && !yield(m.PodUID) {
+				return
+			}
+		}
+	}
 }
 
 // Spend adds what the world accounts for.

@@ -30,6 +30,10 @@ const (
 // field is an observation and binds no later pod.
 const AnnotationFilledNode = "mckube.io/filled-node"
 
+// AnnotationLeftLate is, on a McKube, which node containers of it left last because they missed their deadlines there, when,
+// and how often that has happened, in JSON.
+const AnnotationLeftLate = "mckube.io/left-late"
+
 // TaintMakingRoom is on a Node, with effect NoSchedule, while room is made there for a pod that has a toleration for it, and
 // pods that cannot be held back otherwise might take the room.
 const TaintMakingRoom = "mckube.io/making-room"
