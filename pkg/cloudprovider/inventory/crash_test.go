@@ -14,6 +14,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/inventory/power"
+	"github.com/mainspring-rt/mainspring/pkg/test/mortal"
 )
 
 // A NodeClaim whose finalizer someone has taken away is gone without Delete having been called.
@@ -122,7 +123,7 @@ func (w *world) steps(name, phase string, state power.State) error {
 			return err
 		}
 		if w.died {
-			return errDied
+			return mortal.ErrDied
 		}
 	}
 	if m := w.machine(name); m.Status.Phase != phase || w.board(name).state != state {

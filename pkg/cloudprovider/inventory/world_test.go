@@ -2,7 +2,6 @@ package inventory_test
 
 import (
 	"context"
-	"errors"
 	"os"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/test"
@@ -26,6 +24,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider"
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/inventory"
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/inventory/power"
+	"github.com/mainspring-rt/mainspring/pkg/test/mortal"
 )
 
 const rack = "example.com/rack"
@@ -40,9 +39,6 @@ func TestMain(m *testing.M) {
 	karpv1.WellKnownLabels = karpv1.WellKnownLabels.Insert(rack)
 	os.Exit(m.Run())
 }
-
-// errDied is what a process that has died sees of every call that it would still have made.
-var errDied = errors.New("the process has died")
 
 // world is an API server in memory, a clock, the machines' power and the inventory. restart throws away everything
 // that a process would lose.
@@ -102,7 +98,7 @@ func (b *board) Restart(context.Context) error {
 
 func (b *board) act(call string, change func()) error {
 	if b.world.died {
-		return errDied
+		return mortal.ErrDied
 	}
 	b.calls = append(b.calls, call)
 	if b.err != nil {
@@ -150,25 +146,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 func (w *world) restart() {
 	w.writes, w.died = -1, false
 	w.recorder = test.NewEventRecorder()
-	process := interceptor.NewClient(w.client, interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return w.write(func() error { return c.Create(ctx, o, opts...) })
-		},
-		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			return w.write(func() error { return c.Update(ctx, o, opts...) })
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return w.write(func() error { return c.Patch(ctx, o, p, opts...) })
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			return w.write(func() error { return c.Delete(ctx, o, opts...) })
-		},
-		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
-			return w.write(func() error { return c.SubResource(sub).Update(ctx, o, opts...) })
-		},
-	})
 	w.provider = inventory.New(inventory.Options{
-		Client: process, Reader: w.client, Clock: w.clock, Recorder: w.recorder, Dialer: w,
+		Client: mortal.Guarded(w.client, mortal.Always, w.write), Reader: w.client, Clock: w.clock, Recorder: w.recorder, Dialer: w,
 		Labels: []string{rack}, PowerTimeout: time.Second, Quarantine: time.Minute, RepairToleration: time.Minute,
 	})
 }
@@ -182,7 +161,7 @@ func (w *world) write(do func() error) error {
 		w.died = true
 	}
 	if w.died {
-		return errDied
+		return mortal.ErrDied
 	}
 	w.writes--
 	return do()
