@@ -73,7 +73,15 @@ var clusters atomic.Int64
 func newCluster(t testing.TB) *cluster {
 	t.Helper()
 	c := apiserver.Client(t, apiserver.Scheme(t))
+	t.Cleanup(func() { empty(t, c) })
 	return &cluster{TB: t, Client: c, prefix: fmt.Sprintf("%s-%d-", strings.ToLower(strings.Map(letters, t.Name())), clusters.Add(1))}
+}
+
+// empty takes away what other tests would see.
+func empty(t testing.TB, c client.Client) {
+	t.Helper()
+	apiserver.Empty(t, c, &v1alpha1.RTActionList{}, &corev1.PodList{}, &mcv1.McKubeList{}, &resourcev1.ResourceClaimTemplateList{},
+		&resourcev1.ResourceClaimList{}, &resourcev1.ResourceSliceList{}, &v1alpha1.RTNodeList{}, &corev1.NodeList{})
 }
 
 func letters(r rune) rune {

@@ -2,7 +2,6 @@ package rtruntime_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,22 +13,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
+	"github.com/mainspring-rt/mainspring/pkg/test/mortal"
 )
 
 // office is a loop over McKubes beside one over nodes, on one cache. The loop over McKubes may be made to die
-// at one of its writes.
+// before one of its writes.
 type office struct {
 	*loop
-	mckubes       reconcile.Reconciler
-	writes, dieAt int
-	dieBefore     bool
+	mortal.Life
+	process *mortal.Process
+	mckubes reconcile.Reconciler
 }
 
 func (c *cluster) office() *office {
@@ -42,43 +41,15 @@ func (c *cluster) office() *office {
 // hire starts a controller that knows nothing of its predecessor.
 func (o *office) hire() {
 	o.Helper()
-	api := apiserver.Client(o, o.Scheme())
+	o.process = o.Process(apiserver.Client(o, o.Scheme()))
 	fresh := o.cluster.loop()
 	fresh.clock, fresh.told = o.clock, o.told
 	o.loop = fresh
 	o.mckubes = rtruntime.NewMcKubes(rtruntime.Dependencies{
-		Clock: o.clock, Recorder: o.told, Store: o.store, FreedCapacity: func() {},
-		Client: interceptor.NewClient(api, interceptor.Funcs{
-			Create: func(ctx context.Context, api client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-				return o.write(func() error { return api.Create(ctx, obj, opts...) })
-			},
-			Delete: func(ctx context.Context, api client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-				return o.write(func() error { return api.Delete(ctx, obj, opts...) })
-			},
-			Patch: func(ctx context.Context, api client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-				return o.write(func() error { return api.Patch(ctx, obj, patch, opts...) })
-			},
-			SubResourceUpdate: func(ctx context.Context, api client.Client, sub string, obj client.Object, opts ...client.SubResourceUpdateOption) error {
-				return o.write(func() error { return api.SubResource(sub).Update(ctx, obj, opts...) })
-			},
-			SubResourcePatch: func(ctx context.Context, api client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-				return o.write(func() error { return api.SubResource(sub).Patch(ctx, obj, patch, opts...) })
-			},
-		}),
+		Clock: o.clock, Client: o.process, Recorder: o.told, Store: o.store, FreedCapacity: func() {},
 		InFlight: func(context.Context, *corev1.Pod) bool { return false },
 		Options:  rtruntime.Options{Granularity: granularity, AgentTimeout: 10 * time.Second},
 	})
-}
-
-func (o *office) write(do func() error) error {
-	o.writes++
-	if o.writes == o.dieAt && o.dieBefore {
-		return errDied
-	}
-	if err := do(); err != nil || o.writes != o.dieAt {
-		return err
-	}
-	return errDied
 }
 
 // serve has the loop look at the McKube.
@@ -95,18 +66,18 @@ func (o *office) settle(nodes []string, mckubes ...string) {
 	o.Helper()
 	for quiet, rounds := 0, 0; quiet < 2 && rounds < 10; rounds++ {
 		quiet++
-		writes := o.writes
+		writes := o.Writes
 		for _, name := range mckubes {
-			if _, err := o.serve(name); errors.Is(err, errDied) {
-				o.hire()
-			} else {
+			if _, err := o.serve(name); !o.process.Dead() {
 				o.must(err)
+			} else {
+				o.hire()
 			}
 		}
 		for _, node := range nodes {
 			o.lookAndAct(node)
 		}
-		if o.writes > writes {
+		if o.Writes > writes {
 			quiet = 0
 		}
 	}

@@ -17,15 +17,17 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/state"
+	"github.com/mainspring-rt/mainspring/pkg/test/mortal"
 )
 
 // besieger is a controller with a cache of its own, which the test fills.
 type besieger struct {
 	*siege
 	reconcile.Reconciler
-	store *state.Store
-	queue *orchestration.Queue
-	seen  map[types.UID]client.Object
+	process *mortal.Process
+	store   *state.Store
+	queue   *orchestration.Queue
+	seen    map[types.UID]client.Object
 }
 
 // start starts a preemption loop that knows what there is now, and nothing of its predecessors.
@@ -34,11 +36,12 @@ func (s *siege) start(loop func(rtruntime.Dependencies) reconcile.Reconciler) *b
 	own := clocktesting.NewFakeClock(s.clock.Now())
 	b := &besieger{siege: s, store: state.New(state.Options{Clock: own}), seen: map[types.UID]client.Object{}}
 	b.look()
+	b.process = s.Process(s.seen)
 	b.store.Complete()
 	own.Step(time.Minute) // claims may name pods that are gone
-	b.queue = s.actions()
+	b.queue = s.actions(b.process)
 	b.Reconciler = loop(rtruntime.Dependencies{
-		Clock: s.clock, Client: s.Client, Recorder: s.told, Store: b.store, FreedCapacity: func() {}, Actions: b.queue,
+		Clock: s.clock, Client: b.process, Recorder: s.told, Store: b.store, FreedCapacity: func() {}, Actions: b.queue,
 		InFlight: func(context.Context, *corev1.Pod) bool { return s.inFlight },
 		Options:  rtruntime.Options{Granularity: granularity, PreemptionDelay: preemptionDelay, AgentTimeout: 10 * time.Second},
 	})

@@ -28,10 +28,10 @@ func (calm) Disrupted(string) string                         { return "" }
 func (calm) Allowed(context.Context) (map[string]int, error) { return nil, nil }
 
 // actions is the orchestration queue of a controller, with its executor.
-func (s *siege) actions() *orchestration.Queue {
+func (s *siege) actions(process client.Client) *orchestration.Queue {
 	s.Helper()
 	q, err := orchestration.New(orchestration.Dependencies{
-		Clock: s.clock, Client: s.Client, Reader: s.API, Recorder: silent{}, Nodes: calm{},
+		Clock: s.clock, Client: process, Reader: s.API, Recorder: silent{}, Nodes: calm{},
 		Lease: types.NamespacedName{Namespace: s.namespace, Name: "queue"}, Identity: string(uuid.NewUUID()),
 	})
 	s.must(err)

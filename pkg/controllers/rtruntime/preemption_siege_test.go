@@ -2,7 +2,6 @@ package rtruntime_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -20,32 +19,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
+	"github.com/mainspring-rt/mainspring/pkg/test/mortal"
 )
 
 // preemptionDelay of the controllers under test.
 const preemptionDelay = 5 * time.Second
 
-var errDied = errors.New("the controller died")
-
 // siege is a namespace of an API server in which tests play scheduler and kubelets, and watch what a
 // controller writes.
 type siege struct {
 	testing.TB
-	// API is the server as it is; Client is what the controller has of it.
-	API, Client client.Client
-	namespace   string
-	clock       *clocktesting.FakeClock
-	told        *told
-	inFlight    bool
-	// writes counts what the controller wrote; at number dieAt it dies, before or after it is done.
-	writes, dieAt int
-	dieBefore     bool
+	mortal.Life
+	// API is the server as it is; seen is how controllers see it.
+	API, seen client.WithWatch
+	namespace string
+	clock     *clocktesting.FakeClock
+	told      *told
+	inFlight  bool
 	// evicted are the pods that were evicted, in order; before each, watch is called.
 	evicted []string
 	watch   func()
@@ -57,46 +52,10 @@ func newSiege(t testing.TB, namespace string) *siege {
 	t.Helper()
 	api := apiserver.Client(t, apiserver.Scheme(t))
 	s := &siege{TB: t, API: api, namespace: namespace, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), told: &told{}}
-	s.Client = interceptor.NewClient(api, interceptor.Funcs{
-		Get: s.get, Patch: s.patch, SubResourceCreate: s.evict,
-		Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return s.write(func() error { return api.Create(ctx, o, opts...) })
-		},
-		Update: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			return s.write(func() error { return api.Update(ctx, o, opts...) })
-		},
-		SubResourceUpdate: func(ctx context.Context, api client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
-			return s.write(func() error { return api.SubResource(sub).Update(ctx, o, opts...) })
-		},
-	})
+	s.seen = interceptor.NewClient(api, interceptor.Funcs{Get: s.get, SubResourceCreate: s.evict})
 	s.must(api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
-	t.Cleanup(s.leave)
+	t.Cleanup(func() { empty(t, api) })
 	return s
-}
-
-// leave takes the nodes away, which other tests would see.
-func (s *siege) leave() {
-	ctx := context.Background()
-	actions := &v1alpha1.RTActionList{}
-	s.must(s.API.List(ctx, actions))
-	for i := range actions.Items {
-		actions.Items[i].Finalizers = nil
-		s.must(client.IgnoreNotFound(s.API.Update(ctx, &actions.Items[i])))
-		s.must(client.IgnoreNotFound(s.API.Delete(ctx, &actions.Items[i])))
-	}
-	nodes, slices := &corev1.NodeList{}, &resourcev1.ResourceSliceList{}
-	s.must(s.API.List(ctx, nodes))
-	s.must(s.API.List(ctx, slices))
-	for i := range nodes.Items {
-		if s.mine(&nodes.Items[i]) {
-			s.must(s.API.Delete(ctx, &nodes.Items[i]))
-		}
-	}
-	for i := range slices.Items {
-		if s.mine(&slices.Items[i]) {
-			s.must(s.API.Delete(ctx, &slices.Items[i]))
-		}
-	}
 }
 
 func (s *siege) must(err error) {
@@ -119,26 +78,6 @@ func (s *siege) get(ctx context.Context, api client.WithWatch, key client.Object
 	return api.Get(ctx, key, obj, opts...)
 }
 
-// write does what the controller writes, unless it dies.
-func (s *siege) write(do func() error) error {
-	s.writes++
-	if s.writes == s.dieAt && s.dieBefore {
-		return errDied
-	}
-	err := do()
-	if s.writes == s.dieAt {
-		return errDied
-	}
-	return err
-}
-
-func (s *siege) patch(ctx context.Context, api client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	if len((&client.PatchOptions{}).ApplyOptions(opts).DryRun) > 0 {
-		return api.Patch(ctx, obj, patch, opts...)
-	}
-	return s.write(func() error { return api.Patch(ctx, obj, patch, opts...) })
-}
-
 func (s *siege) evict(ctx context.Context, api client.Client, resource string, obj, sub client.Object, opts ...client.SubResourceCreateOption) error {
 	o := &client.SubResourceCreateOptions{}
 	o.ApplyOptions(opts)
@@ -148,13 +87,11 @@ func (s *siege) evict(ctx context.Context, api client.Client, resource string, o
 	if s.watch != nil {
 		s.watch()
 	}
-	return s.write(func() error {
-		err := api.SubResource(resource).Create(ctx, obj, sub, opts...)
-		if err == nil {
-			s.evicted = append(s.evicted, obj.GetName())
-		}
-		return err
-	})
+	err := api.SubResource(resource).Create(ctx, obj, sub, opts...)
+	if err == nil {
+		s.evicted = append(s.evicted, obj.GetName())
+	}
+	return err
 }
 
 // node offers cores; its name begins with the namespace.

@@ -8,36 +8,32 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
-	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
+	"github.com/mainspring-rt/mainspring/pkg/test/mortal"
 )
 
 // moving is how long the action of a yard may run.
 const moving = 20 * time.Second
 
-// yard is a node on which an action moves container b from core 0 to core 1, by a controller that may die at one of its
-// writes. The test plays the agent.
+// yard is a node on which an action moves container b from core 0 to core 1, by a controller that may die before one
+// of its writes. The test plays the agent.
 type yard struct {
 	*cluster
+	mortal.Life
 	node  string
 	pods  map[string]*corev1.Pod
 	clock *clocktesting.FakeClock
 	// idle: the agent applies nothing, but is heard of; silent: it is not heard of either.
-	idle, silent  bool
-	writes, dieAt int
-	dieBefore     bool
+	idle, silent bool
 }
 
 func newYard(t testing.TB) *yard {
@@ -47,32 +43,11 @@ func newYard(t testing.TB) *yard {
 	y.pods["a"] = y.run("a", y.node, "High", 50, 50, 0)
 	y.pods["b"] = y.run("b", y.node, "High", 30, 30, 0)
 	y.pods["c"] = y.run("c", y.node, "Low", 20, 20, 1)
-	t.Cleanup(y.leave)
 	p := y.start()
 	for range 3 {
 		y.must(p.turn())
 	}
 	return y
-}
-
-// leave takes away what other tests would see.
-func (y *yard) leave() {
-	ctx := context.Background()
-	for _, o := range y.actions(ctx) {
-		o.Finalizers = nil
-		y.must(client.IgnoreNotFound(y.Update(ctx, &o)))
-		y.must(client.IgnoreNotFound(y.Delete(ctx, &o)))
-	}
-	y.must(y.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: y.node}}))
-	y.must(y.Delete(ctx, &v1alpha1.RTNode{ObjectMeta: metav1.ObjectMeta{Name: y.node}}))
-	y.must(y.DeleteAllOf(ctx, &resourcev1.ResourceSlice{}, client.MatchingFields{resourcev1.ResourceSliceSelectorNodeName: y.node}))
-	for _, pod := range y.pods {
-		named := metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}
-		y.must(client.IgnoreNotFound(y.Delete(ctx, &corev1.Pod{ObjectMeta: named}, client.GracePeriodSeconds(0))))
-		y.must(y.Delete(ctx, &mcv1.McKube{ObjectMeta: named}))
-		named.Name += "-claim"
-		y.must(client.IgnoreNotFound(y.Delete(ctx, &resourcev1.ResourceClaim{ObjectMeta: named})))
-	}
 }
 
 func (y *yard) actions(ctx context.Context) []v1alpha1.RTAction {
@@ -88,46 +63,24 @@ func (y *yard) actions(ctx context.Context) []v1alpha1.RTAction {
 	return out
 }
 
-// write does what the controller writes, unless it dies.
-func (y *yard) write(do func() error) error {
-	y.writes++
-	if y.writes == y.dieAt && y.dieBefore {
-		return errDied
-	}
-	err := do()
-	if y.writes == y.dieAt {
-		return errDied
-	}
-	return err
-}
-
 // mover is a controller: a node loop and an orchestration queue.
 type mover struct {
 	*loop
-	yard  *yard
-	queue *orchestration.Queue
+	process *mortal.Process
+	yard    *yard
+	queue   *orchestration.Queue
 }
 
 // start starts a controller that knows nothing of its predecessors.
 func (y *yard) start() *mover {
 	y.Helper()
-	api := apiserver.Client(y, y.Scheme())
-	mortal := *y.cluster
-	mortal.Client = interceptor.NewClient(api, interceptor.Funcs{
-		Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return y.write(func() error { return api.Create(ctx, o, opts...) })
-		},
-		Update: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			return y.write(func() error { return api.Update(ctx, o, opts...) })
-		},
-		SubResourceUpdate: func(ctx context.Context, api client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
-			return y.write(func() error { return api.SubResource(sub).Update(ctx, o, opts...) })
-		},
-	})
-	m := &mover{loop: mortal.loopAt(y.clock), yard: y}
+	process := y.Process(apiserver.Client(y, y.Scheme()))
+	connected := *y.cluster
+	connected.Client = process
+	m := &mover{loop: connected.loopAt(y.clock), process: process, yard: y}
 	var err error
 	m.queue, err = orchestration.New(orchestration.Dependencies{
-		Clock: y.clock, Client: mortal.Client, Reader: y.Client, Recorder: silent{}, Nodes: calm{},
+		Clock: y.clock, Client: process, Reader: y.Client, Recorder: silent{}, Nodes: calm{},
 		Lease: types.NamespacedName{Namespace: "default", Name: y.prefix + "queue"}, Identity: string(uuid.NewUUID()),
 	})
 	y.must(err)
@@ -199,17 +152,31 @@ func (y *yard) submit(m *mover, r orchestration.Request) (*mover, orchestration.
 		switch {
 		case err == nil:
 			return m, ticket
-		case errors.Is(err, errDied):
+		case m.process.Dead():
 			m = y.start()
 		case !errors.Is(err, orchestration.ErrNotReady):
 			y.Fatal(err)
 		}
-		if err := m.turn(); errors.Is(err, errDied) {
+		if _ = m.turn(); m.process.Dead() { // it asks again
 			m = y.start()
 		}
 	}
 	y.Fatal("it cannot be submitted")
 	return nil, orchestration.Ticket{}
+}
+
+// next lets everybody go on for a second. A controller that dies, or has died, is followed by another.
+func (y *yard) next(m *mover) *mover {
+	y.Helper()
+	if m.process.Dead() {
+		return y.start()
+	}
+	err := m.turn()
+	if m.process.Dead() {
+		return y.start()
+	}
+	y.must(err)
+	return m
 }
 
 // play goes on until the action is over: the controller lives until its death, and then another one goes on. What
@@ -221,15 +188,10 @@ func (y *yard) play(r orchestration.Request, meanwhile func(turn int, m *mover, 
 		if meanwhile != nil {
 			meanwhile(turn, m, ticket.Name)
 		}
-		switch err := m.turn(); {
-		case errors.Is(err, errDied):
-			m = y.start()
-		default:
-			y.must(err)
-		}
+		m = y.next(m)
 		if o := y.actions(y.Context())[0]; rules.Phase(o.Status.Phase).Over() {
 			for range 3 { // nothing more comes of it
-				y.must(m.turn())
+				m = y.next(m)
 			}
 			return o
 		}
