@@ -32,9 +32,12 @@ test: tools unit e2e ## Pass all tests: unit and envtest with the race detector,
 # UNIT_ATTEMPTS=2 runs tests that failed once more, a few of them at most, and names them at the end.
 .PHONY: unit
 UNIT_ATTEMPTS ?= 1
+# Those that take minutes begin first, or one of them is alone at the end. Three at a time, as they wait for API servers
+# and for each other's tests of the whole machine.
+UNIT_LONG = $(addprefix ./pkg/,controllers/rtruntime controllers/ladder orchestration controllers/migration controllers/provisioning agent)
 unit: ## Unit and control-plane tests of the packages, with the race detector
 	"$$($(TOOLS) --path gotestsum)" --format pkgname --format-hide-empty-pkg --rerun-fails=$$(($(UNIT_ATTEMPTS) - 1)) --rerun-fails-max-failures=10 \
-	  --packages="./cmd/... ./pkg/... ./hack/... ./test/bench/... ./test/charts/..." -- -race -timeout 25m
+	  --packages="$(UNIT_LONG) ./test/charts/... ./cmd/... ./pkg/... ./hack/... ./test/bench/..." -- -race -p 3 -timeout 25m
 	@echo "again without the race detector, whose code lets Go's scheduler in where the program does not:"
 	go test -count=1 -run TestHeldReader ./pkg/agent/ebpf
 
