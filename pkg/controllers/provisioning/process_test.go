@@ -33,9 +33,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/state"
+	"github.com/mainspring-rt/mainspring/pkg/test/mortal"
 )
-
-var errDied = errors.New("the process died")
 
 // fate is what befalls a process at one of its writes to the API server.
 type fate string
@@ -157,42 +156,30 @@ func (r recorder) Publish(list ...karpevents.Event) {
 	}
 }
 
-// guarded is the process's connection to the API server.
+// guarded is the process's connection to the API server. What it opens is counted also when nobody hears of it.
 func (p *process) guarded() client.Client {
-	return interceptor.NewClient(p.api, interceptor.Funcs{
-		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if p.dead {
-				return errDied
-			}
-			return api.Get(ctx, key, o, opts...)
-		},
+	counting := interceptor.NewClient(p.api, interceptor.Funcs{
 		Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return p.write(func() error {
-				err := api.Create(ctx, o, opts...)
-				if claim, ok := o.(*karpv1.NodeClaim); ok && err == nil {
-					p.opened[claim.Name]++
-				}
-				return err
-			})
-		},
-		Delete: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			return p.write(func() error { return api.Delete(ctx, o, opts...) })
-		},
-		Update: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			return p.write(func() error { return api.Update(ctx, o, opts...) })
-		},
-		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			return p.write(func() error { return api.Patch(ctx, o, patch, opts...) })
-		},
-		SubResourceUpdate: func(ctx context.Context, api client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
-			return p.write(func() error { return api.SubResource(sub).Update(ctx, o, opts...) })
+			err := api.Create(ctx, o, opts...)
+			if claim, ok := o.(*karpv1.NodeClaim); ok && err == nil {
+				p.opened[claim.Name]++
+			}
+			return err
 		},
 	})
+	return mortal.Guarded(counting, p.read, p.write)
+}
+
+func (p *process) read(do func() error) error {
+	if p.dead {
+		return mortal.ErrDied
+	}
+	return do()
 }
 
 func (p *process) write(do func() error) error {
 	if p.dead {
-		return errDied
+		return mortal.ErrDied
 	}
 	p.writes++
 	if p.writes != p.at {
@@ -201,11 +188,11 @@ func (p *process) write(do func() error) error {
 	switch p.fate {
 	case diesBefore:
 		p.dead = true
-		return errDied
+		return mortal.ErrDied
 	case diesAfter:
 		p.dead = true
 		_ = do() // nobody hears of it
-		return errDied
+		return mortal.ErrDied
 	case losesReply:
 		_ = do()
 		return apierrors.NewTimeoutError("who knows", 1)

@@ -114,21 +114,10 @@ func (s *site) create(objects ...client.Object) {
 
 // leave takes away what has no namespace, and what would be seen in the next test.
 func (s *site) leave() {
-	ctx := context.Background()
-	for _, list := range []client.ObjectList{
-		&v1alpha1.RTActionList{}, &karpv1.NodeClaimList{}, &karpv1.NodePoolList{}, &corev1.NodeList{}, &corev1.PodList{}, &v1alpha1.RTNodeList{},
+	s.Helper()
+	apiserver.Empty(s, s.api, &v1alpha1.RTActionList{}, &karpv1.NodeClaimList{}, &karpv1.NodePoolList{}, &corev1.NodeList{}, &corev1.PodList{}, &v1alpha1.RTNodeList{},
 		&resourcev1.ResourceClaimList{}, &resourcev1.ResourceSliceList{}, &resourcev1.DeviceClassList{}, &kwokapi.KWOKNodeClassList{}, &v1alpha1.SimulatedFaultList{},
-		&mcv1.McKubeList{}, &corev1.EventList{}, &autoscalingv1beta1.CapacityBufferList{},
-	} {
-		s.must(s.api.List(ctx, list))
-		for _, o := range items(list) {
-			if len(o.GetFinalizers()) > 0 {
-				o.SetFinalizers(nil)
-				s.must(client.IgnoreNotFound(s.api.Update(ctx, o)))
-			}
-			s.must(client.IgnoreNotFound(s.api.Delete(ctx, o, client.GracePeriodSeconds(0))))
-		}
-	}
+		&mcv1.McKubeList{}, &corev1.EventList{}, &autoscalingv1beta1.CapacityBufferList{})
 }
 
 // node is ready and has cores.
