@@ -16,6 +16,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/placement"
 	rtstate "github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/state/informer"
 )
@@ -38,6 +39,8 @@ func realtime(op *operator.Operator, cluster *state.Cluster, store *rtstate.Stor
 	queue.Handle(rules.Rearrange, rearrange)
 	queue.Handle(rules.Migrate, migration.New(migration.Dependencies{
 		Clock: op.Clock, Client: op.GetClient(), API: op.GetAPIReader(), Store: store, Recorder: recorder{op.EventRecorder},
+		Running:   func() []*v1alpha1.RTAction { return queue.Running(rules.Migrate) },
+		Placement: &placement.Simulator{Client: op.GetClient(), Cluster: cluster, Recorder: op.EventRecorder, Clock: op.Clock},
 	}))
 	loops := rtruntime.NewControllers(rtruntime.Dependencies{
 		Clock:         op.Clock,

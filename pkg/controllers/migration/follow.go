@@ -39,7 +39,7 @@ func (m *migrate) prepare(ctx context.Context, task orchestration.Task, pod *cor
 	if err != nil {
 		return false, err
 	}
-	if known, err := recorded(task); err != nil || known != nil && !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return known.later(&p) }) {
+	if known, err := recorded(task.Progress); err != nil || known != nil && !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return known.later(&p) }) {
 		return false, err
 	}
 	for _, p := range pods {
@@ -58,9 +58,9 @@ func (m *migrate) prepare(ctx context.Context, task orchestration.Task, pod *cor
 	return true, nil
 }
 
-// recorded is what is on record; nil for nothing.
-func recorded(task orchestration.Task) (*before, error) {
-	text, ok := task.Progress[progressBefore]
+// recorded is what is on record in an action's progress; nil for nothing.
+func recorded(progress map[string]string) (*before, error) {
+	text, ok := progress[progressBefore]
 	if !ok {
 		return nil, nil
 	}
@@ -94,7 +94,7 @@ func (m *migrate) follow(ctx context.Context, task orchestration.Task) (rules.Re
 	if _, ok := task.Progress[progressEvicted]; !ok { // by a process that died over it
 		task.Progress[progressEvicted] = m.Clock.Now().UTC().Format(time.RFC3339Nano)
 	}
-	b, err := recorded(task)
+	b, err := recorded(task.Progress)
 	if err != nil {
 		return rules.Result{}, err
 	}

@@ -12,13 +12,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/eviction"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/state"
@@ -46,6 +45,9 @@ type Dependencies struct {
 	Store  *state.Store
 	// Recorder is told what users may wonder about.
 	Recorder orchestration.Recorder
+	// Running are the actions of kind Migrate under way.
+	Running   func() []*v1alpha1.RTAction
+	Placement Placement
 }
 
 // New makes the executor of actions of kind Migrate.
@@ -95,7 +97,11 @@ func (m *migrate) step(ctx context.Context, task orchestration.Task, pod *corev1
 	case pod == nil:
 		return rules.Result{Undo: true, Message: "the pod is gone, and nobody here has evicted it"}, nil
 	}
-	if veto, err := m.verify(ctx, task, pod); veto != "" || err != nil {
+	var first waiting
+	switch veto, err := m.verify(ctx, task, pod); {
+	case errors.As(err, &first):
+		return rules.Result{Message: first.Error()}, nil
+	case veto != "" || err != nil:
 		return rules.Result{Undo: veto != "", Message: veto}, err
 	}
 	switch _, reserved := task.Progress[state.ProgressReserved]; {
@@ -153,25 +159,23 @@ func (m *migrate) evict(ctx context.Context, task orchestration.Task, pod *corev
 	if err := m.Store.ReserveAll(room.Reservations(task.Object.Name)); errors.As(err, &refused) {
 		return rules.Result{Undo: true, Message: "the room is gone: " + err.Error()}, nil
 	}
-	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}}
-	err = m.Client.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction)
-	var status apierrors.APIStatus
-	switch {
-	case err == nil:
-		task.Progress[progressEvicted] = m.Clock.Now().UTC().Format(time.RFC3339Nano)
-		m.tell(pod, func(on about) events.Event {
-			return events.Migrating(on.Object, on.uid, on.pod, pod.Spec.NodeName, task.Object.Spec.TargetNode, task.Object.Name)
-		})
-		return rules.Result{Message: "evicted the pod"}, nil
-	case errors.As(err, &status) && (apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)):
-		why := status.Status().Message
-		m.Recorder.Publish(events.MigrationWaits(pod, string(pod.UID), why, task.Object.Name))
-		return rules.Result{Message: "the pod may not be evicted yet: " + why}, nil
-	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		return rules.Result{}, nil // it has just gone
-	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err): // a policy, which does not change its mind soon
-		m.Recorder.Publish(events.MigrationWaits(pod, string(pod.UID), err.Error(), task.Object.Name))
-		return rules.Result{Undo: true, Message: "the pod may not be evicted: " + err.Error()}, nil
+	answer, err := eviction.Ask(ctx, m.Client, pod)
+	if answer.Refused() {
+		m.Recorder.Publish(events.MigrationWaits(pod, string(pod.UID), answer.Why, task.Object.Name))
 	}
-	return rules.Result{}, fmt.Errorf("evicting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	switch {
+	case err != nil:
+		return rules.Result{}, err
+	case answer.Verdict == eviction.Later:
+		return rules.Result{Message: "the pod may not be evicted yet: " + answer.Why}, nil
+	case answer.Verdict == eviction.Never:
+		return rules.Result{Undo: true, Message: "the pod may not be evicted: " + answer.Why}, nil
+	case answer.Verdict == eviction.Gone:
+		return rules.Result{}, nil
+	}
+	task.Progress[progressEvicted] = m.Clock.Now().UTC().Format(time.RFC3339Nano)
+	m.tell(pod, func(on about) events.Event {
+		return events.Migrating(on.Object, on.uid, on.pod, pod.Spec.NodeName, task.Object.Spec.TargetNode, task.Object.Name)
+	})
+	return rules.Result{Message: "evicted the pod"}, nil
 }

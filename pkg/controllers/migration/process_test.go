@@ -51,7 +51,10 @@ func (w *town) start() *process {
 		Lease: types.NamespacedName{Namespace: w.namespace, Name: "queue"}, Identity: string(uuid.NewUUID()),
 	})
 	w.must(err)
-	p.queue.Handle(rules.Migrate, migration.New(migration.Dependencies{Clock: w.clock, Client: w.client, API: w.api, Store: p.store, Recorder: w}))
+	p.queue.Handle(rules.Migrate, migration.New(migration.Dependencies{
+		Clock: w.clock, Client: w.client, API: w.api, Store: p.store, Recorder: w, Placement: w,
+		Running: func() []*v1alpha1.RTAction { return p.queue.Running(rules.Migrate) },
+	}))
 	return p
 }
 

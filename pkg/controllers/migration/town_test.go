@@ -27,6 +27,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
+	"github.com/mainspring-rt/mainspring/pkg/test/mortal"
 )
 
 // granularity is what every budget is charged beyond itself, us.
@@ -60,6 +61,8 @@ type town struct {
 	evicted       []string
 	// late is called each time that the town lives.
 	late func()
+	// seats is how many pods of the town node b has room for; 0: any number.
+	seats int
 }
 
 var towns atomic.Int64
@@ -69,7 +72,7 @@ func newTown(t testing.TB, replicas int32, containers ...string) *town {
 	api := apiserver.Client(t, apiserver.Scheme(t))
 	w := &town{TB: t, api: api, namespace: fmt.Sprintf("town-%d", towns.Add(1)), clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second))}
 	w.containers = append([]string{"app"}, containers...)
-	w.client = interceptor.NewClient(api, w.mortal())
+	w.client = mortal.Guarded(w.seen(), mortal.Always, w.write)
 	w.must(api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
 	t.Cleanup(w.leave)
 	w.node("a", 2)
@@ -86,33 +89,20 @@ func newTown(t testing.TB, replicas int32, containers ...string) *town {
 	return w
 }
 
-// mortal counts the writes of the controller, which may die before or after one.
-func (w *town) mortal() interceptor.Funcs {
-	return interceptor.Funcs{
-		Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return w.write(func() error { return api.Create(ctx, o, opts...) })
-		},
-		Update: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			return w.write(func() error { return api.Update(ctx, o, opts...) })
-		},
-		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			return w.write(func() error { return api.Patch(ctx, o, patch, opts...) })
-		},
-		SubResourceUpdate: func(ctx context.Context, api client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
-			return w.write(func() error { return api.SubResource(sub).Update(ctx, o, opts...) })
-		},
+// seen is the API server as the controller sees it, whose evictions are on record.
+func (w *town) seen() client.WithWatch {
+	return interceptor.NewClient(w.api, interceptor.Funcs{
 		SubResourceCreate: func(ctx context.Context, api client.Client, sub string, o, body client.Object, opts ...client.SubResourceCreateOption) error {
-			return w.write(func() error {
-				err := api.SubResource(sub).Create(ctx, o, body, opts...)
-				if err == nil {
-					w.evicted = append(w.evicted, o.GetName())
-				}
-				return err
-			})
+			err := api.SubResource(sub).Create(ctx, o, body, opts...)
+			if err == nil {
+				w.evicted = append(w.evicted, o.GetName())
+			}
+			return err
 		},
-	}
+	})
 }
 
+// write is one of the controller, which may die before or after it.
 func (w *town) write(do func() error) error {
 	w.writes++
 	if w.writes == w.dieAt && w.dieBefore {

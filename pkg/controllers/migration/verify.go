@@ -55,7 +55,10 @@ func (m *migrate) verify(ctx context.Context, task orchestration.Task, pod *core
 	if accepted, why := snapshot.Accepts(target, view); !accepted {
 		return fmt.Sprintf("node %s does not accept the pod: %s", spec.TargetNode, why), nil
 	}
-	return m.orphan(ctx, pod)
+	if veto, err := m.orphan(ctx, pod); veto != "" || err != nil {
+		return veto, err
+	}
+	return m.displaced(ctx, task, pod)
 }
 
 // immovable is a McKube that does not let the pod migrate; nil: there is none.

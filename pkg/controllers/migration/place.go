@@ -1,0 +1,93 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+)
+
+// Placement tells where pods would be placed (pkg/placement).
+type Placement interface {
+	// Refusal is why pods would not all be placed on a node beside what is there; empty: they would.
+	Refusal(ctx context.Context, node string, pods []*corev1.Pod) (string, error)
+}
+
+// waiting is what has to be waited for before it can be told whether a pod may be evicted.
+type waiting string
+
+// Error implements error.
+func (w waiting) Error() string { return string(w) }
+
+// displaced is why the pod would not be placed on the target, beside those that are on their way there before it; empty: it would.
+func (m *migrate) displaced(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (veto string, err error) {
+	pods := []*corev1.Pod{pod}
+	for _, other := range m.Running() {
+		if !ahead(other, task.Object) {
+			continue
+		}
+		coming, err := m.coming(ctx, other)
+		if err != nil {
+			return "", err
+		}
+		pods = append(pods, coming...)
+	}
+	why, err := m.Placement.Refusal(ctx, task.Object.Spec.TargetNode, pods)
+	if why != "" {
+		why = fmt.Sprintf("node %s has no place for the pod: %s", task.Object.Spec.TargetNode, why)
+	}
+	return why, err
+}
+
+// ahead tells whether an action goes to the same node and is served first: it evicts already, or is older.
+func ahead(other, mine *v1alpha1.RTAction) bool {
+	if other.Name == mine.Name || other.Spec.TargetNode != mine.Spec.TargetNode || len(other.Spec.Pods) != 1 {
+		return false
+	}
+	_, theirs := other.Status.Progress[progressBefore]
+	_, ours := mine.Status.Progress[progressBefore]
+	if theirs != ours {
+		return theirs
+	}
+	if !other.CreationTimestamp.Equal(&mine.CreationTimestamp) {
+		return other.CreationTimestamp.Before(&mine.CreationTimestamp)
+	}
+	return other.Name < mine.Name
+}
+
+// coming are the pods of an action that have no place on its target yet: the one that it moves, or, once that is evicted, what its
+// owner has made and nobody has placed. While the owner has made none nobody knows what will come.
+func (m *migrate) coming(ctx context.Context, other *v1alpha1.RTAction) ([]*corev1.Pod, error) {
+	moved := other.Spec.Pods[0]
+	if pod, err := m.read(ctx, moved); err != nil || pod != nil {
+		return []*corev1.Pod{pod}, err
+	}
+	b, err := recorded(other.Status.Progress)
+	if err != nil || b == nil {
+		return nil, err
+	}
+	pods, err := m.siblings(ctx, m.API, moved.Namespace, b.Owner)
+	if err != nil {
+		return nil, err
+	}
+	made := false
+	var out []*corev1.Pod
+	for i := range pods {
+		p := &pods[i]
+		if of := p.Annotations[mcv1.AnnotationReplaces]; of != string(moved.UID) && (of != "" || !b.later(p)) {
+			continue
+		}
+		made = true
+		if p.Spec.NodeName == "" {
+			out = append(out, p)
+		}
+	}
+	if !made {
+		return nil, waiting(fmt.Sprintf("waits for %s %s to make the pod that goes to node %s before it", b.Owner.Kind, b.Owner.Name, other.Spec.TargetNode))
+	}
+	return out, nil
+}

@@ -1,0 +1,55 @@
+package migration_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Refusal implements migration.Placement.
+func (w *town) Refusal(_ context.Context, node string, pods []*corev1.Pod) (string, error) {
+	w.Helper()
+	there := 0
+	for _, p := range w.pods() {
+		if p.Spec.NodeName == node {
+			there++
+		}
+	}
+	if w.seats > 0 && node == w.name("b") && there+len(pods) > w.seats {
+		return fmt.Sprintf("it has %d seats", w.seats), nil
+	}
+	return "", nil
+}
+
+// Two pods are not evicted for the room of one, whatever each finds when it asks, and whoever dies.
+func TestRoomForOneIsNotGivenToTwo(t *testing.T) {
+	undisturbed := 0
+	for dieAt := 0; dieAt <= undisturbed; dieAt++ {
+		t.Run(fmt.Sprint("death ", dieAt), func(t *testing.T) {
+			w := newTown(t, 2)
+			w.seats, w.dieAt = 1, dieAt
+			actions := w.play(nil, w.request("rt-1"), w.request("rt-2"))
+			if dieAt == 0 {
+				undisturbed = w.writes
+			}
+			var phases []string
+			for _, o := range actions {
+				phases = append(phases, string(o.Status.Phase))
+				if o.Status.Phase == "RolledBack" && !strings.Contains(o.Status.Message, "it has 1 seats") {
+					t.Errorf("it is %s: %s", o.Status.Phase, o.Status.Message)
+				}
+			}
+			slices.Sort(phases)
+			if got := strings.Join(phases, " "); got != "RolledBack Succeeded" {
+				t.Errorf("the actions are %s", got)
+			}
+			if len(w.evicted) != 1 {
+				t.Errorf("evicted %q", w.evicted)
+			}
+		})
+	}
+}

@@ -1,0 +1,64 @@
+// Package eviction asks the API server to evict pods (the Eviction API), and says what its answers mean.
+package eviction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Verdict is what the API server has decided.
+type Verdict int
+
+const (
+	// Evicted: the pod goes; of a dry run: it would.
+	Evicted Verdict = iota
+	// Gone: the pod is not there any longer; another one may have its name.
+	Gone
+	// Later: a PodDisruptionBudget forbids it now, or there are several, between which the API server does not choose.
+	Later
+	// Never: a policy forbids it, which does not change its mind soon.
+	Never
+)
+
+// Answer is a verdict, and in the API server's words why the pod may not go.
+type Answer struct {
+	Verdict Verdict
+	Why     string
+}
+
+// Refused tells whether the pod stays.
+func (a Answer) Refused() bool { return a.Verdict == Later || a.Verdict == Never }
+
+// Ask asks for the eviction of this very pod, not of one that has taken its name. Errors are those of the way there: asking again
+// may help.
+func Ask(ctx context.Context, c client.Client, pod *corev1.Pod, options ...client.SubResourceCreateOption) (Answer, error) {
+	body := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}}
+	err := c.SubResource("eviction").Create(ctx, pod.DeepCopy(), body, options...)
+	switch {
+	case err == nil:
+		return Answer{Verdict: Evicted}, nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return Answer{Verdict: Gone}, nil
+	case apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err):
+		return Answer{Later, words(err)}, nil
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return Answer{Never, words(err)}, nil
+	}
+	return Answer{}, fmt.Errorf("evicting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+}
+
+// words of the API server.
+func words(err error) string {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Message
+	}
+	return err.Error()
+}
