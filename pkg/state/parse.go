@@ -7,12 +7,14 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -135,6 +137,7 @@ func parsePod(p *corev1.Pod) *PodView {
 	out := &PodView{
 		UID: p.UID, Namespace: p.Namespace, Name: p.Name, NodeName: p.Spec.NodeName, Phase: p.Status.Phase,
 		Deleting: p.DeletionTimestamp != nil, Created: p.CreationTimestamp, Labels: p.Labels,
+		Grace:      time.Duration(ptr.Deref(p.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)) * time.Second,
 		Pending:    p.Annotations[mcv1.AnnotationPending] == "true",
 		Configured: p.Annotations[mcv1.AnnotationConfigured] == "true",
 		Claims:     podClaims(p), placement: placementOf(p),

@@ -23,6 +23,8 @@ type Preemption struct {
 	Victims []types.UID `json:"victims"`
 	// Deadline is when it ends, whatever has been reached.
 	Deadline metav1.Time `json:"deadline"`
+	// Life is how long it may take in all.
+	Life metav1.Duration `json:"life"`
 	// Waits says, in words, why victims may not be evicted yet; empty when nothing is in the way.
 	Waits string `json:"waits,omitempty"`
 }

@@ -20,6 +20,7 @@ type PodView struct {
 	Phase                     corev1.PodPhase
 	Deleting                  bool
 	Created                   metav1.Time
+	Grace                     time.Duration // that it may take to end
 	Labels                    map[string]string
 	// Containers may be governed; Sidecars (init containers that stay) may, when they are named.
 	Containers, Sidecars []string

@@ -2,18 +2,15 @@ package ladder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/eviction"
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
@@ -62,11 +59,7 @@ func (e preempt) Step(ctx context.Context, task orchestration.Task) (rules.Resul
 		}
 		return rules.Result{Outcome: rules.Failed, Message: told(task.Object, left) + "; " + why}, nil
 	}
-	result, err := e.strike(ctx, left)
-	if gone == 0 && apierrors.IsForbidden(err) { // a policy, which does not change its mind soon
-		return rules.Result{Undo: true, Message: err.Error()}, nil
-	}
-	return result, err
+	return e.strike(ctx, left, gone)
 }
 
 // left are the pods that are still there, and the name of one that is on its way out.
@@ -114,34 +107,33 @@ func (e preempt) needless(o *v1alpha1.RTAction, left []*corev1.Pod) (why string,
 	return "", false
 }
 
-// strike evicts the first pod, if all that are left may go: else one would be gone for nothing.
-func (e preempt) strike(ctx context.Context, left []*corev1.Pod) (rules.Result, error) {
+// strike evicts the first pod, if all that are left may go: else one would be gone for nothing. What a policy forbids before anybody has
+// gone is called off.
+func (e preempt) strike(ctx context.Context, left []*corev1.Pod, gone int) (rules.Result, error) {
 	for _, pod := range left {
-		if veto, err := e.evict(ctx, pod, client.DryRunAll); veto != "" || err != nil {
-			return rules.Result{Message: veto}, err
+		switch answer, err := eviction.Ask(ctx, e.client, pod, client.DryRunAll); {
+		case err != nil:
+			return rules.Result{}, err
+		case answer.Refused():
+			return refusal(pod, answer, gone), nil
 		}
 	}
-	veto, err := e.evict(ctx, left[0])
-	if veto != "" || err != nil {
-		return rules.Result{Message: veto}, err
+	pod := left[0]
+	answer, err := eviction.Ask(ctx, e.client, pod)
+	switch {
+	case err != nil:
+		return rules.Result{}, err
+	case answer.Refused():
+		return refusal(pod, answer, gone), nil
+	case answer.Verdict == eviction.Gone:
+		return rules.Result{Message: "pod " + pod.Namespace + "/" + pod.Name + " has gone"}, nil
 	}
 	metrics.Preemptions.WithLabelValues(metrics.ActionEvict).Inc()
-	return rules.Result{Message: "evicted pod " + left[0].Namespace + "/" + left[0].Name}, nil
+	return rules.Result{Message: "evicted pod " + pod.Namespace + "/" + pod.Name}, nil
 }
 
-// evict asks the API server to evict this very pod. A budget that forbids it, or several between which the API server
-// does not choose, is a veto and not an error.
-func (e preempt) evict(ctx context.Context, pod *corev1.Pod, options ...client.SubResourceCreateOption) (veto string, err error) {
-	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}}
-	err = e.client.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction, options...)
-	var status apierrors.APIStatus
-	switch {
-	case err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err): // another pod has its name
-		return "", nil
-	case errors.As(err, &status) && (apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)):
-		return fmt.Sprintf("pod %s/%s may not be evicted yet: %s", pod.Namespace, pod.Name, status.Status().Message), nil
-	}
-	return "", fmt.Errorf("evicting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+func refusal(pod *corev1.Pod, a eviction.Answer, gone int) rules.Result {
+	return rules.Result{Undo: gone == 0 && a.Verdict == eviction.Never, Message: fmt.Sprintf("pod %s/%s may not be evicted yet: %s", pod.Namespace, pod.Name, a.Why)}
 }
 
 // undone is what is left of an action that is called off: evictions are for good.

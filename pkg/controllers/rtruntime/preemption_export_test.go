@@ -24,6 +24,9 @@ const (
 	PreemptionRest = preemptionRest
 )
 
+// LifeFor is how long a plan may take.
+var LifeFor = lifeFor
+
 // RestAfter is how long nothing is tried again after so many plans in vain.
 var RestAfter = restAfter
 

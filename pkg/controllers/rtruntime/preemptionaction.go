@@ -59,7 +59,7 @@ func (p *preemptions) actionOf(c preemptor, plan state.Preemption) orchestration
 		Beneficiary: v1alpha1.ActionBeneficiary{
 			Kind: "Pod", Namespace: c.view.Namespace, Name: c.view.Name, UID: c.view.UID, Criticality: criticalityOf(c.view).String(),
 		},
-		StartBy: plan.Deadline.Time, Timeout: preemptionLife,
+		StartBy: plan.Deadline.Time, Timeout: plan.Life.Duration,
 	}
 	snapshot := p.Store.Snapshot()
 	for _, uid := range plan.Victims {

@@ -2,18 +2,15 @@ package rtruntime
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/eviction"
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
@@ -131,18 +128,16 @@ func (p *preemptions) refusals(ctx context.Context, victims []*corev1.Pod) (*vet
 	return nil, nil
 }
 
-// evict asks the API server to evict this very pod, not one that has taken its name. A budget that forbids
-// it, or two budgets between which the API server does not choose, is a veto, not an error.
+// evict asks the API server to evict this very pod. That it may not go is a veto, not an error.
 func (p *preemptions) evict(ctx context.Context, pod *corev1.Pod, options ...client.SubResourceCreateOption) (*veto, error) {
-	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}}
-	err := p.Client.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction, options...)
-	var status apierrors.APIStatus
+	answer, err := eviction.Ask(ctx, p.Client, pod, options...)
 	switch {
-	case err == nil:
-		return nil, nil
-	case errors.As(err, &status) && (apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)):
-		return &veto{pod, status.Status().Message}, nil
-	default:
-		return nil, fmt.Errorf("evicting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	case err != nil:
+		return nil, err
+	case answer.Refused():
+		return &veto{pod, answer.Why}, nil
+	case answer.Verdict == eviction.Gone: // the next look sees it
+		return nil, fmt.Errorf("evicting pod %s/%s: it has just gone", pod.Namespace, pod.Name)
 	}
+	return nil, nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainspring-rt/mainspring/pkg/rt"
@@ -14,8 +15,12 @@ import (
 )
 
 const (
-	// preemptionLife is how long making room may take: while it lasts, less critical pods are held back.
+	// preemptionLife is how long making room may take beside what victims take to end: while it lasts, less critical pods are
+	// held back.
 	preemptionLife = time.Minute
+	// usualGrace of pods is within that. More than mostGrace nobody is waited for.
+	usualGrace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
+	mostGrace  = 10 * time.Minute
 	// preemptionRest is how long nothing is tried again for a pod after that was in vain, so that those
 	// held back have their turn.
 	preemptionRest = 30 * time.Second
@@ -107,7 +112,7 @@ func nextStep(s scene, plan state.Preemption, now time.Time) preemptionStep {
 }
 
 func late(plan state.Preemption) string {
-	outcome := fmt.Sprintf("There was no room for the pod within %s", preemptionLife)
+	outcome := fmt.Sprintf("There was no room for the pod within %s", plan.Life.Duration)
 	if plan.Waits != "" {
 		outcome += ": " + plan.Waits
 	}
@@ -158,4 +163,15 @@ func backoff(plan state.Preemption, now time.Time) time.Duration {
 }
 
 // begun is when a plan was decided on.
-func begun(plan state.Preemption) time.Time { return plan.Deadline.Add(-preemptionLife) }
+func begun(plan state.Preemption) time.Time { return plan.Deadline.Add(-plan.Life.Duration) }
+
+// lifeFor is how long making room may take: a victim that is on its way out when the plan ends was evicted for nothing.
+func lifeFor(s *state.Snapshot, victims []types.UID) time.Duration {
+	longest := usualGrace
+	for _, uid := range victims {
+		if v, ok := s.Pod(uid); ok {
+			longest = max(longest, min(v.Grace, mostGrace))
+		}
+	}
+	return preemptionLife + longest - usualGrace
+}

@@ -24,6 +24,7 @@ import (
 func planned() state.Preemption {
 	return state.Preemption{
 		Node: "a", Core: 0, Victims: []types.UID{"low-1", "low-2"}, Deadline: metav1.NewTime(statetest.Birth.Add(rtruntime.PreemptionLife)),
+		Life: metav1.Duration{Duration: rtruntime.PreemptionLife},
 	}
 }
 
@@ -83,6 +84,30 @@ func TestNextStepOfAPlan(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// A plan lasts as long as its victims may take to end, within bounds: who is on its way out when the plan ends was evicted for nothing.
+func TestAPlanWaitsForItsVictimsGrace(t *testing.T) {
+	for grace, want := range map[int64]time.Duration{0: time.Minute, 30: time.Minute, 120: 150 * time.Second, 86400: 10*time.Minute + 30*time.Second} {
+		s, _, low1, low2 := crowded()
+		low1.Spec.TerminationGracePeriodSeconds, low2.Spec.TerminationGracePeriodSeconds = ptr.To(grace), ptr.To(int64(1))
+		if got := rtruntime.LifeFor(s.scene(t).Snapshot, []types.UID{"low-1", "low-2", "unknown"}); got != want {
+			t.Errorf("with a grace of %d s a plan lasts %s, want %s", grace, got, want)
+		}
+	}
+	plan := planned()
+	plan.Life.Duration = 150 * time.Second
+	plan.Deadline = metav1.NewTime(statetest.Birth.Add(plan.Life.Duration))
+	deleted := metav1.NewTime(statetest.Birth)
+	s, _, low1, low2 := crowded()
+	low1.DeletionTimestamp, low2.DeletionTimestamp = &deleted, &deleted
+	for after, want := range map[time.Duration]string{149 * time.Second: "wait", 150 * time.Second: "failed: There was no room for the pod within 2m30s"} {
+		scene := s.scene(t)
+		scene.Patient = true
+		if got := words(scene.Next(plan, statetest.Birth.Add(after))); got != want {
+			t.Errorf("after %s: %s, want %s", after, got, want)
+		}
 	}
 }
 

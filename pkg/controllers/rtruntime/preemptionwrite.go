@@ -21,9 +21,10 @@ import (
 // decide records a plan on its pod. Nobody has been touched before this is written.
 func (p *preemptions) decide(ctx context.Context, c preemptor, r room, now time.Time) error {
 	cores := slices.DeleteFunc(r.Cores, func(id int) bool { return id == rt.NoCore })
+	life := lifeFor(p.Store.Snapshot(), r.Victims)
 	plan := state.Preemption{
 		Node: r.Node, Core: cores[0], Further: cores[1:], Victims: r.Victims,
-		Deadline: metav1.NewTime(now.Add(preemptionLife).Truncate(time.Second)),
+		Deadline: metav1.NewTime(now.Add(life).Truncate(time.Second)), Life: metav1.Duration{Duration: life},
 	}
 	if err := p.write(ctx, c, &plan); err != nil {
 		return err

@@ -3,6 +3,7 @@ package rtruntime
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -41,14 +42,13 @@ type Rearrange struct {
 	RearrangeDependencies
 	// waking is the queue of the node loop, once that runs.
 	waking atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
-	lock   sync.Mutex
-	// writing is held while what runs on a node is decided and written.
-	writing map[string]*sync.Mutex
+	// writing are held while what runs on a node is decided and written. Nodes come and go, so they share a few.
+	writing [64]sync.Mutex
 }
 
 // NewRearrange makes the executor.
 func NewRearrange(d RearrangeDependencies) *Rearrange {
-	return &Rearrange{RearrangeDependencies: d, writing: map[string]*sync.Mutex{}}
+	return &Rearrange{RearrangeDependencies: d}
 }
 
 // source feeds the node loop with nodes whose moves have changed.
@@ -79,12 +79,9 @@ func (e *Rearrange) on(node string) moves {
 // writes is held from before the moves of a node are asked for until what follows from them is written. So whoever has it
 // while an action is being undone knows that nobody writes what the action wanted any longer.
 func (e *Rearrange) writes(node string) *sync.Mutex {
-	e.lock.Lock()
-	defer e.lock.Unlock()
-	if e.writing[node] == nil {
-		e.writing[node] = &sync.Mutex{}
-	}
-	return e.writing[node]
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(node)) // never fails
+	return &e.writing[h.Sum32()%uint32(len(e.writing))]
 }
 
 // Step implements orchestration.Executor.
