@@ -45,7 +45,7 @@ type Nominator interface {
 }
 
 // NewKeeper makes the loop that looks after nodes opened for actions: they are kept until the pods that they are for
-// have come, but not for ever, and those of actions that came to nothing are closed. Such a one is left only by a
+// have come, but not for ever, and those of actions that came to nothing are closed, replacements among them. Such a one is left only by a
 // process that was cut off in the middle of its request, which took effect after the action had been undone.
 func NewKeeper(d KeeperDependencies) controller.Controller { return &keeper{d} }
 
@@ -81,15 +81,17 @@ func (k *keeper) Reconcile(ctx context.Context) (reconciler.Result, error) {
 func (k *keeper) tend(ctx context.Context, claim *karpv1.NodeClaim) error {
 	action := &v1alpha1.RTAction{}
 	err := k.Client.Get(ctx, types.NamespacedName{Name: claim.Annotations[v1alpha1.AnnotationAction]}, action)
+	replacement := rules.Kind(action.Spec.Kind) == rules.ReplaceNode
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil // it is long over
 	case err != nil:
 		return fmt.Errorf("reading the action of NodeClaim %s: %w", claim.Name, err)
-	case claimName(action) != claim.Name || inUse(k.Store.Snapshot(), claim):
+	case claimName(action) != claim.Name && !replacement || inUse(k.Store.Snapshot(), claim):
 		return nil
 	}
 	switch phase := rules.Phase(action.Status.Phase); {
+	case replacement && (phase != rules.RolledBack && phase != rules.Withdrawn && phase != rules.Expired): // Karpenter's queue has it
 	case phase == rules.Running, phase == rules.Succeeded && k.Clock.Since(action.Status.PhaseTime.Time) < kept:
 		k.Cluster.NominateNodeForPod(ctx, claim.Status.ProviderID)
 	case phase.Over() && phase != rules.Succeeded:

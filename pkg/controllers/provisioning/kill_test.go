@@ -3,7 +3,12 @@ package provisioning_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
@@ -80,6 +85,34 @@ func TestNodesOfActionsThatCameToNothingAreClosed(t *testing.T) {
 	p.turns(6)
 	if n := len(s.claims()); n != 0 {
 		t.Errorf("%d NodeClaims are left", n)
+	}
+}
+
+// The same of what Karpenter opens in place of a node, unless its own queue still goes on with it.
+func TestReplacementsOfActionsThatCameToNothingAreClosed(t *testing.T) {
+	for phase, want := range map[rules.Phase]int{rules.Running: 1, rules.Succeeded: 1, rules.Failed: 1, rules.RolledBack: 0} {
+		t.Run(string(phase), func(t *testing.T) {
+			s := newSite(t, nodePool("edge"))
+			s.node("source", 1)
+			p := s.spawn()
+			o := &v1alpha1.RTAction{ObjectMeta: metav1.ObjectMeta{Name: "replace-source"}, Spec: v1alpha1.RTActionSpec{
+				Kind: "ReplaceNode", Reason: "RTPressure", Cause: "pressure/x/1", Attempt: 1, Node: "source", Timeout: metav1.Duration{Duration: time.Minute},
+				Beneficiary: v1alpha1.ActionBeneficiary{Kind: "Node", Name: "source", Criticality: "High"},
+			}}
+			s.create(o)
+			o.Status.Phase, o.Status.PhaseTime = v1alpha1.ActionPhase(phase), &metav1.MicroTime{Time: s.clock.Now()}
+			s.must(s.api.Status().Update(s.ctx, o))
+			s.create(&karpv1.NodeClaim{
+				ObjectMeta: metav1.ObjectMeta{Name: "edge-1", Annotations: map[string]string{v1alpha1.AnnotationAction: o.Name}, Labels: map[string]string{karpv1.NodePoolLabelKey: "edge"}},
+				Spec: karpv1.NodeClaimSpec{
+					NodeClassRef: &karpv1.NodeClassReference{Group: "karpenter.kwok.sh", Kind: "KWOKNodeClass", Name: "default"}, Requirements: []karpv1.NodeSelectorRequirementWithMinValues{},
+				},
+			})
+			p.keep()
+			if n := len(s.claims()); n != want {
+				t.Errorf("%d NodeClaims are left, want %d", n, want)
+			}
+		})
 	}
 }
 
