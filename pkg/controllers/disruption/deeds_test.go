@@ -58,6 +58,9 @@ func (w *world) step(name string) rules.Result {
 		progress[key] = value
 	}
 	result, err := w.loop.Executor().Step(w.ctx, orchestration.Task{Action: action, Object: o.DeepCopy(), Progress: progress})
+	if w.died() {
+		return rules.Result{}
+	}
 	w.must(err)
 	o.Status.Progress = progress
 	switch {
@@ -76,6 +79,9 @@ func (w *world) carry(node string) {
 	claim := &karpv1.NodeClaim{}
 	w.must(w.client.Get(w.ctx, types.NamespacedName{Name: node}, claim))
 	_, err := w.queue.Reconcile(w.ctx, claim)
+	if w.died() {
+		return
+	}
 	w.must(err)
 	w.sync()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
+	"github.com/mainspring-rt/mainspring/pkg/test/mortal"
 )
 
 // The process ends after each thing that anybody does, and the next one goes on from what the API server has: the node is
@@ -89,6 +90,84 @@ func TestTheNextLeaderTakesBack(t *testing.T) {
 				t.Errorf("%v are left of it", left)
 			}
 		})
+	}
+}
+
+// The process dies before each of its writes, Karpenter's among them, while a node is replaced, and while that is undone.
+func TestTheNextLeaderGoesOnFromEachWrite(t *testing.T) {
+	for _, undone := range []bool{false, true} {
+		writes := 0
+		for dieAt := 0; dieAt <= writes; dieAt++ {
+			t.Run(fmt.Sprintf("undone=%t/write %d", undone, dieAt), func(t *testing.T) {
+				w := begin(t, statetest.Cores(2)...)
+				w.node("old", "edge", statetest.Cores(2)...)
+				pod := w.pod("control", "old", 50)
+				w.submit("replace-1", "old")
+				w.life = &mortal.Life{DieAt: dieAt}
+				w.restart()
+				w.reveal(pod)
+				joined := w.replace("replace-1", pod, undone)
+				if dieAt == 0 {
+					writes = w.life.Writes
+				}
+				if undone {
+					w.expectTakenBack("replace-1")
+				} else if got := w.actions["replace-1"].Status; got.Phase != "Succeeded" || joined != 1 {
+					t.Errorf("the action is %s (%s), and %d nodes were opened", got.Phase, got.Message, joined)
+				}
+			})
+		}
+	}
+}
+
+// replace goes on with an action until it is over, in as many processes as that takes, and returns how many nodes were opened.
+func (w *world) replace(action string, pod *corev1.Pod, undone bool) (nodes int) {
+	w.Helper()
+	joined := map[string]bool{}
+	alive := func() {
+		if w.died() {
+			w.restart()
+			w.reveal(pod)
+		}
+	}
+	for round := range 20 {
+		w.step(action)
+		alive()
+		if rules.Phase(w.actions[action].Status.Phase).Over() {
+			break
+		}
+		w.pass()
+		alive()
+		if undone {
+			if round > 0 && w.actions[action].Status.Phase == "Running" {
+				w.withdraw(action)
+			}
+			continue
+		}
+		for _, name := range w.opened() {
+			if !joined[name] {
+				joined[name] = true
+				w.join(name, statetest.Cores(2)...)
+			}
+		}
+		if len(w.disrupted()) > 0 {
+			w.carry("old")
+			alive()
+		}
+		w.leaveIfDeleting(pod)
+	}
+	return len(joined)
+}
+
+func (w *world) expectTakenBack(action string) {
+	w.Helper()
+	if got := w.actions[action].Status; got.Phase != "RolledBack" {
+		w.Errorf("the action is %s (%s)", got.Phase, got.Message)
+	}
+	w.pass()
+	w.expectUntouched("old")
+	if left := w.opened(); len(left) != 0 {
+		w.Errorf("%v are left of it", left)
 	}
 }
 

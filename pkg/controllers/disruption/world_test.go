@@ -39,13 +39,14 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
+	"github.com/mainspring-rt/mainspring/pkg/test/mortal"
 )
 
 // world is a cluster on a real API server with Karpenter's state, simulation and queue; machines are made of words.
 type world struct {
 	*testing.T
 	ctx     context.Context
-	client  client.Client
+	client  client.WithWatch
 	clock   *clocktesting.FakeClock
 	cloud   *fake.CloudProvider
 	events  *karptest.EventRecorder
@@ -62,6 +63,9 @@ type world struct {
 	reader *meanwhile
 	// dependencies of the loop.
 	dependencies disruption.Dependencies
+	// life of its processes; nil: none dies. process is the one that lives, or has died.
+	life    *mortal.Life
+	process *mortal.Process
 }
 
 // actions is an orchestration queue of whatever a test says.
@@ -77,7 +81,7 @@ func (a *actions) Running(kind rules.Kind) (out []*v1alpha1.RTAction) {
 }
 
 // connected is a client of the API server that the tests share, which has the CRDs that users install.
-var connected = sync.OnceValues(func() (client.Client, error) {
+var connected = sync.OnceValues(func() (client.WithWatch, error) {
 	plane, err := apiserver.Shared()
 	if err != nil {
 		return nil, err
@@ -91,7 +95,7 @@ var connected = sync.OnceValues(func() (client.Client, error) {
 	}
 	config := plane.RESTConfig()
 	config.QPS, config.Burst = 1000, 1000
-	return client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
+	return client.NewWithWatch(config, client.Options{Scheme: clientgoscheme.Scheme})
 })
 
 // begin makes a cluster with a NodePool whose machines are "plain", of 4 CPUs, and "edge", of 4 CPUs and so many
@@ -139,20 +143,28 @@ func machine(name string, price float64, cores ...rt.Core) *karpcloud.InstanceTy
 // restart is a new process: only what the API server has, and the actions, are left.
 func (w *world) restart() {
 	w.Helper()
-	w.known, w.reader = map[string]bool{}, &meanwhile{Reader: w.client}
+	own := w.client
+	if w.life != nil {
+		w.process = w.life.Process(w.client)
+		own = w.process
+	}
+	w.known, w.reader = map[string]bool{}, &meanwhile{Reader: own}
 	w.cluster = karpstate.NewCluster(w.clock, w.client, w.cloud)
 	w.devices = deviceallocation.NewController(w.client)
-	provisioner := provisioning.NewProvisioner(w.client, w.events, w.cloud, w.cluster, w.clock, w.devices, virtualpods.NewVirtualPodCache(w.client))
-	w.queue = karpdisruption.NewQueue(w.client, w.events, w.cluster, w.clock, provisioner)
+	provisioner := provisioning.NewProvisioner(own, w.events, w.cloud, w.cluster, w.clock, w.devices, virtualpods.NewVirtualPodCache(w.client))
+	w.queue = karpdisruption.NewQueue(own, w.events, w.cluster, w.clock, provisioner)
 	w.store = state.New(state.Options{})
 	w.store.Complete()
 	w.dependencies = disruption.Dependencies{
-		Clock: w.clock, Client: w.client, Reader: w.reader, CloudProvider: w.cloud, Recorder: w.events, Cluster: w.cluster, Provisioner: provisioner,
+		Clock: w.clock, Client: own, Reader: w.reader, CloudProvider: w.cloud, Recorder: w.events, Cluster: w.cluster, Provisioner: provisioner,
 		Queue: w.queue, Cost: cost.NewClusterCost(w.ctx, w.cloud, w.client), Store: w.store, Actions: &w.actions, Bell: w.bell,
 	}
 	w.loop = disruption.NewController(w.ctx, w.dependencies)
 	w.sync()
 }
+
+// died tells whether the process has.
+func (w *world) died() bool { return w.process != nil && w.process.Dead() }
 
 func (w *world) must(err error) {
 	w.Helper()
@@ -298,6 +310,9 @@ func (w *world) passOf(loop singleton.Reconciler) {
 	for {
 		select {
 		case err := <-done:
+			if w.died() {
+				return
+			}
 			w.must(err)
 			w.sync()
 			return
