@@ -282,6 +282,8 @@ func TestAgeOutlivesPatience(t *testing.T) {
 			t.Errorf("%s is %s: %s; want the one that has waited for 40 minutes to come first", o.Spec.Reason, o.Status.Phase, o.Status.Message)
 		}
 	}
+	s.turns(p, 2)
+	s.allow(b.Name, 1)
 	s.turns(p, 3)
 	s.ends()
 }
