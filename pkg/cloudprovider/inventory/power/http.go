@@ -23,8 +23,8 @@ const (
 	keyCA       = "ca.crt"
 )
 
-// newHTTPClient trusts the certificates that the reference names, or those of the system. It follows no redirects:
-// they would take credentials elsewhere.
+// newHTTPClient trusts the certificates that the reference names, or those of the system. It follows redirects
+// of what is only read, and only on the same host: others would take credentials elsewhere, or switch twice.
 func (d Dialer) newHTTPClient(ctx context.Context, ca *v1alpha1.SecretRef) (*http.Client, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca != nil {
@@ -40,8 +40,20 @@ func (d Dialer) newHTTPClient(ctx context.Context, ca *v1alpha1.SecretRef) (*htt
 	return &http.Client{
 		// No proxy: what switches machines is near them, and a proxy would see the credentials.
 		Transport:     &http.Transport{TLSClientConfig: config, IdleConnTimeout: idleTimeout, DisableKeepAlives: true, ForceAttemptHTTP2: false},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: sameHost,
 	}, nil
+}
+
+// mostRedirects is how many redirects in a row are followed.
+const mostRedirects = 3
+
+// sameHost follows redirects of GET on one host.
+func sameHost(next *http.Request, before []*http.Request) error {
+	first := before[0]
+	if first.Method != http.MethodGet || next.URL.Scheme != first.URL.Scheme || next.URL.Host != first.URL.Host || len(before) > mostRedirects {
+		return http.ErrUseLastResponse
+	}
+	return nil
 }
 
 // answer is what the other side has answered.

@@ -197,6 +197,33 @@ func TestRedfishErrors(t *testing.T) {
 	}
 }
 
+// Some services have a collection under a path with a slash at its end, and another one without it.
+func TestRedfishThatRedirectsOnItsHost(t *testing.T) {
+	s := rackmount()
+	asked := map[string]int{}
+	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		asked[r.Method+" "+r.URL.Path]++
+		if r.URL.Path != "/redfish/v1/Systems" || r.URL.RawQuery != "" {
+			return false
+		}
+		http.Redirect(w, r, "/redfish/v1/Systems?real", http.StatusPermanentRedirect)
+		return true
+	}
+	if err := newWorld(t, s).redfish(t).On(t.Context()); err != nil || asked["GET /redfish/v1/Systems"] != 2 {
+		t.Errorf("error %v, asked %v", err, asked)
+	}
+	s = rackmount()
+	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPost {
+			http.Redirect(w, r, r.URL.Path+"?again", http.StatusTemporaryRedirect)
+		}
+		return r.Method == http.MethodPost
+	}
+	if err := newWorld(t, s).redfish(t).On(t.Context()); err == nil || !strings.Contains(err.Error(), "307") {
+		t.Errorf("error %v: a reset is asked for once", err)
+	}
+}
+
 func TestRedfishThatHangs(t *testing.T) {
 	hangs := make(chan struct{})
 	t.Cleanup(func() { close(hangs) })
