@@ -34,7 +34,8 @@ type Sufferer struct {
 	Source, Detail string
 	// Wanted is what its core should hold: the container with its highest budget paid for.
 	Wanted rt.Server
-	// Last is when the pressure was last seen.
+	// Last is a time after which there was as much as is pressure, for certain: what a look finds was after the look before, however
+	// late it is. Zero when there was less of late.
 	Last time.Time
 }
 
@@ -57,6 +58,8 @@ type history struct {
 	overruns, misses int64
 	highest          bool
 	over, missed     window
+	// looked is when it was looked at.
+	looked time.Time
 	// overrunning and missing are set at the threshold, and stay while the events go on.
 	overrunning, missing bool
 	// noCore and noRoom are since when.
@@ -137,10 +140,11 @@ func (h history) next(n *state.NodeView, s *state.ServerView, o Options, now tim
 	if s.Criticality == rt.Low {
 		overruns = 0
 	}
-	h.over = h.over.add(now, overruns, o.Window)
+	h.over = h.over.add(h.looked, now, overruns, o.Window)
 	h.overrunning = h.over.count() >= int64(o.Overruns) || h.overrunning && now.Sub(h.over.last) < o.Window
 	total, period := missesAllowed(s)
-	h.missed = h.missed.add(now, misses, period)
+	h.missed = h.missed.add(h.looked, now, misses, period)
+	h.looked = now
 	h.missing = total > 0 && (h.missed.count() >= total || h.missing && now.Sub(h.missed.last) < quiet(total, period, o))
 	h.noCore = since(h.noCore, lacksCore(s), now)
 	h.noRoom = since(h.noRoom, lacksRoom(n, s), now)
@@ -209,9 +213,9 @@ func (h history) judge(s *state.ServerView, o Options, now time.Time) (source, d
 	case !h.noCore.IsZero() && now.Sub(h.noCore) >= o.Delay:
 		return SourceNoCore, "no core of the node holds it", now
 	case h.missing:
-		return SourceMisses, fmt.Sprintf("%d deadlines missed within %s, %d are too many", h.missed.count(), period, total), h.missed.last
+		return SourceMisses, fmt.Sprintf("%d deadlines missed within %s, %d are too many", h.missed.count(), period, total), h.missed.after(total)
 	case h.overrunning:
-		return SourceOverruns, fmt.Sprintf("%d overruns of its highest budget within %s", h.over.count(), o.Window), h.over.last
+		return SourceOverruns, fmt.Sprintf("%d overruns of its highest budget within %s", h.over.count(), o.Window), h.over.after(int64(o.Overruns))
 	case !h.noRoom.IsZero() && now.Sub(h.noRoom) >= o.Delay:
 		return SourceNoRoom, "the node's CPU is busy and its core has no room for its high budget", now
 	}

@@ -106,6 +106,36 @@ func TestMissesWithinTheirPeriod(t *testing.T) {
 	expect(t, "for longer", l.after(2, func() {}))
 }
 
+// The looks of a crowded loop are far apart. What one finds may have been before an action that was done in between, and does not
+// ask for another; what the next ones find does, once it is as much as is pressure: a stray event that an agent was slow to report
+// must not move a pod.
+func TestALateLookDoesNotMakeEventsLater(t *testing.T) {
+	t.Parallel()
+	l := newLookout()
+	l.after(3, func() { l.applied("a", "high").Overruns += 9 })
+	l.mckubes["low"].Spec.PressuredDeadlinesTotal, l.mckubes["low"].Spec.PressuredDeadlinesPeriod = ptr.To(int32(4)), ptr.To(int32(60))
+	done := in("Succeeded", 0)
+	done.Status.PhaseTime = ptr.To(metav1.NewMicroTime(l.now.Add(time.Second)))
+	for _, look := range []struct {
+		after  time.Duration
+		events int64
+		want   string
+	}{{20 * time.Second, 9, "wait 2s"}, {2 * time.Second, 3, "wait 2s"}, {2 * time.Second, 2, "climb"}} {
+		l.now = l.now.Add(look.after)
+		l.applied("a", "high").Overruns += look.events
+		l.applied("a", "low").Misses += look.events
+		n, _ := l.snapshot().NodeView("a")
+		scene := ladder.Scene{
+			Episode: ladder.Episode{Node: "n", Begun: start, Active: true, Stage: ladder.SourceOverruns},
+			Sees:    true, Tainted: true, Options: l.o, Now: l.now, Answers: []*v1alpha1.RTAction{done},
+		}
+		l.watch, scene.Sufferers = l.watch.Look(n, false, l.o, l.now)
+		if got := words(scene.Next()); got != look.want || len(scene.Sufferers) != 2 {
+			t.Errorf("%d suffer, %s; want 2, %s", len(scene.Sufferers), got, look.want)
+		}
+	}
+}
+
 func TestHighContainersWithoutACore(t *testing.T) {
 	t.Parallel()
 	l := newLookout()

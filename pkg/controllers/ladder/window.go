@@ -15,13 +15,14 @@ type window struct {
 	last time.Time
 }
 
+// bucket is events that were found from begun on, and were after a time.
 type bucket struct {
-	begun time.Time
-	n     int64
+	begun, after time.Time
+	n            int64
 }
 
-// add is the window with n more events, and without those that are older than its length.
-func (w window) add(now time.Time, n int64, length time.Duration) window {
+// add is the window with n more events, which were after the last look, and without those that are older than its length.
+func (w window) add(looked, now time.Time, n int64, length time.Duration) window {
 	out := window{last: w.last}
 	for _, b := range w.list {
 		if now.Sub(b.begun) < length && !b.begun.After(now) {
@@ -37,8 +38,18 @@ func (w window) add(now time.Time, n int64, length time.Duration) window {
 		out.list[end].n += n
 		return out
 	}
-	out.list = append(out.list, bucket{now, n})
+	out.list = append(out.list, bucket{now, looked, n})
 	return out
+}
+
+// after is a time after which there were n events for certain; zero when there were fewer.
+func (w window) after(n int64) time.Time {
+	for _, b := range slices.Backward(w.list) {
+		if n -= b.n; n <= 0 {
+			return b.after
+		}
+	}
+	return time.Time{}
 }
 
 func (w window) count() int64 {
