@@ -88,7 +88,7 @@ func TestTheNextStep(t *testing.T) {
 		{"a relapse", ladder.Scene{Sees: true, Sure: true, Tainted: true, Sufferers: suffering(0), Returns: list(in("Running", 1))}, "Recovering", "withdraw x, to " + overruns},
 	} {
 		c.scene.Episode = ladder.Episode{
-			Node: "n", Begun: start, Active: c.stage != "" && c.stage != "Ended", Stage: c.stage, Relapses: c.scene.Episode.Relapses,
+			Node: "n", Begun: start, Active: c.stage != "" && c.stage != "Ended", Stage: c.stage, Relapses: c.scene.Relapses,
 		}
 		if c.scene.Entered.IsZero() {
 			c.scene.Entered = start
