@@ -17,13 +17,13 @@ import (
 type Verdict int
 
 const (
-	// Evicted: the pod goes; of a dry run: it would.
+	// Evicted means that the pod goes; of a dry run: it would.
 	Evicted Verdict = iota
-	// Gone: the pod is not there any longer; another one may have its name.
+	// Gone means that the pod is not there any longer; another one may have its name.
 	Gone
-	// Later: a PodDisruptionBudget forbids it now, or there are several, between which the API server does not choose.
+	// Later means that a PodDisruptionBudget forbids it now, or there are several, between which the API server does not choose.
 	Later
-	// Never: a policy forbids it, which does not change its mind soon.
+	// Never means that a policy forbids it, which does not change its mind soon.
 	Never
 )
 

@@ -51,7 +51,7 @@ func (s *Simulator) Refusal(ctx context.Context, node string, pods []*corev1.Pod
 		return "", fmt.Errorf("simulating the placement on node %s: %w", node, err)
 	}
 	for _, pod := range shapes {
-		if results.PodErrors[pod] != nil { // whose words are about nodes that could be opened
+		if _, unplaced := results.PodErrors[pod]; unplaced { // whose words are about nodes that could be opened
 			return fmt.Sprintf("pod %s/%s: its requests, tolerations, affinity, topology spread, volumes or host ports keep it off", pod.Namespace, pod.Name), nil
 		}
 	}
@@ -108,11 +108,16 @@ func (s *Simulator) unreachable(ctx context.Context, pod *corev1.Pod, node *core
 		if err := s.Client.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, bound); err != nil {
 			return missing("PersistentVolume "+claim.Spec.VolumeName, err)
 		}
-		if volume.CheckNodeAffinity(bound, node.Labels) != nil {
+		if !reaches(bound, node) {
 			return fmt.Sprintf("volume %s of pod %s/%s cannot be had there", bound.Name, pod.Namespace, pod.Name), nil
 		}
 	}
 	return "", nil
+}
+
+// reaches tells whether a volume can be had on a node.
+func reaches(v *corev1.PersistentVolume, node *corev1.Node) bool {
+	return volume.CheckNodeAffinity(v, node.Labels) == nil
 }
 
 // missing says what an error of reading something means.

@@ -40,7 +40,7 @@ var Shared = sync.OnceValues(func() (*localplane.Plane, error) {
 	return started, install(ctx, started)
 })
 
-// Scheme, which nobody may change, knows the types of Kubernetes and of McKube.
+// Scheme knows the types of Kubernetes and of McKube. Nobody may change it.
 func Scheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	s, err := scheme()
