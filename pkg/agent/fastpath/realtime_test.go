@@ -14,11 +14,11 @@ import (
 func TestGODEBUGOfTheEnvironmentIsKept(t *testing.T) {
 	const mark = "MAINSPRING_FASTPATH_REALTIME=1"
 	for name, c := range map[string]struct{ given, want []string }{
-		"none":       {[]string{"A=1"}, []string{"A=1", "GODEBUG=asyncpreemptoff=1", mark}},
-		"empty":      {[]string{"GODEBUG="}, []string{"GODEBUG=asyncpreemptoff=1", mark}},
-		"others":     {[]string{"GODEBUG=madvdontneed=1", "A=1"}, []string{"GODEBUG=madvdontneed=1,asyncpreemptoff=1", "A=1", mark}},
-		"against us": {[]string{"GODEBUG=asyncpreemptoff=0"}, []string{"GODEBUG=asyncpreemptoff=0,asyncpreemptoff=1", mark}},
-		"twice":      {[]string{"GODEBUG=x=1", "GODEBUG=x=2"}, []string{"GODEBUG=x=1,asyncpreemptoff=1", mark}},
+		"none":       {[]string{"A=1"}, []string{"A=1", "GODEBUG=asyncpreemptoff=1,gcstoptheworld=2", mark}},
+		"empty":      {[]string{"GODEBUG="}, []string{"GODEBUG=asyncpreemptoff=1,gcstoptheworld=2", mark}},
+		"others":     {[]string{"GODEBUG=madvdontneed=1", "A=1"}, []string{"GODEBUG=madvdontneed=1,asyncpreemptoff=1,gcstoptheworld=2", "A=1", mark}},
+		"against us": {[]string{"GODEBUG=asyncpreemptoff=0"}, []string{"GODEBUG=asyncpreemptoff=0,asyncpreemptoff=1,gcstoptheworld=2", mark}},
+		"twice":      {[]string{"GODEBUG=x=1", "GODEBUG=x=2"}, []string{"GODEBUG=x=1,asyncpreemptoff=1,gcstoptheworld=2", mark}},
 	} {
 		if got := fastpath.Again(c.given); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q; want %q", name, got, c.want)
