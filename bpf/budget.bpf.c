@@ -384,8 +384,7 @@ int BPF_PROG(budget_switch, bool preempt, struct task_struct *prev, struct task_
 		return 0;
 	if (core->process == core->hidden)
 		watch(core, cpu, next, now);
-	else
-		enter(core, cpu, next, now);
+	enter(core, cpu, next, now); /* also then: by now the number may be that of a container's process */
 	return 0;
 }
 

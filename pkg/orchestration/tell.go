@@ -1,6 +1,7 @@
 package orchestration
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -95,7 +96,12 @@ func node(name string) runtime.Object {
 
 // measure serves how many actions wait, for what, and how many run.
 func (q *Queue) measure(refused *refusals) {
-	metrics.ActionsUnwritable.WithLabelValues().Set(float64(len(refused.names) + len(q.ledger.doubts())))
+	unwritable := map[string]bool{}
+	maps.Copy(unwritable, refused.names)
+	for _, name := range q.ledger.doubts() {
+		unwritable[name] = true
+	}
+	metrics.ActionsUnwritable.WithLabelValues().Set(float64(len(unwritable)))
 	depth, waiting := map[string]int{}, map[string]int{}
 	for _, o := range q.ledger.all() {
 		t := q.ticket(o)

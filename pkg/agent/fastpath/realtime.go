@@ -51,10 +51,11 @@ func Become(priority int, cores []int) error {
 }
 
 // again is the environment of the program that was started again. The Go scheduler would interrupt readers that
-// wait every 10 ms to have them make room for others. And its background sweeper spins, without giving up its core, while another
-// thread is in the midst of sweeping (golang.org/issue/73499): under SCHED_FIFO, and with that thread on the same core, both stand
-// there until the kernel throttles them. So collections, which come at moments of our choice, sweep before they end. Of several settings of the same name in GODEBUG the last counts, of
-// several GODEBUG the first.
+// wait every 10 ms to have them make room for others. And its background sweeper spins, without giving up its core,
+// while another thread is in the midst of sweeping (golang.org/issue/73499): under SCHED_FIFO, and with that thread
+// on the same core, neither gets on until the kernel throttles both. So collections, which come at moments of our
+// choice, sweep before they end. Of several settings of the same name in GODEBUG the last counts, of several GODEBUG
+// the first.
 func again(environment []string) []string {
 	const name, ours = "GODEBUG=", "asyncpreemptoff=1,gcstoptheworld=2"
 	out, given := make([]string, 0, len(environment)+2), false

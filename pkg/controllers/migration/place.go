@@ -23,8 +23,8 @@ type waiting string
 // Error implements error.
 func (w waiting) Error() string { return string(w) }
 
-// displaced is why the pod would not be placed on the target, beside those that are on their way there before it; empty: it would.
-func (m *migrate) displaced(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (veto string, err error) {
+// unplaced is why the pod would not be placed on the target, beside those that are on their way there before it; empty: it would.
+func (m *migrate) unplaced(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (veto string, err error) {
 	pods := []*corev1.Pod{pod}
 	for _, other := range m.Running() {
 		if !ahead(other, task.Object) {

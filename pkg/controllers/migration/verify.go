@@ -58,7 +58,7 @@ func (m *migrate) verify(ctx context.Context, task orchestration.Task, pod *core
 	if veto, err := m.orphan(ctx, pod); veto != "" || err != nil {
 		return veto, err
 	}
-	return m.displaced(ctx, task, pod)
+	return m.unplaced(ctx, task, pod)
 }
 
 // immovable is a McKube that does not let the pod migrate; nil: there is none.

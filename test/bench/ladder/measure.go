@@ -32,7 +32,7 @@ type outcome struct {
 	// criticality High.
 	unserved, unservedHigh time.Duration
 	pressures              int // taints that nodes were given for real-time pressure
-	// pendingHigh is the longest that a pod of criticality High waited for its core.
+	// pendingHigh is the longest that a pod of criticality High waited for a node.
 	pendingHigh time.Duration
 	disruptions int
 	violations  []string // promises about budgets and cores that were broken
