@@ -16,7 +16,8 @@ var SchemeGroupVersion = schema.GroupVersion{Group: Group, Version: "v1alpha1"}
 // AddToScheme registers the types of this package. Whoever builds a scheme calls it; importing the
 // package registers nothing.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(SchemeGroupVersion, &SimulatedFault{}, &SimulatedFaultList{}, &RTNode{}, &RTNodeList{}, &InventoryMachine{}, &InventoryMachineList{}, &RTAction{}, &RTActionList{})
+	s.AddKnownTypes(SchemeGroupVersion, &SimulatedFault{}, &SimulatedFaultList{}, &RTNode{}, &RTNodeList{}, &InventoryMachine{}, &InventoryMachineList{}, &RTAction{}, &RTActionList{},
+		&PodMigration{}, &PodMigrationList{}, &MigrationPolicy{}, &MigrationPolicyList{}, &NodeCheckpoint{}, &NodeCheckpointList{})
 	metav1.AddToGroupVersion(s, SchemeGroupVersion)
 	return nil
 }

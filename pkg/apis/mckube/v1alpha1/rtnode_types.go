@@ -226,6 +226,36 @@ type RTPressure struct {
 	PSI *int32 `json:"psi,omitempty"`
 }
 
+// CheckpointCapability is what a node can do about the state of containers, as its agent found out.
+type CheckpointCapability struct {
+	// driver by which it is done: cri (kubelet's checkpoint API, restored by the runtime when a container is created), pod
+	// (KEP-5823) or none.
+	// +kubebuilder:validation:Enum=cri;pod;none
+	Driver string `json:"driver"`
+	// checkpoints: the state of a container can be written.
+	// +optional
+	Checkpoints bool `json:"checkpoints,omitempty"`
+	// restores: containers can be made from such a state.
+	// +optional
+	Restores bool `json:"restores,omitempty"`
+	// runtime and its version: containerd 2.3.7.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Runtime string `json:"runtime,omitempty"`
+	// criu version.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	CRIU string `json:"criu,omitempty"`
+	// kernel release.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Kernel string `json:"kernel,omitempty"`
+	// message says why it cannot, where it cannot.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+}
+
 // RTNodeStatus is what the node's agent reports, at most once a second.
 type RTNodeStatus struct {
 	// observedGeneration is the generation of the spec that was applied.
@@ -259,6 +289,9 @@ type RTNodeStatus struct {
 	// pressure of the node.
 	// +optional
 	Pressure RTPressure `json:"pressure,omitempty,omitzero"`
+	// checkpoint is what the node can do about the state of containers. Left out: nothing, or its agent has not looked yet.
+	// +optional
+	Checkpoint *CheckpointCapability `json:"checkpoint,omitempty"`
 	// conditions: Ready, AgentRealtime and Drifted by the agent, AgentAlive and RTPressure by the controller.
 	// +optional
 	// +listType=map
