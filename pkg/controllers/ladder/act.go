@@ -81,6 +81,9 @@ func (v visit) climb(ctx context.Context) (time.Duration, error) {
 		v.unanswered(strings.Join(chosen.Passed, "; "))
 		return replan, nil
 	}
+	if chosen.Vain && m.unanswered == "" {
+		v.unanswered("all that would help was tried in vain, and is tried again: " + strings.Join(chosen.Passed, "; "))
+	}
 	if err := v.note(ctx, chosen.Leaving); err != nil {
 		return 0, err
 	}

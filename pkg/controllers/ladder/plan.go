@@ -70,7 +70,9 @@ type answer struct {
 	Request orchestration.Request
 	// Leaving are the McKubes on which it must be noted first that the node is left.
 	Leaving []*mcv1.McKube
-	// Passed over are the cheaper rungs, and why.
+	// Vain: it was tried before and came to nothing, as did all others that would help.
+	Vain bool
+	// Passed over are the cheaper rungs, and why; of one that is tried again in vain, all rungs.
 	Passed []string
 	// Again is when an attempt that rests may be made again; zero for none.
 	Again time.Time
@@ -112,10 +114,10 @@ func (p *planner) late() bool {
 	return len(steady) > 1 && len(missing) == len(p.pods)
 }
 
-// choose is the cheapest action of the lowest rung that helps and was not tried in vain. ok is false when there is none.
-func (p planner) choose() (answer, bool) {
+// choose is the cheapest action of the lowest rung that helps and was not tried in vain, or rested since. ok is false when
+// there is none.
+func (p planner) choose() (out answer, ok bool) {
 	p.prepare()
-	var out answer
 	for _, r := range p.rungs() {
 		why := r.why
 		for i, o := range p.sorted(r.find(&p)) {
@@ -125,19 +127,26 @@ func (p planner) choose() (answer, bool) {
 			o.Kind = r.kind
 			request := p.request(o, out.Passed)
 			ticket, known := p.Ticket(request)
-			if !known || submittable(ticket, p.Now) {
-				out.option, out.Request, out.Leaving = o, request, p.leaving(o)
+			if known {
+				why = fmt.Sprintf("action %s is %s", ticket.Name, ticket.Phase)
+			}
+			switch {
+			case ok:
+				out.Vain = out.Vain && known
+			case !known || submittable(ticket, p.Now):
+				out.option, out.Request, out.Leaving, out.Vain, ok = o, request, p.leaving(o), known, true
+			}
+			if ok && !out.Vain {
 				return out, true
 			}
-			why = fmt.Sprintf("action %s is %s", ticket.Name, ticket.Phase)
-			if !ticket.Again.IsZero() && (out.Again.IsZero() || ticket.Again.Before(out.Again)) {
+			if known && !ticket.Again.IsZero() && (out.Again.IsZero() || ticket.Again.Before(out.Again)) {
 				out.Again = ticket.Again
 			}
 		}
 		out.Passed = append(out.Passed, fmt.Sprintf("%s: %s", r.kind, why))
 	}
 	out.Passed = append(p.wanderers(), out.Passed...)
-	return out, false
+	return out, ok
 }
 
 // submittable tells whether an attempt at the same may be made.

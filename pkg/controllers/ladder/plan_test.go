@@ -175,6 +175,36 @@ func TestWhatRestsIsPassedOver(t *testing.T) {
 	}
 }
 
+// What is tried again is in vain so far when all that would help came to nothing, however long each rests.
+func TestWhatIsTriedAgainInVain(t *testing.T) {
+	t.Parallel()
+	w := crowded()
+	w.node("b", 1)
+	p := w.planner("a", ladder.SourceOverruns, "high")
+	untried := map[rules.Kind]bool{rules.OpenNode: true, rules.ReplaceNode: true}
+	p.Ticket = func(r orchestration.Request) (orchestration.Ticket, bool) {
+		again := time.Minute
+		if r.Kind == rules.Migrate {
+			again = 0
+		}
+		return orchestration.Ticket{Name: "action", Phase: rules.Expired, Again: start.Add(again)}, !untried[r.Kind]
+	}
+	if a, ok := p.Choose(); !ok || a.Kind != rules.Migrate || a.Vain {
+		t.Errorf("got %s, vain %t, while a rung is untried", a.Kind, a.Vain)
+	}
+	clear(untried)
+	a, ok := p.Choose()
+	if !ok || a.Kind != rules.Migrate || !a.Vain {
+		t.Errorf("got %s, vain %t, though all was tried", a.Kind, a.Vain)
+	}
+	if said := strings.Join(a.Passed, "; "); !strings.Contains(said, "ReplaceNode: action action is Expired") || !strings.Contains(said, "Migrate: action action is Expired") {
+		t.Errorf("it says %q", said)
+	}
+	if strings.Contains(a.Request.Message, "ReplaceNode") {
+		t.Errorf("the request says %q, and speaks of dearer rungs", a.Request.Message)
+	}
+}
+
 // Nothing that was moved for the cause, in whatever way, and nothing that another action has, is touched.
 func TestNothingIsMovedTwice(t *testing.T) {
 	t.Parallel()

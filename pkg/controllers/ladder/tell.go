@@ -89,6 +89,9 @@ func (v visit) tellAction(o *v1alpha1.RTAction) {
 		metrics.PressureReturns.WithLabelValues().Inc()
 	}
 	v.publish(distinct(on), make)
+	if o.Spec.Attempt > 1 { // of what came to nothing before
+		return
+	}
 	v.memory.unanswered = ""
 	v.memory.count(v.scene.Episode)
 }

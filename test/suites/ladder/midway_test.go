@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/test"
@@ -125,7 +126,42 @@ var _ = Describe("Midway", func() {
 		Entry("a node was to be opened", crowdedMachine, mckubev1alpha1.ActionKind("OpenNode")),
 		Entry("a node was to be replaced", lateMachine, mckubev1alpha1.ActionKind("ReplaceNode")),
 	)
+
+	DescribeTable("a node that is late may not be closed: that is waited for only so long, and told",
+		func(kept string, forbid func() []func(*karpenterv1.NodePool)) {
+			env.ExpectControllerWith("--rt-pressure-patience=4s")
+			env.ExpectApplied(twoCores(append(forbid(), atMost(1))...))
+			t := lateMachine()
+			began := env.Now()
+			t.begin()
+			Eventually(func() []string { return phases("ReplaceNode") }).Should(ContainElement(BeElementOf("Expired", "RolledBack")))
+			Expect(said("ReplaceNode")).To(ContainElement(ContainSubstring(kept)))
+			env.EventuallyEvent(&corev1.Node{ObjectMeta: nodeMeta(t.node)}, "PressureUnanswered", "ReplaceNode")
+			t.end()
+			eventuallyOver()
+			Expect(env.History().Disrupted()).To(BeEmpty())
+			t.untouched(began)
+		},
+		Entry("the budget for it is zero", "NodePoolBudget", func() []func(*karpenterv1.NodePool) {
+			return []func(*karpenterv1.NodePool){test.Budgets(test.Budget("0", "RTPressure"))}
+		}),
+		Entry("a PodDisruptionBudget allows nothing", "PodDisruptionBudget", func() []func(*karpenterv1.NodePool) {
+			env.ExpectApplied(test.PodDisruptionBudget("control", 0))
+			return nil
+		}),
+	)
 })
+
+// said is what actions of a kind ever waited for, and said in their messages.
+func said(kind mckubev1alpha1.ActionKind) []string {
+	var list []string
+	for _, v := range env.History().Versions() {
+		if a, ok := v.Object.(*mckubev1alpha1.RTAction); ok && a.Spec.Kind == kind {
+			list = append(list, a.Status.WaitingFor, a.Status.Message)
+		}
+	}
+	return list
+}
 
 // eventuallyRunning expects pods in the place of those, as many of each workload, on nodes that are no longer pressed.
 func eventuallyRunning(gone []*corev1.Pod) {
