@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/mainspring-rt/mainspring/pkg/rt"
-	"github.com/mainspring-rt/mainspring/test/bench/joblog"
 )
 
 // late is a High job that ended after its deadline under the agent, with what the log knows of why.
@@ -18,6 +17,9 @@ type late struct {
 	LowMs      float64 `json:"low_ms"`
 	// StallMs is the longest stall of any job that was under way meanwhile; 0 for none.
 	StallMs float64 `json:"stall_ms"`
+	// ChargedMs is for how much longer than they asked for the task's last jobs, this one among them, had the core: who enforces
+	// budgets charges it to the task, which then waits for later periods to pay.
+	ChargedMs float64 `json:"charged_ms"`
 	// AfterLate: the job before it was late, too.
 	AfterLate bool `json:"after_late"`
 	// Core says who had the core from its release to its end, by the kernel's trace; empty without one.
@@ -35,6 +37,9 @@ func (l late) String() string {
 	case l.AskedMs > l.LowMs:
 		why = "an overrun"
 	}
+	if l.ChargedMs > l.LowMs/2 {
+		why += fmt.Sprintf("; it and the jobs before it were charged %.2f ms too much", l.ChargedMs)
+	}
 	if l.Core != "" {
 		why += "; the core had " + l.Core
 	}
@@ -42,8 +47,12 @@ func (l late) String() string {
 		l.Task, l.AtMs, l.ResponseMs, l.DeadlineMs, l.AskedMs, l.RanMs, l.LowMs, why)
 }
 
-// mostLate bounds the list.
-const mostLate = 20
+const (
+	// mostLate bounds the list.
+	mostLate = 20
+	// chargedJobs is how many jobs of a task ChargedMs looks at.
+	chargedJobs = 10
+)
 
 // lateHigh are the first High jobs that were late, under the agent.
 func (r run) lateHigh() []late {
@@ -53,14 +62,14 @@ func (r run) lateHigh() []late {
 	var out []late
 	for i, s := range r.set.servers {
 		if s.Criticality == rt.High {
-			out = append(out, r.lateJobs(s, r.logs[i])...)
+			out = append(out, r.lateJobs(s, i)...)
 		}
 	}
 	return out[:min(len(out), mostLate)]
 }
 
-func (r run) lateJobs(s rt.Server, l joblog.Log) []late {
-	var out []late
+func (r run) lateJobs(s rt.Server, task int) []late {
+	l, out := r.logs[task], []late(nil)
 	for i, j := range l.Jobs {
 		if j.Response <= l.Deadline {
 			continue
@@ -69,10 +78,19 @@ func (r run) lateJobs(s rt.Server, l joblog.Log) []late {
 		out = append(out, late{
 			Task: l.Name, AtMs: ms(j.Release - l.Jobs[0].Release), ResponseMs: ms(j.Response), DeadlineMs: ms(l.Deadline), AskedMs: ms(j.Demand), RanMs: ms(j.CPU),
 			LowMs: float64(s.Low) / 1e3, StallMs: ms(r.stalledIn(under)), AfterLate: i > 0 && l.Jobs[i-1].Response > l.Deadline,
-			Core: r.recording.whoRan(under),
+			ChargedMs: ms(r.charged(task, i)), Core: r.recording.whoRan(under),
 		})
 	}
 	return out
+}
+
+// charged is what the jobs of a task up to one had of the core beyond what they asked for, in nanoseconds.
+func (r run) charged(task, job int) int64 {
+	sum := int64(0)
+	for i := max(0, job+1-chargedJobs); i <= job; i++ {
+		sum += r.excess(task, i)
+	}
+	return sum
 }
 
 func ms(ns int64) float64 { return float64(ns) / 1e6 }
