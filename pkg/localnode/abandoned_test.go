@@ -143,3 +143,32 @@ func TestSocketsOfShimsGo(t *testing.T) {
 		t.Errorf("a socket of somebody else: %v", err)
 	}
 }
+
+// What a second node reads, the first one's kubelet has set: it is to leave what was there before both.
+func TestASecondNodeNotesWhatWasBeforeTheFirst(t *testing.T) {
+	privileged.Require(t, privileged.Root)
+	first, second := abandoned(t), abandoned(t)
+	write(t, filepath.Join(first, "node.json"), `{"sysctls":{"vm/overcommit_memory":"42"}}`)
+	lock, err := localnode.LockFile(localnode.LockPath(first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if _, _, err := localnode.Abandon(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	write(t, localnode.LockPath(second), "") // nobody holds it
+	noted, err := os.ReadFile(filepath.Join(second, "node.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(noted), `"vm/overcommit_memory":"42"`) {
+		t.Errorf("it noted %s", noted)
+	}
+	if err := localnode.RemoveAbandoned(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := os.ReadFile("/proc/sys/vm/overcommit_memory"); err != nil || strings.TrimSpace(string(now)) == "42" {
+		t.Errorf("while the first lives, its kubelet's settings stay: %q, %v", now, err)
+	}
+}

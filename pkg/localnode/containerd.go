@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/template"
 
@@ -32,6 +33,8 @@ state = "{{.State}}"
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = "{{.Pause}}"
 [plugins.'io.containerd.cri.v1.runtime']
+  netns_mounts_under_state_dir = true
+  enable_experimental_restore_via_create = {{.Restore}}
   enable_unprivileged_ports = false
   enable_unprivileged_icmp = false
   restrict_oom_score_adj = true
@@ -41,6 +44,7 @@ state = "{{.State}}"
 [plugins.'io.containerd.cri.v1.runtime'.cni]
   bin_dirs = ["{{.Dir}}/cni/bin"]
   conf_dir = "{{.Dir}}/cni/conf"
+  use_internal_loopback = true
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
   runtime_path = "{{.Shim}}"
@@ -57,9 +61,37 @@ state = "{{.State}}"
   plugin_request_timeout = "2s"
 `))
 
-// network lets containerd say that pods have a network. Pods with one of their own would need the plugin;
+// noNetwork lets containerd say that pods have a network. Pods with one of their own would need the plugin;
 // those of a local node use that of the machine.
-const network = `{"cniVersion": "1.0.0", "name": "none", "plugins": [{"type": "loopback"}]}`
+const noNetwork = `{"cniVersion": "1.0.0", "name": "none", "plugins": [{"type": "loopback"}]}`
+
+// ownNetworks gives each pod a pair of devices and a route to it. The node's addresses are those of its number.
+const ownNetworks = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "ptp", "ipMasq": false,
+  "ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "%s%s.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}`
+
+// podRange begins the addresses of pods, and ends with the last number of their node's.
+const podRange = "10.98."
+
+// network is the configuration of the pods' network.
+func (n *Node) network() string {
+	if !n.options.Networks {
+		return noNetwork
+	}
+	return fmt.Sprintf(ownNetworks, n.dir.file("cni", "data"), podRange, strings.TrimPrefix(n.record.Address, addressRange))
+}
+
+// linkPlugins puts the plugins of the network where containerd looks for them.
+func (n *Node) linkPlugins() error {
+	if !n.options.Networks {
+		return nil
+	}
+	for _, tool := range NetworkTools() {
+		if err := os.Symlink(n.options.Bin[tool], n.dir.file("cni", "bin", string(tool))); err != nil {
+			return fmt.Errorf("linking plugins of the network: %w", err)
+		}
+	}
+	return nil
+}
 
 func (n *Node) writeRuntimeConfig() error {
 	for _, sub := range []string{"containerd/root", "containerd/state", "cni/bin", "cni/conf", "nri/plugins", "nri/conf.d", "cdi", "runc"} {
@@ -71,19 +103,20 @@ func (n *Node) writeRuntimeConfig() error {
 	err := runtimeConfig.Execute(&config, map[string]string{
 		"Dir": n.dir.path, "State": stateDir(n.dir.path), "Socket": n.RuntimeSocket(), "Pause": pauseReference,
 		"CDI": n.CDIDir(), "NRI": n.NRISocket(), "Shim": n.options.Bin[toolchain.ContainerdShim], "Runc": n.options.Bin[toolchain.Runc],
+		"Restore": strconv.FormatBool(n.options.Checkpoints),
 	})
 	if err != nil {
 		return fmt.Errorf("making the runtime's configuration: %w", err)
 	}
 	for path, content := range map[string]string{
 		n.dir.file("containerd.toml"):                 config.String(),
-		n.dir.file("cni", "conf", "10-none.conflist"): network,
+		n.dir.file("cni", "conf", "10-pods.conflist"): n.network(),
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			return fmt.Errorf("writing the runtime's configuration: %w", err)
 		}
 	}
-	return nil
+	return n.linkPlugins()
 }
 
 // startRuntime starts containerd and waits until it answers.

@@ -54,7 +54,7 @@ func (m machine) undo(ctx context.Context, dir string) error {
 		m.unmountBelow(dir),
 		removeShimSockets(dir),
 		removeLinksInto(containerLogs, dir),
-		m.restoreSysctls(r.Sysctls),
+		m.giveBackSysctls(dir, r.Sysctls),
 		removeAddress(ctx, r.Address),
 	}
 	if len(r.Created) > 0 && !othersLive(dir) {
@@ -66,19 +66,30 @@ func (m machine) undo(ctx context.Context, dir string) error {
 	return os.RemoveAll(dir)
 }
 
+// giveBackSysctls writes back what was there, unless another node still needs what kubelets set: the last one does.
+func (m machine) giveBackSysctls(dir string, were map[string]string) error {
+	if othersLive(dir) {
+		return nil
+	}
+	return m.restoreSysctls(were)
+}
+
 // othersLive tells whether another node lives on this machine, which shares the directories outside.
 func othersLive(dir string) bool {
 	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), tempPattern+"*")) // fails on a bad pattern only
-	return slices.ContainsFunc(dirs, func(other string) bool {
-		if other == dir {
-			return false
-		}
-		lock, err := lockFile(lockPath(other))
-		if err == nil {
-			_ = lock.Close()
-		}
-		return errors.Is(err, errLocked)
-	})
+	return slices.ContainsFunc(dirs, func(other string) bool { return other != dir && lives(other) })
+}
+
+// lives tells whether a node lives in the directory.
+func lives(dir string) bool {
+	if _, err := os.Stat(lockPath(dir)); err != nil {
+		return false // just being created
+	}
+	lock, err := lockFile(lockPath(dir))
+	if err == nil {
+		_ = lock.Close()
+	}
+	return errors.Is(err, errLocked)
 }
 
 func removeCreated(dirs []string) error {

@@ -1,6 +1,7 @@
 package localnode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/host"
 )
 
-// sysctls are those that a kubelet sets.
+// sysctls are those that a kubelet, or a plugin of the network, sets.
 var sysctls = []string{
+	"net/ipv4/ip_forward",
 	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
 	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
 }
@@ -33,8 +35,11 @@ const loopback = "lo"
 
 // survey notes how the machine is, before a node of that directory changes it.
 func (m machine) survey(dir string) (record, error) {
+	before, err := sysctlsBefore(dir)
+	if err != nil {
+		return record{}, err
+	}
 	r := record{Group: "/" + filepath.Base(dir), Sysctls: map[string]string{}}
-	var err error
 	if r.Address, err = freeAddress(); err != nil {
 		return record{}, err
 	}
@@ -46,7 +51,7 @@ func (m machine) survey(dir string) (record, error) {
 		if err != nil {
 			return record{}, fmt.Errorf("reading sysctl %s: %w", name, err)
 		}
-		r.Sysctls[name] = strings.TrimSpace(string(value))
+		r.Sysctls[name] = cmp.Or(before[name], strings.TrimSpace(string(value)))
 	}
 	for _, path := range outside {
 		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
@@ -54,6 +59,27 @@ func (m machine) survey(dir string) (record, error) {
 		}
 	}
 	return r, nil
+}
+
+// sysctlsBefore are the values from before the first node that lives: what a further one reads, a kubelet has set.
+func sysctlsBefore(dir string) (map[string]string, error) {
+	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), tempPattern+"*"))
+	if err != nil {
+		return nil, fmt.Errorf("listing the directories of nodes: %w", err)
+	}
+	for _, other := range dirs {
+		if other == dir || !lives(other) {
+			continue
+		}
+		r, err := readRecord(other)
+		if err != nil {
+			return nil, err
+		}
+		if len(r.Sysctls) > 0 {
+			return r.Sysctls, nil
+		}
+	}
+	return nil, nil
 }
 
 // machine is the one that the node runs on.

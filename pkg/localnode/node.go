@@ -3,8 +3,9 @@
 //
 // Of the machine it uses a directory in the temporary directory, one control group of that name in every
 // hierarchy, an address on the loopback device, and the sysctls that every kubelet sets. All of it is taken
-// back by Stop, and what a killed process left is taken back by the next Start. Pods share the machine's
-// network (hostNetwork) and use images that were imported (imagePullPolicy Never).
+// back by Stop, and what a killed process left is taken back by the next Start. Several nodes may live at once. Pods
+// share the machine's network (hostNetwork), unless the option Networks gives them their own, and use images that were
+// imported (imagePullPolicy Never).
 package localnode
 
 import (
@@ -14,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -45,6 +47,11 @@ type Options struct {
 	Bin toolchain.Paths
 	// Images are paths of OCI archives that pods use.
 	Images []string
+	// Networks gives pods networks of their own, which reach this machine and each other's nodes by it. It takes
+	// NetworkTools.
+	Networks bool
+	// Checkpoints lets containers be checkpointed and restored. It takes CheckpointTools.
+	Checkpoints bool
 	// Logs is the directory for the programs' logs; empty means the node's own, which goes with it.
 	Logs string
 	// Progress receives lines for people. Nil means none.
@@ -54,6 +61,24 @@ type Options struct {
 // Tools lists the programs that a node runs.
 func Tools() []toolchain.Tool {
 	return []toolchain.Tool{toolchain.Kubelet, toolchain.Containerd, toolchain.Ctr, toolchain.ContainerdShim, toolchain.Runc}
+}
+
+// NetworkTools lists what pods get networks by.
+func NetworkTools() []toolchain.Tool { return []toolchain.Tool{toolchain.PTP, toolchain.HostLocal} }
+
+// CheckpointTools lists what the state of containers is written by.
+func CheckpointTools() []toolchain.Tool { return []toolchain.Tool{toolchain.CRIU} }
+
+// needs are the programs that the options ask for.
+func (o Options) needs() []toolchain.Tool {
+	all := Tools()
+	if o.Networks {
+		all = append(all, NetworkTools()...)
+	}
+	if o.Checkpoints {
+		all = append(all, CheckpointTools()...)
+	}
+	return all
 }
 
 // Node is a running node.
@@ -99,9 +124,9 @@ func check(o Options) error {
 	if o.Name == "" {
 		return errors.New("option Name is empty: want the name of the Node")
 	}
-	for _, tool := range Tools() {
+	for _, tool := range o.needs() {
 		if o.Bin[tool] == "" {
-			return fmt.Errorf("option Bin has no path for %s: pass the paths of toolchain.Ensure(ctx, progress, localnode.Tools()...)", tool)
+			return fmt.Errorf("option Bin has no path for %s: pass the paths of toolchain.Ensure(ctx, progress, localnode.Tools()...), and of NetworkTools and CheckpointTools for those options", tool)
 		}
 	}
 	return nil
@@ -172,13 +197,22 @@ func (n *Node) launch(p **process.Process, tool toolchain.Tool, args ...string) 
 		return fmt.Errorf("starting %s: it runs already", tool)
 	}
 	started, err := process.Start(process.Command{
-		Name: string(tool), Path: n.options.Bin[tool], Args: args, Log: n.Log(tool),
+		Name: string(tool), Path: n.options.Bin[tool], Args: args, Log: n.Log(tool), Env: n.environ(),
 	})
 	if err != nil {
 		return err
 	}
 	*p = started
 	return nil
+}
+
+// environ has containerd and runc find criu; nil is the environment of this process.
+func (n *Node) environ() []string {
+	if !n.options.Checkpoints {
+		return nil
+	}
+	path := filepath.Dir(n.options.Bin[toolchain.CRIU]) + string(filepath.ListSeparator) + os.Getenv("PATH")
+	return append(os.Environ(), "PATH="+path)
 }
 
 func (n *Node) stop(p *process.Process) error {

@@ -2,6 +2,7 @@ package localnode
 
 import (
 	"cmp"
+	"net"
 	"path/filepath"
 
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
@@ -30,6 +31,9 @@ func (n *Node) NRISocket() string { return n.dir.file("nri", "nri.sock") }
 
 // RuntimeSocket is containerd's address.
 func (n *Node) RuntimeSocket() string { return n.dir.file("containerd", "containerd.sock") }
+
+// KubeletEndpoint is the address of the kubelet's API.
+func (n *Node) KubeletEndpoint() string { return net.JoinHostPort(n.record.Address, "10250") }
 
 // Log is the path of a program's log.
 func (n *Node) Log(tool toolchain.Tool) string {

@@ -47,6 +47,9 @@ func readEntry(dir string, recipe Recipe) (entry, bool) {
 }
 
 func (t *Toolchain) moduleDir(recipe Recipe) (string, error) {
+	if recipe.Source != nil {
+		return "", nil
+	}
 	root, err := t.root()
 	if err != nil {
 		return "", err
@@ -126,28 +129,15 @@ func (t *Toolchain) buildInto(ctx context.Context, recipe Recipe, module, dir st
 		}
 		e.Versions[p.Name] = version
 	}
-	flags, err := t.ldflags(recipe)
-	if err != nil {
-		return entry{}, err
-	}
 	if err := recipe.checkLibraries(ctx); err != nil {
 		return entry{}, err
 	}
-	modfile := ""
-	if recipe.Edit != nil {
-		edited := filepath.Join(dir, "edited")
-		defer os.RemoveAll(edited) // what is left of it does no harm
-		if modfile, err = recipe.Edit.edit(ctx, module, edited); err != nil {
-			return entry{}, err
-		}
-	}
 	start := t.Clock.Now()
-	err = t.goBuild(ctx, goBuild{
-		label: recipe.label(), dir: module, pkg: recipe.Package, ldflags: flags, modfile: modfile,
-		tags: recipe.Tags, cgo: len(recipe.Libraries) > 0,
-		out: filepath.Join(dir, "bin", recipe.Binary),
-	})
-	if err != nil {
+	build := t.buildModule
+	if recipe.Source != nil {
+		build = t.buildSource
+	}
+	if err := build(ctx, recipe, module, dir); err != nil {
 		return entry{}, err
 	}
 	e.Took = t.Clock.Since(start)
@@ -162,6 +152,27 @@ func (t *Toolchain) buildInto(ctx context.Context, recipe Recipe, module, dir st
 		return entry{}, fmt.Errorf("writing the manifest: %w", err)
 	}
 	return e, nil
+}
+
+// buildModule builds a Go module into dir.
+func (t *Toolchain) buildModule(ctx context.Context, recipe Recipe, module, dir string) error {
+	flags, err := t.ldflags(recipe)
+	if err != nil {
+		return err
+	}
+	modfile := ""
+	if recipe.Edit != nil {
+		edited := filepath.Join(dir, "edited")
+		defer os.RemoveAll(edited) // what is left of it does no harm
+		if modfile, err = recipe.Edit.edit(ctx, module, edited); err != nil {
+			return err
+		}
+	}
+	return t.goBuild(ctx, goBuild{
+		label: recipe.label(), dir: module, pkg: recipe.Package, ldflags: flags, modfile: modfile,
+		tags: recipe.Tags, cgo: len(recipe.Libraries) > 0,
+		out: filepath.Join(dir, "bin", recipe.Binary),
+	})
 }
 
 // linkPrograms makes every program of a multi-call binary callable by its name.

@@ -86,6 +86,9 @@ func (t *Toolchain) checkFit(ctx context.Context, recipe Recipe, program Program
 }
 
 func (t *Toolchain) pinnedVersion(recipe Recipe, pin string) (string, error) {
+	if recipe.Source != nil {
+		return recipe.Source.Version, nil
+	}
 	dir, err := t.moduleDir(recipe)
 	if err != nil {
 		return "", err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -43,6 +44,11 @@ func (t *Toolchain) goBuild(ctx context.Context, b goBuild) error {
 	if b.cgo {
 		cmd.Env = append(cmd.Env, "CGO_ENABLED=1")
 	}
+	return t.build(ctx, b.label, cmd, (*buildLog).add)
+}
+
+// build runs a build to its end, reports what it is at, and fails with the compiler's own words. add sorts its lines.
+func (t *Toolchain) build(ctx context.Context, label string, cmd *exec.Cmd, add func(*buildLog, string)) error {
 	cmd.WaitDelay = stopGrace
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
@@ -50,28 +56,30 @@ func (t *Toolchain) goBuild(ctx context.Context, b goBuild) error {
 	if err != nil {
 		return fmt.Errorf("preparing the build: %w", err)
 	}
+	cmd.Stdout = cmd.Stderr // where both are told, a compiler's words and its complaints stay in order
 
 	// The kernel sends Pdeathsig when the thread that started the child ends: keep it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	start := t.Clock.Now()
-	t.printf("%s: building from %s", b.label, b.dir)
+	t.printf("%s: building from %s", label, cmd.Dir)
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("starting go: %w", err)
+		return fmt.Errorf("starting %s: %w", filepath.Base(cmd.Path), err)
 	}
-	log := t.follow(b.label, stderr)
+	log := t.follow(label, stderr, add)
 	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("building %s: %w", b.label, errors.Join(ctx.Err(), err, log.failure()))
+		return fmt.Errorf("building %s: %w", label, errors.Join(ctx.Err(), err, log.failure()))
 	}
-	t.printf("%s: built in %s", b.label, clockTime(t.Clock.Since(start)))
+	t.printf("%s: built in %s", label, clockTime(t.Clock.Since(start)))
 	return nil
 }
 
-// buildLog is what go build printed, boiled down.
+// buildLog is what a build printed, boiled down.
 type buildLog struct {
 	mu         sync.Mutex
 	downloaded int
 	compiled   int
+	files      int
 	last       string   // what is being done
 	messages   []string // the lines that are neither a download nor a package
 }
@@ -79,9 +87,9 @@ type buildLog struct {
 // keepMessages bounds how much of a failing build is repeated to the user.
 const keepMessages = 40
 
-// follow reads the output of go build until it ends, while another goroutine reports the state
+// follow reads the output of a build until it ends, while another goroutine reports the state
 // every few seconds. Both end with the stream; follow returns once it is read.
-func (t *Toolchain) follow(label string, stderr io.Reader) *buildLog {
+func (t *Toolchain) follow(label string, stderr io.Reader, add func(*buildLog, string)) *buildLog {
 	log := &buildLog{}
 	ended := make(chan struct{})
 	var reporter sync.WaitGroup
@@ -89,7 +97,7 @@ func (t *Toolchain) follow(label string, stderr io.Reader) *buildLog {
 	lines := bufio.NewScanner(stderr)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		log.add(lines.Text())
+		add(log, lines.Text())
 	}
 	close(ended)
 	reporter.Wait()
@@ -125,10 +133,28 @@ func (l *buildLog) add(line string) {
 	}
 }
 
+// addMake sorts a line of a Makefile that tells each step as "  CC  file".
+func (l *buildLog) addMake(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	step := strings.Fields(line)
+	if strings.HasPrefix(line, "  ") && len(step) == 2 {
+		l.files++
+		l.last = "compiling " + step[1]
+		return
+	}
+	l.messages = append(l.messages, line)
+	l.messages = l.messages[max(0, len(l.messages)-keepMessages):]
+}
+
 func (l *buildLog) state() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return fmt.Sprintf("%d modules downloaded, %d packages compiled, %s", l.downloaded, l.compiled, cmp.Or(l.last, "linking"))
+	what := fmt.Sprintf("%d modules downloaded, %d packages compiled", l.downloaded, l.compiled)
+	if l.files > 0 {
+		what = fmt.Sprintf("%d files compiled", l.files)
+	}
+	return what + ", " + cmp.Or(l.last, "linking")
 }
 
 // failure returns the compiler's messages as an error, or nil.

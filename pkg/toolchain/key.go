@@ -20,6 +20,9 @@ const keyLength = 16
 // entryKey hashes what a build depends on: the module's go.mod, go.sum and Go files, the recipe,
 // the compiler's version and the platform.
 func (t *Toolchain) entryKey(ctx context.Context, recipe Recipe, dir string) (string, error) {
+	if recipe.Source != nil {
+		return recipe.sourceKey()
+	}
 	files, err := moduleFiles(dir)
 	if err != nil {
 		return "", err

@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 )
 
-// Library is a C library that a program is linked with.
+// Library is a C library that a program is linked with, or something else that its build needs.
 type Library struct {
-	// Name as pkg-config knows it.
+	// Name as pkg-config knows it; empty: pkg-config does not.
 	Name string
-	// Package of Debian and Ubuntu that holds its headers.
+	// Needed is the name of a command, or the path of a header, that the build needs; only without Name.
+	Needed string `json:",omitempty"`
+	// Package of Debian and Ubuntu that holds it, or its headers.
 	Package string
 }
 
@@ -31,10 +35,29 @@ func (r Recipe) checkLibraries(ctx context.Context) error {
 		return fmt.Errorf("%w: %s is built with pkg-config: apt-get install pkg-config", ErrMissingC, r.label())
 	}
 	for _, l := range r.Libraries {
+		if l.Name == "" {
+			if err := r.checkNeeded(l); err != nil {
+				return err
+			}
+			continue
+		}
 		if out, err := exec.CommandContext(ctx, "pkg-config", "--print-errors", "--exists", l.Name).CombinedOutput(); err != nil {
 			return fmt.Errorf("%w: %s is linked with %s: apt-get install %s (pkg-config: %s)",
 				ErrMissingC, r.label(), l.Name, l.Package, strings.Join(strings.Fields(string(out)), " "))
 		}
+	}
+	return nil
+}
+
+func (r Recipe) checkNeeded(l Library) error {
+	var err error
+	if filepath.IsAbs(l.Needed) {
+		_, err = os.Stat(l.Needed)
+	} else {
+		_, err = exec.LookPath(l.Needed)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s is built with %s: apt-get install %s", ErrMissingC, r.label(), l.Needed, l.Package)
 	}
 	return nil
 }

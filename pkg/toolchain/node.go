@@ -7,6 +7,11 @@ const (
 	Ctr            Tool = "ctr"
 	ContainerdShim Tool = "containerd-shim-runc-v2"
 	Runc           Tool = "runc"
+	// CRIU writes the state of containers and makes processes of it.
+	CRIU Tool = "criu"
+	// PTP and HostLocal are plugins of the container network interface.
+	PTP       Tool = "ptp"
+	HostLocal Tool = "host-local"
 )
 
 const (
@@ -38,9 +43,51 @@ func nodeRecipes() []Recipe {
 	runc.Tags = []string{"seccomp"}
 	runc.Libraries = []Library{{Name: "libseccomp", Package: "libseccomp-dev"}}
 
-	all := []Recipe{kubelet, runtime, shim, runc}
+	all := append([]Recipe{kubelet, runtime, shim, runc, criuRecipe()}, networkRecipes()...)
 	for i := range all {
 		all[i].OnDemand = true
 	}
 	return all
+}
+
+const networkModule = "github.com/containernetworking/plugins"
+
+// networkRecipes are what gives pods a network of their own on this machine.
+func networkRecipes() []Recipe {
+	flags := []string{"-X " + networkModule + "/pkg/utils/buildversion.BuildVersion={version:" + networkModule + "}"}
+	all := []Recipe{
+		single("cni", networkModule+"/plugins/main/ptp", Program{Name: PTP, Pin: networkModule, VersionArgs: []string{"--version"}}),
+		single("cni", networkModule+"/plugins/ipam/host-local", Program{Name: HostLocal, Pin: networkModule, VersionArgs: []string{"--version"}}),
+	}
+	for i := range all {
+		all[i].LDFlags = flags
+	}
+	return all
+}
+
+// criuRecipe is of Debian 13: that of Debian 12 (3.17) does not know the kernels of today. It is made without what only
+// other uses of it need.
+func criuRecipe() Recipe {
+	recipe := Recipe{Module: "criu", Binary: string(CRIU), Programs: []Program{{Name: CRIU, VersionArgs: []string{"--version"}}}}
+	recipe.Source = &Source{
+		Version: "v4.1.1",
+		URL:     "http://deb.debian.org/debian/pool/main/c/criu/criu_4.1.1.orig.tar.xz",
+		SHA256:  "f80a66cb3726bb2116266d4759ce3bcbfab7abdb6b6d430bf20dd41911717afe",
+		Make:    []string{"criu"},
+		Built:   "criu/criu",
+	}
+	recipe.Libraries = []Library{
+		{Needed: "make", Package: "make"},
+		{Needed: "xz", Package: "xz-utils"},
+		{Needed: "python3", Package: "python3-minimal"},
+		{Needed: "protoc", Package: "protobuf-compiler"},
+		{Needed: "protoc-c", Package: "protobuf-c-compiler"},
+		{Name: "libprotobuf-c", Package: "libprotobuf-c-dev"},
+		{Needed: "/usr/include/google/protobuf/descriptor.proto", Package: "libprotobuf-dev"},
+		{Name: "libnl-3.0", Package: "libnl-3-dev"},
+		{Name: "libcap", Package: "libcap-dev"},
+		{Name: "uuid", Package: "uuid-dev"},
+		{Needed: "/usr/include/libnet.h", Package: "libnet1-dev"},
+	}
+	return recipe
 }

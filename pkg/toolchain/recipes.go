@@ -29,9 +29,9 @@ type Program struct {
 	Exact bool
 }
 
-// Recipe tells how one module below tools/ is built.
+// Recipe tells how one module below tools/ is built, or one program in C.
 type Recipe struct {
-	// Module is the directory below tools/ and the name of the cache entry.
+	// Module is the directory below tools/ and the name of the cache entry. A program in C has no such directory.
 	Module string
 	// Package is the main package, an import path or ".".
 	Package string
@@ -47,6 +47,8 @@ type Recipe struct {
 	Tags []string `json:",omitempty"`
 	// Libraries of C that the programs are linked with; with none they are built without C.
 	Libraries []Library `json:",omitempty"`
+	// Source is that of a program in C. Nil means that the recipe is a Go module.
+	Source *Source `json:",omitempty"`
 	// OnDemand programs are provided when they are asked for by name, and are not among all.
 	OnDemand bool `json:"-"`
 	Programs []Program
