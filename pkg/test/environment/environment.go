@@ -36,6 +36,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
 	"github.com/mainspring-rt/mainspring/pkg/test"
 	"github.com/mainspring-rt/mainspring/pkg/test/history"
+	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
 const (
@@ -71,6 +72,7 @@ type Environment struct {
 	agentFlags  []string
 	standing    []client.Object // what every scenario finds in the cluster
 	command     string          // path of the command line
+	kubectl     string          // path of kubectl
 	dir         string
 	scraper     scraper
 	service     *service // the webhooks' address; nil without webhooks
@@ -105,7 +107,7 @@ func prepare(data []byte) (*Environment, prepared) {
 
 	var ready prepared
 	Expect(json.Unmarshal(data, &ready)).To(Succeed())
-	env := &Environment{standing: []client.Object{test.NodeClass()}, command: ready.program(commandProgram)}
+	env := &Environment{standing: []client.Object{test.NodeClass()}, command: ready.program(commandProgram), kubectl: ready.Tools[toolchain.Kubectl]}
 	env.Context, env.cancel = context.WithCancel(context.Background())
 	var err error
 	env.dir, err = os.MkdirTemp("", fmt.Sprintf("mainspring-e2e-%d-", GinkgoParallelProcess()))

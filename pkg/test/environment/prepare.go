@@ -50,7 +50,7 @@ func build(ctx context.Context, tools []toolchain.Tool, programs ...string) prep
 	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
 	defer cancel()
 	paths, err := toolchain.Ensure(ctx, GinkgoWriter, append(tools, toolchain.Etcd, toolchain.KubeAPIServer,
-		toolchain.KubeControllerManager, toolchain.KubeScheduler, toolchain.Kwok)...)
+		toolchain.KubeControllerManager, toolchain.KubeScheduler, toolchain.Kwok, toolchain.Kubectl)...)
 	Expect(err).NotTo(HaveOccurred())
 	dir, err := os.MkdirTemp("", "mainspring-programs-")
 	Expect(err).NotTo(HaveOccurred())

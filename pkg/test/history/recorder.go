@@ -46,6 +46,7 @@ func recorded() []func() client.ObjectList {
 		func() client.ObjectList { return &corev1.EventList{} },
 		func() client.ObjectList { return &mckubev1alpha1.RTNodeList{} },
 		func() client.ObjectList { return &mckubev1alpha1.RTActionList{} },
+		func() client.ObjectList { return &mckubev1alpha1.PodMigrationList{} },
 		func() client.ObjectList { return &mcoperatorv1.McKubeList{} },
 		func() client.ObjectList { return &resourcev1.ResourceClaimList{} },
 		func() client.ObjectList { return &resourcev1.ResourceSliceList{} },

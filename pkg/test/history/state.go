@@ -22,7 +22,7 @@ type State struct {
 	Revision uint64
 	// Write is the write; the zero value in the state at the beginning of a history.
 	Write Version
-	// Nodes, NodeClaims, RTNodes, RTActions and ResourceSlices by name; Pods, McKubes and ResourceClaims by
+	// Nodes, NodeClaims, RTNodes, RTActions and ResourceSlices by name; Pods, McKubes, ResourceClaims and PodMigrations by
 	// namespace and name.
 	Nodes      map[string]*corev1.Node
 	NodeClaims map[string]*karpenterv1.NodeClaim
@@ -32,6 +32,7 @@ type State struct {
 	Pods       map[types.NamespacedName]*corev1.Pod
 	McKubes    map[types.NamespacedName]*mcoperatorv1.McKube
 	Claims     map[types.NamespacedName]*resourcev1.ResourceClaim
+	Migrations map[types.NamespacedName]*mckubev1alpha1.PodMigration
 }
 
 func newState() State {
@@ -44,6 +45,7 @@ func newState() State {
 		Pods:       map[types.NamespacedName]*corev1.Pod{},
 		McKubes:    map[types.NamespacedName]*mcoperatorv1.McKube{},
 		Claims:     map[types.NamespacedName]*resourcev1.ResourceClaim{},
+		Migrations: map[types.NamespacedName]*mckubev1alpha1.PodMigration{},
 	}
 }
 
@@ -101,6 +103,8 @@ func (s *State) apply(v Version) {
 		put(s.McKubes, client.ObjectKeyFromObject(o), o, v.Type)
 	case *resourcev1.ResourceClaim:
 		put(s.Claims, client.ObjectKeyFromObject(o), o, v.Type)
+	case *mckubev1alpha1.PodMigration:
+		put(s.Migrations, client.ObjectKeyFromObject(o), o, v.Type)
 	}
 }
 
@@ -115,7 +119,7 @@ func put[K comparable, V any](m map[K]V, k K, o V, t watch.EventType) {
 func (s State) clone() State {
 	s.Nodes, s.NodeClaims, s.Pods = maps.Clone(s.Nodes), maps.Clone(s.NodeClaims), maps.Clone(s.Pods)
 	s.RTNodes, s.Actions, s.Slices = maps.Clone(s.RTNodes), maps.Clone(s.Actions), maps.Clone(s.Slices)
-	s.McKubes, s.Claims = maps.Clone(s.McKubes), maps.Clone(s.Claims)
+	s.McKubes, s.Claims, s.Migrations = maps.Clone(s.McKubes), maps.Clone(s.Claims), maps.Clone(s.Migrations)
 	return s
 }
 
