@@ -186,7 +186,7 @@ func triggersKnown(checked *cel.Ast) error {
 	var found []error
 	root := ast.NavigateAST(checked.NativeRep())
 	for _, call := range ast.MatchDescendants(root, comparesTrigger) {
-		for _, literal := range ast.MatchDescendants(call, ast.ConstantValueMatcher()) {
+		for _, literal := range ast.MatchDescendants(call, ast.KindMatcher(ast.LiteralKind)) {
 			word, ok := literal.AsLiteral().Value().(string)
 			if !ok || slices.Contains(triggers, v1alpha1.MigrationTrigger(word)) {
 				continue

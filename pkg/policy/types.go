@@ -197,8 +197,8 @@ func fields(v reflect.Value) map[string]any {
 	out := map[string]any{}
 	for _, a := range attributes(v.Type()) {
 		f := v.FieldByIndex(a.index)
-		empty := f.IsZero() || (f.Kind() == reflect.Slice || f.Kind() == reflect.Map) && f.Len() == 0
-		if empty && (a.omit || f.Kind() == reflect.Pointer || f.Kind() == reflect.Slice || f.Kind() == reflect.Map) {
+		nothing := f.IsZero() || a.omit && (f.Kind() == reflect.Slice || f.Kind() == reflect.Map) && f.Len() == 0
+		if nothing && (a.omit || f.Kind() == reflect.Pointer || f.Kind() == reflect.Slice || f.Kind() == reflect.Map) {
 			continue
 		}
 		out[a.name] = native(f)
