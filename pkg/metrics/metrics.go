@@ -107,6 +107,7 @@ var (
 func Register(registry prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{Admissions, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Actions, ActionsUnderWay, ActionsWaiting, ActionsUnwritable, ActionWait, DisruptionRefusals, SearchesPreempted, Migrations, MigrationDowntime, Charged, Nodes,
 		PressureNodes, PressureUnanswered, PressureEpisodes, PressureAnswers, PressureReturns, PressureSeconds,
+		UsageReads, UsageNodes, NodeUsage, ResourcePressed, ResourceDecisions, SinkPoints, SinkFailures, SinkBuffered,
 		PowerOperations, MachineFailures, MachineJoin, Machines} {
 		if err := registry.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
@@ -138,6 +139,7 @@ func zero() {
 	QueueWait.WithLabelValues(KindPreemption)
 	zeroActions()
 	zeroPressure()
+	zeroUsage()
 }
 
 // zeroActions makes the series of the orchestration queue exist.

@@ -1,0 +1,4 @@
+package influx
+
+// Parse is parse, to be fuzzed.
+var Parse = parse
