@@ -39,7 +39,15 @@ func (a Answer) Refused() bool { return a.Verdict == Later || a.Verdict == Never
 // Ask asks for the eviction of this very pod, not of one that has taken its name. Errors are those of the way there: asking again
 // may help.
 func Ask(ctx context.Context, c client.Client, pod *corev1.Pod, options ...client.SubResourceCreateOption) (Answer, error) {
-	body := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}}
+	return AskAs(ctx, c, pod, nil, options...)
+}
+
+// AskAs is Ask with annotations on the Eviction, by which admission webhooks tell for what it is.
+func AskAs(ctx context.Context, c client.Client, pod *corev1.Pod, annotations map[string]string, options ...client.SubResourceCreateOption) (Answer, error) {
+	body := &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, Annotations: annotations},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
+	}
 	err := c.SubResource("eviction").Create(ctx, pod.DeepCopy(), body, options...)
 	switch {
 	case err == nil:

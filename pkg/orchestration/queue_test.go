@@ -185,6 +185,26 @@ func TestWhatAnActionWaitsForIsSaid(t *testing.T) {
 		"Limit Waiting for Limit", "Pool Succeeded", "Several Waiting for SeveralPodDisruptionBudgets")
 }
 
+// A node that is being closed waits for its pods to go: what takes them away does not wait for the node.
+func TestPodsMigrateOffNodesThatAreBeingClosed(t *testing.T) {
+	s := newStage(t)
+	for _, n := range []string{"closing", "open"} {
+		s.node(n)
+	}
+	s.nodes.disrupted["closing"] = "is being closed"
+	p := s.spawn()
+	s.turns(p, 1)
+	for i, c := range []struct{ reason, from, to string }{
+		{"Eviction", "closing", "open"}, {"Drift", "closing", "open"}, {"RTPressure", "closing", "open"}, {"Drain", "open", "closing"},
+	} {
+		r := s.request(rules.Migrate, c.reason, c.from, s.pod(fmt.Sprintf("a%d", i)))
+		r.TargetNode = c.to
+		s.submit(p, r)
+	}
+	s.turns(p, 12)
+	s.is("Drain Waiting for NodeBeingDisrupted", "Drift Succeeded", "Eviction Succeeded", "RTPressure Waiting for NodeBeingDisrupted")
+}
+
 func TestOneAtATimeForOnePodAndOneBudget(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")

@@ -123,7 +123,7 @@ func (q *Queue) survey(ctx context.Context, p *picture, o *v1alpha1.RTAction, a 
 		if err != nil {
 			return nil, err
 		}
-		if n.disrupted != "" {
+		if n.disrupted != "" && !leaves(o.Spec, node) {
 			p.vetoes[a.ID] = veto{ReasonNodeBeingDisrupted, fmt.Sprintf("node %s %s", node, n.disrupted)}
 		}
 		if n.gone {
@@ -134,6 +134,20 @@ func (q *Queue) survey(ctx context.Context, p *picture, o *v1alpha1.RTAction, a 
 		p.impossible[a.ID], err = q.allGone(ctx, o)
 	}
 	return pods, err
+}
+
+// leaves tells whether a migration takes a pod off a node because that is being closed, or its pods are evicted: closing
+// it waits for just that.
+func leaves(s v1alpha1.RTActionSpec, node string) bool {
+	if rules.Kind(s.Kind) != rules.Migrate || node != s.Node {
+		return false
+	}
+	switch v1alpha1.MigrationTrigger(s.Reason) {
+	case v1alpha1.TriggerEviction, v1alpha1.TriggerDrain, v1alpha1.TriggerInterruption, v1alpha1.TriggerRepair,
+		v1alpha1.TriggerConsolidation, v1alpha1.TriggerDrift, v1alpha1.TriggerExpiration:
+		return true
+	}
+	return false
 }
 
 // node is looked at once in a round.

@@ -59,7 +59,7 @@ func (e preempt) Step(ctx context.Context, task orchestration.Task) (rules.Resul
 		}
 		return rules.Result{Outcome: rules.Failed, Message: told(task.Object, left) + "; " + why}, nil
 	}
-	return e.strike(ctx, left, gone)
+	return e.strike(ctx, task.Object.Name, left, gone)
 }
 
 // left are the pods that are still there, and the name of one that is on its way out.
@@ -109,7 +109,7 @@ func (e preempt) needless(o *v1alpha1.RTAction, left []*corev1.Pod) (why string,
 
 // strike evicts the first pod, if all that are left may go: else one would be gone for nothing. What a policy forbids before anybody has
 // gone is called off.
-func (e preempt) strike(ctx context.Context, left []*corev1.Pod, gone int) (rules.Result, error) {
+func (e preempt) strike(ctx context.Context, action string, left []*corev1.Pod, gone int) (rules.Result, error) {
 	for _, pod := range left {
 		switch answer, err := eviction.Ask(ctx, e.client, pod, client.DryRunAll); {
 		case err != nil:
@@ -119,7 +119,8 @@ func (e preempt) strike(ctx context.Context, left []*corev1.Pod, gone int) (rule
 		}
 	}
 	pod := left[0]
-	answer, err := eviction.Ask(ctx, e.client, pod)
+	// That it is the queue's own lets it pass the gate that makes a migration of evictions, which would wait for this action.
+	answer, err := eviction.AskAs(ctx, e.client, pod, map[string]string{v1alpha1.AnnotationAction: action})
 	switch {
 	case err != nil:
 		return rules.Result{}, err

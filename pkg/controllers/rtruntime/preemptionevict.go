@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/events"
 	"github.com/mainspring-rt/mainspring/pkg/eviction"
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
@@ -128,9 +129,10 @@ func (p *preemptions) refusals(ctx context.Context, victims []*corev1.Pod) (*vet
 	return nil, nil
 }
 
-// evict asks the API server to evict this very pod. That it may not go is a veto, not an error.
+// evict asks the API server to evict this very pod. That it may not go is a veto, not an error. The gate that makes a
+// migration of evictions lets it pass, as one for an action of the queue: a migration would wait for that action.
 func (p *preemptions) evict(ctx context.Context, pod *corev1.Pod, options ...client.SubResourceCreateOption) (*veto, error) {
-	answer, err := eviction.Ask(ctx, p.Client, pod, options...)
+	answer, err := eviction.AskAs(ctx, p.Client, pod, map[string]string{v1alpha1.AnnotationAction: reasonNoCore}, options...)
 	switch {
 	case err != nil:
 		return nil, err
