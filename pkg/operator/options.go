@@ -50,6 +50,8 @@ type Options struct {
 	Webhooks WebhookOptions
 	// Overruns are the settings of POST /overrun.
 	Overruns OverrunOptions
+	// Migration are the settings of migrations, and of resource pressure, for which they are.
+	Migration MigrationOptions
 }
 
 // UsageError is an error in what the caller asked for: a flag, a variable, an argument.
@@ -76,6 +78,7 @@ func (o *Options) addFlags(fs *options.FlagSet) {
 	o.Queue.addFlags(fs)
 	o.Webhooks.addFlags(fs)
 	o.Overruns.addFlags(fs)
+	o.Migration.addFlags(fs)
 }
 
 // validate checks what the flag types cannot; karpenter are the options parsed beside these.
@@ -162,6 +165,9 @@ func parseOptions(ctx context.Context, args []string, usage io.Writer) (context.
 			return nil, nil, &UsageError{err}
 		}
 		ctx = i.ToContext(ctx)
+	}
+	if err := own.Migration.complete(fs.FlagSet, os.LookupEnv); err != nil {
+		return nil, nil, &UsageError{err}
 	}
 	if err := own.validate(options.FromContext(ctx)); err != nil {
 		return nil, nil, &UsageError{err}

@@ -1,0 +1,105 @@
+package resourcepressure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/usage"
+)
+
+// ConditionResourcePressure is the condition of a Node that is short of CPU or memory. Unknown: so it was, and nobody knows
+// whether it still is.
+const ConditionResourcePressure corev1.NodeConditionType = "ResourcePressure"
+
+// condition writes down whether a node is under pressure, where that is new, and gives the time since which it is.
+func (w *world) condition(ctx context.Context, n *corev1.Node, t track, by setting) (time.Time, error) {
+	before, had := conditionOf(n)
+	want := corev1.NodeCondition{Type: ConditionResourcePressure, Status: corev1.ConditionFalse, Reason: reasonNone}
+	want.Message = fmt.Sprintf("CPU and memory are not above the threshold of %d %% (source %s)", by.percent, w.Source.Name())
+	switch {
+	case t.pressed() && t.evident():
+		want.Status, want.Reason, want.Message = corev1.ConditionTrue, t.reason(), t.words(by, w.Source.Name())
+	case t.pressed():
+		want.Status, want.Reason, want.Message = corev1.ConditionUnknown, reasonUnknown, t.words(by, w.Source.Name())
+	case !had:
+		return time.Time{}, nil // a node that never was needs none
+	}
+	same := had && before.Status == want.Status && before.Reason == want.Reason
+	want.LastHeartbeatTime, want.LastTransitionTime = seconds(w.now), seconds(w.now)
+	if had && before.Status == want.Status {
+		want.LastTransitionTime = before.LastTransitionTime
+	}
+	if same {
+		return want.LastTransitionTime.Time, nil
+	}
+	if err := w.write(ctx, n, want); err != nil {
+		return time.Time{}, err
+	}
+	begun := want.LastTransitionTime.Time
+	switch {
+	case want.Status == corev1.ConditionTrue && before.Status != corev1.ConditionTrue:
+		w.Recorder.Publish(events.ResourcePressureBegan(n, string(n.UID), begun.UTC().Format(time.RFC3339), want.Reason, want.Message))
+	case want.Status == corev1.ConditionFalse:
+		w.Recorder.Publish(events.ResourcePressureEnded(n, string(n.UID), begun.UTC().Format(time.RFC3339), want.Message))
+	}
+	return begun, nil
+}
+
+// write patches the one condition.
+func (w *world) write(ctx context.Context, n *corev1.Node, c corev1.NodeCondition) error {
+	changed := n.DeepCopy()
+	kept := changed.Status.Conditions[:0]
+	for _, other := range changed.Status.Conditions {
+		if other.Type != c.Type {
+			kept = append(kept, other)
+		}
+	}
+	changed.Status.Conditions = append(kept, c)
+	if err := w.Client.Status().Patch(ctx, changed, client.StrategicMergeFrom(n)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing condition %s of node %s: %w", c.Type, n.Name, err)
+	}
+	return nil
+}
+
+// series tells metrics of a node.
+func (w *world) series(n *corev1.Node, pressed bool) {
+	w.counted[n.Name] = true
+	value := 0.0
+	if pressed {
+		value = 1
+	}
+	metrics.ResourcePressed.WithLabelValues(n.Name).Set(value)
+	u := w.found[n.Name].Fresh(w.now, w.Options.MaxAge())
+	for resource, v := range map[string]usage.Value{"cpu": u.CPU, "memory": u.Memory} {
+		if v.Known() {
+			metrics.NodeUsage.WithLabelValues(n.Name, resource).Set(v.Ratio)
+		} else {
+			metrics.NodeUsage.DeleteLabelValues(n.Name, resource)
+		}
+	}
+}
+
+func (c *Controller) forgetSeries(there map[string]bool) {
+	for name := range c.counted {
+		if !there[name] {
+			metrics.ForgetNode(name)
+			delete(c.counted, name)
+		}
+	}
+}
+
+// kindOf the source's error.
+func kindOf(err error) string {
+	var named *usage.Error
+	if errors.As(err, &named) {
+		return named.Kind
+	}
+	return err.Error()
+}
