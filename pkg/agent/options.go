@@ -5,10 +5,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/containerd"
 	"github.com/mainspring-rt/mainspring/pkg/agent/driver"
 	"github.com/mainspring-rt/mainspring/pkg/agent/nri"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
@@ -43,6 +45,21 @@ type Options struct {
 	KubeletDir, CDIDir string
 	// NRISocket of the container runtime; empty: containers get their budget after they have started.
 	NRISocket string
+	// Checkpoint has the agent take the state of containers to other nodes and theirs to this one. The rest is for that.
+	Checkpoint bool
+	// CheckpointHost and CheckpointPort are where other agents reach this one.
+	CheckpointHost string
+	CheckpointPort int
+	// CheckpointRate of all transfers from this node together, in bytes per second; 0: no bound. CheckpointMaxBytes is the
+	// largest archive, CheckpointQuota is for all that the node holds, and CheckpointKeepFree stays free on the disk.
+	CheckpointRate, CheckpointMaxBytes, CheckpointQuota, CheckpointKeepFree int64
+	// KubeletEndpoint is the host and port of the kubelet's API, KubeletCA the file of who signed its certificate; empty:
+	// who signed the API server's.
+	KubeletEndpoint, KubeletCA string
+	// ContainerdSocket and ContainerdSnapshotter are those of the container runtime.
+	ContainerdSocket, ContainerdSnapshotter string
+	// CRIU is the path of criu, to be asked for its version; empty: it is not asked.
+	CRIU string
 	// EscalationReserve is kept of each core's capacity, in ppm, for the container that may be escalated
 	// under admission Limited.
 	EscalationReserve int64
@@ -70,10 +87,26 @@ func (o *Options) flags() *flag.FlagSet {
 	f.StringVar(&o.KubeletDir, "kubelet-dir", "/var/lib/kubelet", "The kubelet's data directory, for claims on cores. Empty: cores are not published")
 	f.StringVar(&o.CDIDir, "cdi-dir", driver.DefaultCDIDir, "Where the container runtime looks for CDI specifications")
 	f.StringVar(&o.NRISocket, "nri-socket", nri.DefaultSocket, "NRI socket of the container runtime. Empty: containers get their budget only once the kubelet reports them")
+	o.checkpointFlags(f)
 	f.Int64Var(&o.EscalationReserve, "escalation-reserve-ppm", 0, "Capacity of each core, in parts per million, that is kept for raising containers of admission Limited")
 	f.Int64Var(&o.MemoryLimit, "memory-limit-mib", 32, "Memory in MiB from which the garbage collector works harder. 0: no limit")
 	f.IntVar(&o.Verbosity, "v", 0, "Verbosity of the log: 0, or 1 for more")
 	return f
+}
+
+func (o *Options) checkpointFlags(f *flag.FlagSet) {
+	f.BoolVar(&o.Checkpoint, "checkpoint", false, "Take the state of containers to other nodes, and theirs to this one, as NodeCheckpoints say")
+	f.StringVar(&o.CheckpointHost, "checkpoint-host", "", "Address at which other agents reach this one")
+	f.IntVar(&o.CheckpointPort, "checkpoint-port", 8091, "Port at which other agents fetch archives, over TLS with certificates of both")
+	f.Int64Var(&o.CheckpointRate, "checkpoint-rate", 100<<20, "Bytes per second of all transfers from this node together. 0: as fast as it goes")
+	f.Int64Var(&o.CheckpointMaxBytes, "checkpoint-max-bytes", 4<<30, "Size of the largest archive, in bytes. 0: no bound")
+	f.Int64Var(&o.CheckpointQuota, "checkpoint-quota", 16<<30, "Size of all archives that this node holds, in bytes. 0: no bound")
+	f.Int64Var(&o.CheckpointKeepFree, "checkpoint-keep-free", 2<<30, "Bytes of the disk that archives leave free")
+	f.StringVar(&o.KubeletEndpoint, "kubelet-endpoint", "", "Host and port of the kubelet's API, such as 192.0.2.1:10250")
+	f.StringVar(&o.KubeletCA, "kubelet-ca", "", "File with the certificate of who signed the kubelet's. Empty: who signed the API server's")
+	f.StringVar(&o.ContainerdSocket, "containerd-socket", containerd.DefaultSocket, "Socket of containerd")
+	f.StringVar(&o.ContainerdSnapshotter, "containerd-snapshotter", "overlayfs", "Snapshotter of containerd that the kubelet's images are in")
+	f.StringVar(&o.CRIU, "criu", "", "Path of criu, to be asked for its version and whether it works here. Empty: it is not asked, and the runtime finds it by itself")
 }
 
 // ErrUsage is wrapped by errors in what the caller asked for.
@@ -128,6 +161,15 @@ func (o Options) validate() error {
 	refuse(outside(o.BusyAfter, 0, time.Hour), "--busy-after is %s; it must be from 0s to 1h", o.BusyAfter)
 	refuse(outside(o.CalmAfter, 0, time.Hour), "--calm-after is %s; it must be from 0s to 1h", o.CalmAfter)
 	refuse(o.EscalationReserve < 0 || o.EscalationReserve > int64(rt.MaxCapacity), "--escalation-reserve-ppm is %d; it must be from 0 to %d", o.EscalationReserve, rt.MaxCapacity)
+	if o.Checkpoint {
+		refuse(net.ParseIP(o.CheckpointHost) == nil, "--checkpoint-host is %q; want the address at which other agents reach this one", o.CheckpointHost)
+		refuse(o.CheckpointPort < 1 || o.CheckpointPort > 65535, "--checkpoint-port is %d; it must be from 1 to 65535", o.CheckpointPort)
+		refuse(o.KubeletEndpoint == "" || o.KubeletDir == "", "--kubelet-endpoint and --kubelet-dir are needed for checkpoints; want host:port and the kubelet's data directory")
+		refuse(o.ContainerdSocket == "", "--containerd-socket is empty; want the path of containerd's socket")
+		for _, n := range []int64{o.CheckpointRate, o.CheckpointMaxBytes, o.CheckpointQuota, o.CheckpointKeepFree} {
+			refuse(n < 0, "a size of --checkpoint-* is %d; it must be at least 0", n)
+		}
+	}
 	refuse(o.MemoryLimit < 0, "--memory-limit-mib is %d; it must be at least 0", o.MemoryLimit)
 	return errors.Join(faults...)
 }

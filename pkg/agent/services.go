@@ -54,17 +54,21 @@ func Services(e Environment) ([]Service, error) {
 	offer := &offers{
 		counted: poll.Counted, machine: machine.Topology, reserve: rt.PPM(e.EscalationReserve), clock: e.Clock, log: e.Log.WithName("offer"),
 	}
+	states := withCheckpoints(e, api, machine)
 	list := []Service{
 		&alone{dir: e.StateDir, clock: e.Clock, log: e.Log.WithName("lock")},
 		watch, poll, feed, press, offer,
 		&reporter{
 			api: api, node: e.NodeName, version: e.Version, heartbeat: e.Heartbeat, world: watch.World, applied: feed.Applied,
-			counted: poll.Counted, pressure: press.Now, cores: offer.Cores, clock: e.Clock, log: e.Log.WithName("report"),
+			counted: poll.Counted, pressure: press.Now, cores: offer.Cores, checkpoint: states.Capability, clock: e.Clock, log: e.Log.WithName("report"),
 		},
 		&teller{api: api, node: e.NodeName, world: watch.World, counted: poll.Counted, clock: e.Clock, log: e.Log.WithName("events")},
 		&noter{
 			api: api, node: e.NodeName, world: watch.World, counted: poll.Counted, pressure: press.Now, clock: e.Clock, log: e.Log.WithName("node"),
 		},
+	}
+	if states != nil {
+		list = append(list, states)
 	}
 	list = append(list, &trimmer{clock: e.Clock, log: e.Log.WithName("trim")})
 	if e.KubeletDir != "" {

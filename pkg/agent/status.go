@@ -45,8 +45,10 @@ type view struct {
 	cores    []rt.Core // that the node offers, by ID
 	drifted  bool
 	version  string
-	before   []metav1.Condition
-	now      time.Time
+	// checkpoint is what the node can do about the state of containers.
+	checkpoint *v1alpha1.CheckpointCapability
+	before     []metav1.Condition
+	now        time.Time
 }
 
 // status is what RTNode.status should say, but for the heartbeat. It depends on nothing but the view.
@@ -55,7 +57,7 @@ func (v view) status() v1alpha1.RTNodeStatus {
 	out := v1alpha1.RTNodeStatus{
 		ObservedGeneration: v.observed(), AgentVersion: v.version, Backend: r.Status.Backend,
 		BudgetGranularityUs: r.Status.BudgetGranularityUs, Cores: r.Status.Cores, Servers: v.lastKnown(),
-		Pressure: r.Status.Pressure,
+		Pressure: r.Status.Pressure, Checkpoint: v.checkpoint,
 	}
 	if v.pressure.Known { // an agent that has just started knows no better than the one before
 		out.Pressure = pressureStatus(v.pressure)

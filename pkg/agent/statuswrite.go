@@ -40,8 +40,10 @@ type reporter struct {
 	counted   func() *Counted
 	pressure  func() pressure.State
 	cores     func() []rt.Core
-	clock     clock.WithTicker
-	log       logr.Logger
+	// checkpoint is what the node can do about the state of containers; nil: nothing that is known.
+	checkpoint func() *v1alpha1.CheckpointCapability
+	clock      clock.WithTicker
+	log        logr.Logger
 
 	conditions []metav1.Condition
 	written    v1alpha1.RTNodeStatus
@@ -97,9 +99,16 @@ func (r *reporter) view(world *World, now time.Time) view {
 	counted := r.counted()
 	r.watchDrift(counted, now)
 	return view{
-		world: world, applied: r.applied(), counted: counted, pressure: r.pressure(), cores: r.cores(), version: r.version,
+		world: world, applied: r.applied(), counted: counted, pressure: r.pressure(), cores: r.cores(), version: r.version, checkpoint: r.capability(),
 		drifted: !r.driftedAt.IsZero() && now.Sub(r.driftedAt) < driftedFor, before: r.conditions, now: now,
 	}
+}
+
+func (r *reporter) capability() *v1alpha1.CheckpointCapability {
+	if r.checkpoint == nil {
+		return nil
+	}
+	return r.checkpoint()
 }
 
 // watchDrift notes when something was set again. What an earlier agent counted is no news.

@@ -65,14 +65,15 @@ func networkRecipes() []Recipe {
 	return all
 }
 
-// criuRecipe is of Debian 13: that of Debian 12 (3.17) does not know the kernels of today. It is made without what only
-// other uses of it need.
+// criuRecipe is of a later release of Debian's: 3.17 of Debian 12 does not know the kernels of today, and 4.1 of Debian 13
+// does not know sockets since Linux 6.16.
 func criuRecipe() Recipe {
 	recipe := Recipe{Module: "criu", Binary: string(CRIU), Programs: []Program{{Name: CRIU, VersionArgs: []string{"--version"}}}}
+	const file = "/pool/main/c/criu/criu_4.2.1.orig.tar.xz"
 	recipe.Source = &Source{
-		Version: "v4.1.1",
-		URL:     "http://deb.debian.org/debian/pool/main/c/criu/criu_4.1.1.orig.tar.xz",
-		SHA256:  "f80a66cb3726bb2116266d4759ce3bcbfab7abdb6b6d430bf20dd41911717afe",
+		Version: "v4.2.1",
+		URLs:    []string{"http://deb.debian.org/debian" + file, "http://snapshot.debian.org/archive/debian/20261115T000000Z" + file},
+		SHA256:  "29ec0ee09e296479fe7048c80980e8ef1d0684d0b0204c2b101dfea19f6725b9",
 		Make:    []string{"criu"},
 		Built:   "criu/criu",
 	}

@@ -19,8 +19,10 @@ import (
 type Source struct {
 	// Version of the program, such as v4.1.1.
 	Version string
-	// URL of the archive on Debian's mirrors, a tar file, and its SHA-256 in hexadecimal digits.
-	URL, SHA256 string
+	// URLs of the archive, a tar file, in the order in which they are tried: a mirror drops it when Debian has a later one.
+	URLs []string
+	// SHA256 of it, in hexadecimal digits.
+	SHA256 string
 	// Make are the targets and variables that make is called with.
 	Make []string
 	// Built is the program's path below the source's directory.
@@ -59,7 +61,7 @@ func (t *Toolchain) buildSource(ctx context.Context, recipe Recipe, _, dir strin
 		return err
 	}
 	if out, err := exec.CommandContext(ctx, "tar", "-C", work, "--strip-components=1", "-xf", archive).CombinedOutput(); err != nil {
-		return fmt.Errorf("unpacking %s: %w: %s", recipe.Source.URL, err, firstLine(out))
+		return fmt.Errorf("unpacking the source of %s: %w: %s", recipe.label(), err, firstLine(out))
 	}
 	cmd := exec.CommandContext(ctx, "make", append([]string{"-j" + strconv.Itoa(runtime.NumCPU())}, recipe.Source.Make...)...)
 	cmd.Dir = work
@@ -69,18 +71,21 @@ func (t *Toolchain) buildSource(ctx context.Context, recipe Recipe, _, dir strin
 	return install(filepath.Join(work, recipe.Source.Built), filepath.Join(dir, "bin", recipe.Binary))
 }
 
-// fetch has apt fetch the archive, and verifies it.
+// fetch has apt fetch the archive from the first place that has it, and verifies it.
 func (t *Toolchain) fetch(ctx context.Context, recipe Recipe, to string) error {
-	s := recipe.Source
 	if _, err := os.Stat(aptHelper); err != nil {
-		return fmt.Errorf("fetching %s: %w: %w", s.URL, ErrNoApt, err)
+		return fmt.Errorf("fetching the source of %s: %w: %w", recipe.label(), ErrNoApt, err)
 	}
-	t.printf("%s: fetching %s", recipe.label(), s.URL)
-	out, err := exec.CommandContext(ctx, aptHelper, "-oAPT::Sandbox::User=", "download-file", s.URL, to, "SHA256:"+s.SHA256).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("fetching %s: %w: %s", s.URL, err, out)
+	var errs []error
+	for _, url := range recipe.Source.URLs {
+		t.printf("%s: fetching %s", recipe.label(), url)
+		out, err := exec.CommandContext(ctx, aptHelper, "-oAPT::Sandbox::User=", "download-file", url, to, "SHA256:"+recipe.Source.SHA256).CombinedOutput()
+		if err == nil {
+			return verify(to, recipe.Source.SHA256)
+		}
+		errs = append(errs, fmt.Errorf("fetching %s: %w: %s", url, err, out))
 	}
-	return verify(to, s.SHA256)
+	return errors.Join(errs...)
 }
 
 func verify(path, want string) error {

@@ -42,13 +42,19 @@ func served(t *testing.T) toolchain.Recipe {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(archive.Bytes()) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/gone" { // as from a mirror, one day
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write(archive.Bytes())
+	}))
 	t.Cleanup(server.Close)
 	sum := sha256.Sum256(archive.Bytes())
 	return toolchain.Recipe{
 		Module: "greet", Binary: "greet", Programs: []toolchain.Program{{Name: "greet", VersionArgs: []string{"--version"}}},
 		Source: &toolchain.Source{
-			Version: "v1.2.3", URL: server.URL + "/greet_1.2.3.orig.tar", SHA256: hex.EncodeToString(sum[:]), Make: []string{"greet"}, Built: "sub/greet",
+			Version: "v1.2.3", URLs: []string{server.URL + "/gone", server.URL + "/greet_1.2.3.orig.tar"}, SHA256: hex.EncodeToString(sum[:]), Make: []string{"greet"}, Built: "sub/greet",
 		},
 	}
 }

@@ -104,12 +104,23 @@ var agentFlags = []struct {
 	{"kubeletDir", "/data/kubelet", "agent", "--kubelet-dir=/data/kubelet"},
 	{"cdiDir", "/etc/cdi", "agent", "--cdi-dir=/etc/cdi"},
 	{"nriSocket", "", "agent", "--nri-socket="},
+	{"checkpoint", object{"enabled": true}, "agent", "--checkpoint=true"},
+	{"checkpoint", object{"enabled": true}, "agent", "--checkpoint-host=$(POD_IP)"},
+	{"checkpoint", object{"enabled": true, "port": 9091}, "agent", "--checkpoint-port=9091"},
+	{"checkpoint", object{"enabled": true, "bytesPerSecond": 10485760}, "agent", "--checkpoint-rate=10485760"},
+	{"checkpoint", object{"enabled": true, "maxBytes": 10485760}, "agent", "--checkpoint-max-bytes=10485760"},
+	{"checkpoint", object{"enabled": true, "quotaBytes": 104857600}, "agent", "--checkpoint-quota=104857600"},
+	{"checkpoint", object{"enabled": true, "keepFreeBytes": 0}, "agent", "--checkpoint-keep-free=0"},
+	{"checkpoint", object{"enabled": true, "kubeletPort": 10350}, "agent", "--kubelet-endpoint=$(HOST_IP):10350"},
+	{"checkpoint", object{"enabled": true, "kubeletCAConfigMap": "kubelets"}, "agent", "--kubelet-ca=/etc/mainspring/kubelet/ca.crt"},
+	{"checkpoint", object{"enabled": true, "containerdSocket": "/run/k3s/containerd/containerd.sock"}, "agent", "--containerd-socket=/run/k3s/containerd/containerd.sock"},
+	{"checkpoint", object{"enabled": true, "containerdSnapshotter": "native"}, "agent", "--containerd-snapshotter=native"},
 }
 
 // fixedFlags are given by the chart itself, or are not for a pod.
 var fixedFlags = map[string][]string{
 	"fastpath": {"socket", "root", "priority", "samples", "probe"},
-	"agent":    {"node-name", "kubeconfig", "fastpath-socket", "host-root", "host", "dns-names", "memory-limit-mib", "v"},
+	"agent":    {"node-name", "kubeconfig", "fastpath-socket", "host-root", "host", "dns-names", "memory-limit-mib", "v", "criu"},
 }
 
 func TestAgentValuesSetFlags(t *testing.T) {

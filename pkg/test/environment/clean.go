@@ -31,6 +31,7 @@ func (env *Environment) cleaned() []client.ObjectList {
 		&policyv1.PodDisruptionBudgetList{},
 		&mckubev1alpha1.SimulatedFaultList{},
 		&karpenterv1alpha1.NodeOverlayList{},
+		&mckubev1alpha1.NodeCheckpointList{},
 		&appsv1.DeploymentList{},
 		&appsv1.StatefulSetList{},
 		&appsv1.DaemonSetList{},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
@@ -71,7 +72,7 @@ func (env *Environment) agentDaemonSet() *appsv1.DaemonSet {
 // fit adapts the DaemonSet to the real node.
 func (env *Environment) fit(set *appsv1.DaemonSet) {
 	GinkgoHelper()
-	ports, err := process.FreePorts(env, 1)
+	ports, err := process.FreePorts(env, 2)
 	Expect(err).NotTo(HaveOccurred())
 	spec := &set.Spec.Template.Spec
 	text, err := json.Marshal(spec)
@@ -82,6 +83,9 @@ func (env *Environment) fit(set *appsv1.DaemonSet) {
 		"/var/run/nri", filepath.Dir(env.Node.NRISocket()),
 		"/var/lib/mainspring", filepath.Join(env.Node.Dir(), "mainspring"),
 		"--port=8080", fmt.Sprintf("--port=%d", ports[0]),
+		"--checkpoint-port=8091", fmt.Sprintf("--checkpoint-port=%d", ports[1]),
+		"/run/containerd/containerd.sock", env.Node.RuntimeSocket(),
+		`"/run/containerd"`, strconv.Quote(filepath.Dir(env.Node.RuntimeSocket())),
 		"--busy-after=5s", "--busy-after=1h",
 	).Replace(string(text))
 	*spec = corev1.PodSpec{}
@@ -97,7 +101,11 @@ func (env *Environment) fit(set *appsv1.DaemonSet) {
 			corev1.EnvVar{Name: "KUBERNETES_SERVICE_PORT", Value: api.Port()},
 		)
 		for j := range c.Ports {
-			c.Ports[j].ContainerPort, c.Ports[j].HostPort = int32(ports[0]), int32(ports[0])
+			port := int32(ports[0])
+			if c.Ports[j].Name == "checkpoints" {
+				port = int32(ports[1])
+			}
+			c.Ports[j].ContainerPort, c.Ports[j].HostPort = port, port
 		}
 	}
 }

@@ -66,6 +66,8 @@ type Environment struct {
 	Node *localnode.Node
 	// NodeAgent is the agent on it.
 	NodeAgent *NodeAgent
+	// second starts another real node.
+	second func() (*localnode.Node, *NodeAgent)
 
 	cancel      context.CancelFunc
 	defaults    []string // flags of the controller when a scenario asks for nothing else

@@ -19,15 +19,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
+	"github.com/mainspring-rt/mainspring/pkg/localnode"
 	"github.com/mainspring-rt/mainspring/pkg/process"
 	"github.com/mainspring-rt/mainspring/pkg/test/chart"
+	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
-// Where the agent's front door is: the chart's port, and the name of the node, which the chart gives the certificate.
-const (
-	frontDoorPort = "8080"
-	frontDoorName = RealNodeName
-)
+// frontDoorPort is the chart's port of the agent's front door.
+const frontDoorPort = "8080"
 
 // frontDoorTimeout bounds one request.
 const frontDoorTimeout = 30 * time.Second
@@ -102,17 +101,18 @@ type NodeAgent struct {
 	Agent Child
 	// Client speaks with the fast path.
 	Client *client.Client
-	// URL of the agent's front door, and the file of the authority that signs its certificate for frontDoorName.
-	url, ca string
-	env     *Environment
+	// URL of the agent's front door, the file of the authority that signs its certificate, and the name that it is for: the
+	// node's, which the chart gives it.
+	url, ca, name string
+	env           *Environment
 	// daemonSet is what the chart runs both by.
 	daemonSet *appsv1.DaemonSet
 }
 
 // newNodeAgent prepares the agent as the chart runs it, but for paths.
-func newNodeAgent(env *Environment, ready prepared, manifests chart.Manifests) *NodeAgent {
+func newNodeAgent(env *Environment, ready prepared, manifests chart.Manifests, node *localnode.Node) *NodeAgent {
 	GinkgoHelper()
-	dir := filepath.Join(env.dir, "node")
+	dir := filepath.Join(env.dir, "node-"+node.Name())
 	socket := filepath.Join(dir, "fastpath.sock")
 	set, err := chart.AgentDaemonSet(manifests)
 	Expect(err).NotTo(HaveOccurred())
@@ -122,7 +122,7 @@ func newNodeAgent(env *Environment, ready prepared, manifests chart.Manifests) *
 	Expect(err).NotTo(HaveOccurred())
 	return &NodeAgent{
 		env: env, Client: client.New(socket), daemonSet: set,
-		url: "https://" + net.JoinHostPort(env.Node.Address(), frontDoorPort), ca: filepath.Join(dir, "agent", "tls", "ca.crt"),
+		url: "https://" + net.JoinHostPort(node.Address(), frontDoorPort), ca: filepath.Join(dir, "agent", "tls", "ca.crt"), name: node.Name(),
 		FastPath: Child{
 			name: fastPathProgram, binary: ready.program(fastPathProgram), log: filepath.Join(dir, "fastpath.log"),
 			args: merge(fastPath.Args, "--socket="+socket, "--state-dir="+filepath.Join(dir, "state")),
@@ -130,15 +130,19 @@ func newNodeAgent(env *Environment, ready prepared, manifests chart.Manifests) *
 		Agent: Child{
 			name: agentProgram, binary: ready.program(agentProgram), log: filepath.Join(dir, "agent.log"),
 			args: merge(agent.Args,
-				"--node-name="+env.Node.Name(),
-				"--kubeconfig="+env.nodeKubeconfig(agent.Namespace, agent.ServiceAccount),
+				"--node-name="+node.Name(),
+				"--kubeconfig="+env.nodeKubeconfig(node.Name(), agent.Namespace, agent.ServiceAccount),
 				"--fastpath-socket="+socket,
 				"--state-dir="+filepath.Join(dir, "agent"),
-				"--kubelet-dir="+env.Node.KubeletDir(),
-				"--cdi-dir="+env.Node.CDIDir(),
-				"--nri-socket="+env.Node.NRISocket(),
-				"--host="+env.Node.Address(),
-				"--dns-names="+frontDoorName,
+				"--kubelet-dir="+node.KubeletDir(),
+				"--cdi-dir="+node.CDIDir(),
+				"--nri-socket="+node.NRISocket(),
+				"--host="+node.Address(),
+				"--dns-names="+node.Name(),
+				"--checkpoint-host="+node.Address(),
+				"--kubelet-endpoint="+node.KubeletEndpoint(),
+				"--containerd-socket="+node.RuntimeSocket(),
+				"--criu="+ready.Tools[toolchain.CRIU],
 				"--busy-after=1h", // the machine is busy with other tests
 				"--v=1",
 			),
@@ -182,7 +186,7 @@ func (a *NodeAgent) Call(method, path, token, body string) (int, string) {
 	Expect(err).NotTo(HaveOccurred())
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Close = true
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: frontDoorName, MinVersion: tls.VersionTLS12}}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: a.name, MinVersion: tls.VersionTLS12}}
 	response, err := (&http.Client{Transport: transport, Timeout: frontDoorTimeout}).Do(request)
 	Expect(err).NotTo(HaveOccurred())
 	defer response.Body.Close()

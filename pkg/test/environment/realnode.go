@@ -2,7 +2,9 @@ package environment
 
 import (
 	"context"
+	"os"
 	"path/filepath"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
@@ -22,8 +24,11 @@ import (
 // LoadImage is what the containers of a real node run: the program of test/suites/node/load.
 const LoadImage = "mainspring.local/load:test"
 
-// RealNodeName is the name of the real node.
-const RealNodeName = "real"
+// RealNodeName is the name of the real node, SecondNodeName that of a further one.
+const (
+	RealNodeName   = "real"
+	SecondNodeName = "second"
+)
 
 // SetterName is the ServiceAccount in namespace default that the chart lets POST /set-rt.
 const SetterName = "setter"
@@ -42,7 +47,7 @@ const (
 // PrepareNode is Prepare for suites with a real node.
 func PrepareNode(ctx context.Context) []byte {
 	GinkgoHelper()
-	ready := build(ctx, localnode.Tools(), controllerProgram)
+	ready := build(ctx, slices.Concat(localnode.Tools(), localnode.NetworkTools(), localnode.CheckpointTools()), controllerProgram)
 	load := ready.program("load")
 	for program, pkg := range map[string]string{ // those of images need no library, and so no race detector
 		load:                           "/test/suites/node/load",
@@ -71,24 +76,48 @@ func StartNode(data []byte) *Environment {
 	catalogue := filepath.Join(root, "test", "suites", "realtime", "testdata", "catalogue.yaml")
 	manifests := env.startCharted(ready, catalogue, map[string]any{"agent": map[string]any{
 		"enabled": true, "callers": []any{map[string]any{"name": SetterName, "namespace": "default"}},
+		"checkpoint": map[string]any{"enabled": true},
 	}})
 	env.defaults = merge(env.defaults, "--rt-budget-granularity="+nodeGranularity)
 	env.Agents = &Program{}
-	env.Node, err = localnode.Start(env, env.Plane, localnode.Options{
-		Name: RealNodeName, Bin: ready.Tools, Images: []string{ready.program(loadArchive), ready.program(agentArchive)}, Progress: GinkgoWriter,
-		Logs: env.dir,
-	})
-	Expect(err).NotTo(HaveOccurred())
-	env.NodeAgent = newNodeAgent(env, ready, manifests)
+	start := func(name, logs string) *localnode.Node {
+		GinkgoHelper()
+		Expect(os.MkdirAll(logs, 0o700)).To(Succeed())
+		node, err := localnode.Start(env, env.Plane, localnode.Options{
+			Name: name, Bin: ready.Tools, Images: []string{ready.program(loadArchive), ready.program(agentArchive)}, Progress: GinkgoWriter,
+			Logs: logs, Networks: true, Checkpoints: true,
+		})
+		Expect(err).NotTo(HaveOccurred())
+		return node
+	}
+	env.Node = start(RealNodeName, env.dir)
+	env.NodeAgent = newNodeAgent(env, ready, manifests, env.Node)
+	env.second = func() (*localnode.Node, *NodeAgent) {
+		node := start(SecondNodeName, filepath.Join(env.dir, SecondNodeName))
+		return node, newNodeAgent(env, ready, manifests, node)
+	}
 	return env
 }
 
-// nodeKubeconfig writes a kubeconfig with a token of the ServiceAccount that names the real node, as those that
+// ExpectSecondNode brings up another real node on this machine, and prepares its agent. Both end with the container of
+// specs that asks for them.
+func (env *Environment) ExpectSecondNode() (*localnode.Node, *NodeAgent) {
+	GinkgoHelper()
+	node, agent := env.second()
+	DeferCleanup(func() {
+		Expect(agent.stop()).To(Succeed())
+		Expect(node.Stop()).To(Succeed())
+		Expect(client.IgnoreNotFound(env.Client.Delete(env, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: SecondNodeName}}))).To(Succeed())
+	})
+	return node, agent
+}
+
+// nodeKubeconfig writes a kubeconfig with a token of the ServiceAccount that names the node, as those that
 // its kubelet gives to pods do.
-func (env *Environment) nodeKubeconfig(namespace, serviceAccount string) string {
+func (env *Environment) nodeKubeconfig(name, namespace, serviceAccount string) string {
 	GinkgoHelper()
 	node := &corev1.Node{}
-	Expect(env.Client.Get(env, client.ObjectKey{Name: RealNodeName}, node)).To(Succeed())
+	Expect(env.Client.Get(env, client.ObjectKey{Name: name}, node)).To(Succeed())
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: lo.ToPtr(int64(24 * 3600)),
 		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
@@ -101,7 +130,7 @@ func (env *Environment) nodeKubeconfig(namespace, serviceAccount string) string 
 	config.AuthInfos["agent"] = &clientcmdapi.AuthInfo{Token: request.Status.Token}
 	config.Contexts["plane"] = &clientcmdapi.Context{Cluster: "plane", AuthInfo: "agent"}
 	config.CurrentContext = "plane"
-	path := filepath.Join(env.dir, "agent.kubeconfig")
+	path := filepath.Join(env.dir, "agent-"+name+".kubeconfig")
 	Expect(clientcmd.WriteToFile(*config, path)).To(Succeed())
 	return path
 }

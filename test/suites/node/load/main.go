@@ -1,11 +1,17 @@
 // Command load is the program of real containers in tests: a thread with a real-time policy that works for
 // a part of every period, and for longer when it is told to. It is told by signals: SIGUSR1 to overrun,
-// SIGUSR2 to go back. Without --work it only waits.
+// SIGUSR2 to go back. Without --work it only waits. With --listen it counts, its jobs or tenths of seconds, and tells over
+// HTTP how far it has come and who it is: a number that it drew when it began.
+
+//go:debug multipathtcp=0
+
 package main
 
 import (
 	"flag"
 	"fmt"
+	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/signal"
 	"runtime"
@@ -20,7 +26,11 @@ func main() {
 	period := flag.Duration("period", 20*time.Millisecond, "period of the work")
 	work := flag.Duration("work", 0, "CPU time in every period")
 	overrun := flag.Duration("overrun", 0, "CPU time in every period of an overrun")
+	listen := flag.String("listen", "", "address to serve the count on; empty: none")
 	flag.Parse()
+	if *listen != "" {
+		go serve(*listen)
+	}
 
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -28,6 +38,8 @@ func main() {
 	demand.Store(int64(*work))
 	if *work > 0 {
 		go run(*period, &demand)
+	} else if *listen != "" {
+		go count()
 	}
 	for s := range signals {
 		switch s {
@@ -60,6 +72,7 @@ func run(period time.Duration, demand *atomic.Int64) {
 	next := now(unix.CLOCK_MONOTONIC)
 	for {
 		burn(demand.Load())
+		counted.Add(1)
 		next += int64(period)
 		if late := now(unix.CLOCK_MONOTONIC) - next; late > 0 {
 			next += (late/int64(period) + 1) * int64(period) // jobs that were missed are not made up for
@@ -69,6 +82,27 @@ func run(period time.Duration, demand *atomic.Int64) {
 			continue // a signal
 		}
 	}
+}
+
+// counted is in memory and nowhere else.
+var counted atomic.Int64
+
+func count() {
+	for range time.Tick(100 * time.Millisecond) {
+		counted.Add(1)
+	}
+}
+
+// serve tells the count.
+func serve(address string) {
+	self := rand.Int64()
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"self":%d,"count":%d}`, self, counted.Load())
+	})
+	server := &http.Server{Addr: address, Handler: handler, ReadHeaderTimeout: time.Second}
+	server.SetKeepAlivesEnabled(false) // a connection that is open cannot be taken along
+	fmt.Println("serving:", server.ListenAndServe())
+	os.Exit(1)
 }
 
 // burn uses CPU time of this thread, in nanoseconds.

@@ -1,0 +1,123 @@
+package containerd
+
+import (
+	"context"
+	"fmt"
+
+	tasks "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/task"
+	"google.golang.org/grpc/codes"
+	"k8s.io/apimachinery/pkg/types"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// The kubelet's labels of containers.
+const (
+	labelPodUID    = "io.kubernetes.pod.uid"
+	labelContainer = "io.kubernetes.container.name"
+)
+
+// Container of a pod that runs, or is paused.
+type Container struct {
+	Name, ID string
+	// Image that the runtime restored it from; empty: it was begun anew.
+	RestoredFrom string
+}
+
+// Containers of the pod that run or are paused.
+func (c *Client) Containers(ctx context.Context, pod types.UID) ([]Container, error) {
+	ctx, cancel := short(ctx)
+	defer cancel()
+	answer, err := cri.NewRuntimeServiceClient(c.conn).ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
+		State: &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING}, LabelSelector: map[string]string{labelPodUID: string(pod)},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pod's containers: %w", err)
+	}
+	return containersOf(answer.GetContainers()), nil
+}
+
+// Restored lists all containers of the node that were made from checkpoints and run.
+func (c *Client) Restored(ctx context.Context) ([]Container, error) {
+	ctx, cancel := short(ctx)
+	defer cancel()
+	answer, err := cri.NewRuntimeServiceClient(c.conn).ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
+		State: &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("listing containers: %w", err)
+	}
+	var restored []Container
+	for _, one := range containersOf(answer.GetContainers()) {
+		if one.RestoredFrom != "" {
+			restored = append(restored, one)
+		}
+	}
+	return restored, nil
+}
+
+func containersOf(list []*cri.Container) []Container {
+	out := make([]Container, 0, len(list))
+	for _, one := range list {
+		made := Container{Name: one.GetLabels()[labelContainer], ID: one.GetId()}
+		if annotations := one.GetAnnotations(); annotations["restored"] == "true" {
+			made.RestoredFrom = annotations["checkpointImage"]
+		}
+		out = append(out, made)
+	}
+	return out
+}
+
+// Memory is how much of it a container works with, and Written what it wrote to its file system, in bytes.
+func (c *Client) Memory(ctx context.Context, id string) (memory, written int64, err error) {
+	ctx, cancel := short(ctx)
+	defer cancel()
+	answer, err := cri.NewRuntimeServiceClient(c.conn).ContainerStats(ctx, &cri.ContainerStatsRequest{ContainerId: id})
+	if err != nil {
+		return 0, 0, fmt.Errorf("asking how large container %s is: %w", id, err)
+	}
+	stats := answer.GetStats()
+	return int64(stats.GetMemory().GetWorkingSetBytes().GetValue()), int64(stats.GetWritableLayer().GetUsedBytes().GetValue()), nil
+}
+
+// Pause stops all of a container's processes where they are. One that is paused stays so.
+func (c *Client) Pause(ctx context.Context, id string) error {
+	if paused, err := c.Paused(ctx, id); err != nil || paused {
+		return err
+	}
+	ctx, cancel := short(ctx)
+	defer cancel()
+	if _, err := tasks.NewTasksClient(c.conn).Pause(ctx, &tasks.PauseTaskRequest{ContainerID: id}); err != nil {
+		return fmt.Errorf("pausing container %s: %w", id, err)
+	}
+	return nil
+}
+
+// Resume lets a container go on. One that runs, or is gone, is left.
+func (c *Client) Resume(ctx context.Context, id string) error {
+	if paused, err := c.Paused(ctx, id); err != nil || !paused {
+		return err
+	}
+	ctx, cancel := short(ctx)
+	defer cancel()
+	_, err := tasks.NewTasksClient(c.conn).Resume(ctx, &tasks.ResumeTaskRequest{ContainerID: id})
+	if err != nil && !is(err, codes.NotFound) {
+		return fmt.Errorf("resuming container %s: %w", id, err)
+	}
+	return nil
+}
+
+// Paused tells whether a container is; one that is gone is not.
+func (c *Client) Paused(ctx context.Context, id string) (bool, error) {
+	ctx, cancel := short(ctx)
+	defer cancel()
+	answer, err := tasks.NewTasksClient(c.conn).Get(ctx, &tasks.GetRequest{ContainerID: id})
+	if is(err, codes.NotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("asking whether container %s is paused: %w", id, err)
+	}
+	state := answer.GetProcess().GetStatus()
+	return state == task.Status_PAUSED || state == task.Status_PAUSING, nil
+}

@@ -1,0 +1,99 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/containerd"
+	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/kubelet"
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+)
+
+// CRI is the driver of nodes whose kubelet has the checkpoint API (KEP-2008) and whose containerd restores a container that
+// is created from an image of such an archive.
+type CRI struct {
+	*containerd.Client
+	Kubelet *kubelet.Client
+	// Criu is the path of the program on this machine, to be asked for its version and what it misses; empty: it is not
+	// asked, as in a container, where it cannot run.
+	Criu string
+	// Kernel is the release of this machine's.
+	Kernel string
+	// PodAPI tells whether the API server serves KEP-5823's PodCheckpoint. Nil: nobody knows.
+	PodAPI func(ctx context.Context) (bool, error)
+}
+
+// Checkpoint implements Driver.
+func (d CRI) Checkpoint(ctx context.Context, pod Pod, container string, timeout time.Duration) (string, error) {
+	return d.Kubelet.Checkpoint(ctx, pod.Namespace, pod.Name, container, timeout)
+}
+
+// criuTimeout bounds one call of criu.
+const criuTimeout = 20 * time.Second
+
+// messageLimit is the longest message of a capability.
+const messageLimit = 1024
+
+// Capability implements Driver. Both halves are found out apart: a node may be a source and no target.
+func (d CRI) Capability(ctx context.Context) v1alpha1.CheckpointCapability {
+	found := v1alpha1.CheckpointCapability{Driver: DriverCRI, Kernel: d.Kernel}
+	version, err := d.Version(ctx)
+	if err == nil {
+		found.Runtime = "containerd " + strings.TrimPrefix(version, "v")
+	}
+	criu := d.askCriu(ctx, &found)
+	out := errors.Join(err, criu, d.Kubelet.Allowed(ctx))
+	in := errors.Join(err, criu, d.Restores(ctx))
+	found.Checkpoints, found.Restores = out == nil, in == nil
+	var why []string
+	if out != nil {
+		why = append(why, "no checkpoints: "+flat(out))
+	}
+	if in != nil {
+		why = append(why, "no restores: "+flat(in))
+	}
+	if !found.Checkpoints && !found.Restores {
+		found.Driver = DriverNone
+		if d.PodAPI != nil {
+			if served, err := d.PodAPI(ctx); err == nil && served {
+				found.Driver = DriverPod
+				why = append(why, "PodCheckpoint is served, which restores on the same node only: it is not used")
+			}
+		}
+	}
+	found.Message = strings.Join(why, "; ")
+	if len(found.Message) > messageLimit {
+		found.Message = strings.ToValidUTF8(found.Message[:messageLimit], "")
+	}
+	return found
+}
+
+func flat(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+var criuVersion = regexp.MustCompile(`(?m)^Version: (\S+)`)
+
+// askCriu asks CRIU itself whether it works on this kernel.
+func (d CRI) askCriu(ctx context.Context, found *v1alpha1.CheckpointCapability) error {
+	if d.Criu == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, criuTimeout)
+	defer cancel()
+	text, err := exec.CommandContext(ctx, d.Criu, "--version").Output()
+	if err != nil {
+		return fmt.Errorf("asking %s for its version: %w", d.Criu, err)
+	}
+	if match := criuVersion.FindSubmatch(text); match != nil {
+		found.CRIU = string(match[1])
+	}
+	if text, err := exec.CommandContext(ctx, d.Criu, "check").CombinedOutput(); err != nil {
+		return fmt.Errorf("criu check: %w: %s", err, bytes.TrimSpace(text))
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+// Package kubelet asks the kubelet of this node to checkpoint containers (KEP-2008).
+package kubelet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// probeTimeout bounds a question that moves no data.
+	probeTimeout = 10 * time.Second
+	// grace is what the answer may take beyond the time that the runtime is given.
+	grace = 15 * time.Second
+	// maxAnswer bounds what is read of an answer.
+	maxAnswer = 64 << 10
+)
+
+// ErrForbidden means that the kubelet answers, and does not let us; ErrOff that its feature ContainerCheckpoint is off.
+var (
+	ErrForbidden = errors.New("the kubelet does not let the agent checkpoint: it needs verb create on nodes/checkpoint")
+	ErrOff       = errors.New("the kubelet has no checkpoint API: its feature gate ContainerCheckpoint is off")
+)
+
+// Client of one kubelet.
+type Client struct {
+	base string
+	http *http.Client
+}
+
+// New makes a client of the kubelet at host:port. It is authenticated as that of the API server is; caFile, where given,
+// holds who signed the kubelet's certificate, else that is who signed the API server's.
+func New(config *rest.Config, endpoint, caFile string) (*Client, error) {
+	c := rest.CopyConfig(config)
+	c.Host = "https://" + endpoint
+	c.ServerName = ""
+	if caFile != "" {
+		c.CAFile, c.CAData = caFile, nil
+	}
+	client, err := rest.HTTPClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("making the client of the kubelet: %w", err)
+	}
+	return &Client{base: c.Host, http: client}, nil
+}
+
+// Checkpoint writes the container's state and returns the path of the archive. The timeout is what the runtime may take.
+func (c *Client) Checkpoint(ctx context.Context, namespace, pod, container string, timeout time.Duration) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout+grace)
+	defer cancel()
+	code, text, err := c.post(ctx, namespace, pod, container, timeout)
+	if err != nil {
+		return "", err
+	}
+	if code != http.StatusOK {
+		return "", fmt.Errorf("checkpointing container %s: the kubelet answers %d: %s", container, code, firstLine(text))
+	}
+	return archiveOf(text)
+}
+
+// archiveOf reads the kubelet's answer.
+func archiveOf(text []byte) (string, error) {
+	var answer struct{ Items []string }
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return "", fmt.Errorf("reading the kubelet's answer: %w", err)
+	}
+	if len(answer.Items) != 1 || answer.Items[0] == "" {
+		return "", fmt.Errorf("reading the kubelet's answer: it names %d archives; want one", len(answer.Items))
+	}
+	return answer.Items[0], nil
+}
+
+// Allowed says what keeps the kubelet from checkpointing for us: it is asked to checkpoint a pod that cannot exist, which
+// shows all but the checkpoint itself.
+func (c *Client) Allowed(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	code, text, err := c.post(ctx, "mainspring-probe", "no-such-pod", "none", probeTimeout)
+	if err != nil {
+		return err
+	}
+	return judge(code, text)
+}
+
+func judge(code int, text []byte) error {
+	switch {
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		return fmt.Errorf("%w (%d: %s)", ErrForbidden, code, firstLine(text))
+	case code == http.StatusNotFound && strings.Contains(string(text), "pod does not exist"):
+		return nil
+	case code == http.StatusNotFound:
+		return ErrOff
+	default:
+		return fmt.Errorf("asking the kubelet: it answers %d: %s", code, firstLine(text))
+	}
+}
+
+func (c *Client) post(ctx context.Context, namespace, pod, container string, timeout time.Duration) (int, []byte, error) {
+	path := strings.Join([]string{c.base, "checkpoint", url.PathEscape(namespace), url.PathEscape(pod), url.PathEscape(container)}, "/")
+	path += "?timeout=" + strconv.Itoa(int(timeout.Seconds()))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, path, nil)
+	if err != nil {
+		return 0, nil, fmt.Errorf("asking the kubelet: %w", err)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return 0, nil, fmt.Errorf("asking the kubelet: %w", err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return 0, nil, fmt.Errorf("reading the kubelet's answer: %w", err)
+	}
+	return response.StatusCode, text, nil
+}
+
+func firstLine(text []byte) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	if len(line) > 512 {
+		line = line[:512]
+	}
+	return line
+}

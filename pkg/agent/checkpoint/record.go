@@ -1,0 +1,150 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Role of this node in a NodeCheckpoint.
+type Role string
+
+// Roles.
+const (
+	Source Role = "source"
+	Target Role = "target"
+)
+
+// record is what this node holds of a NodeCheckpoint. It is on disk before what it tells of is done.
+type record struct {
+	Name string    `json:"name"`
+	UID  types.UID `json:"uid"`
+	Role Role      `json:"role"`
+	Pod  Pod       `json:"pod"`
+	// Began is when the first container was about to be paused.
+	Began time.Time `json:"began"`
+	// Paused are the containers' IDs, by name.
+	Paused map[string]string `json:"paused,omitempty"`
+	// Archives that are complete; on the target, images of the runtime.
+	Archives []archive `json:"archives,omitempty"`
+	// Failure is why it came to nothing; empty while it may still succeed.
+	Failure string `json:"failure,omitempty"`
+}
+
+// archive of a container.
+type archive struct {
+	Container string `json:"container"`
+	// Path of the file, on the source.
+	Path   string `json:"path,omitempty"`
+	Bytes  int64  `json:"bytes"`
+	Digest string `json:"digest"`
+	// Image that the runtime has it as, and the base images that it was made on, on the target.
+	Image string   `json:"image,omitempty"`
+	Bases []string `json:"bases,omitempty"`
+	// Imported: the runtime has it.
+	Imported bool `json:"imported,omitempty"`
+	// Restored is the container that the runtime made of it.
+	Restored string `json:"restored,omitempty"`
+}
+
+func (r *record) archive(container string) *archive {
+	for i := range r.Archives {
+		if r.Archives[i].Container == container {
+			return &r.Archives[i]
+		}
+	}
+	return nil
+}
+
+// records are those of this node, each a file of its directory.
+type records struct{ dir string }
+
+// validUID keeps a name from leading out of the directory.
+func validUID(uid types.UID) bool {
+	return uid != "" && len(uid) <= 64 && !strings.ContainsAny(string(uid), "/.\\\x00")
+}
+
+func (r records) path(uid types.UID, role Role) string {
+	return filepath.Join(r.dir, string(uid)+"."+string(role)+".json")
+}
+
+// load returns what is held; nil when nothing is.
+func (r records) load(uid types.UID, role Role) (*record, error) {
+	if !validUID(uid) {
+		return nil, fmt.Errorf("reading a record: %q is no UID", uid)
+	}
+	return readRecord(r.path(uid, role))
+}
+
+func readRecord(path string) (*record, error) {
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading a record: %w", err)
+	}
+	out := &record{}
+	if err := json.Unmarshal(content, out); err != nil {
+		return nil, fmt.Errorf("reading record %s: %w", filepath.Base(path), err)
+	}
+	return out, nil
+}
+
+// save puts a record on disk, whole or not at all.
+func (r records) save(one *record) error {
+	content, err := json.Marshal(one)
+	if err != nil {
+		return fmt.Errorf("encoding a record: %w", err)
+	}
+	path := r.path(one.UID, one.Role)
+	file, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("writing a record: %w", err)
+	}
+	_, err = file.Write(content)
+	err = errors.Join(err, file.Sync(), file.Close())
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		return fmt.Errorf("writing a record: %w", err)
+	}
+	return nil
+}
+
+func (r records) remove(one *record) error {
+	if err := os.Remove(r.path(one.UID, one.Role)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing a record: %w", err)
+	}
+	return nil
+}
+
+// all records of the node. One that cannot be read is named in the error, and the others are there.
+func (r records) all() ([]*record, error) {
+	files, err := filepath.Glob(filepath.Join(r.dir, "*.json"))
+	if err != nil {
+		return nil, fmt.Errorf("listing records: %w", err)
+	}
+	var list []*record
+	var errs []error
+	for _, file := range files {
+		one, err := readRecord(file)
+		if err != nil {
+			errs = append(errs, err)
+		} else if one != nil {
+			list = append(list, one)
+		}
+	}
+	return list, errors.Join(errs...)
+}
+
+// fetched is where the target puts the archives of a NodeCheckpoint while it fetches them.
+func (r records) fetched(uid types.UID) string { return filepath.Join(r.dir, string(uid)) }

@@ -1,0 +1,86 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// sweep gives back what is held of NodeCheckpoints that are no longer there, and removes images that no pod asks for.
+func (k *Keeper) sweep(ctx context.Context) {
+	all, err := k.records.all()
+	if err != nil {
+		k.Log.Error(err, "reading what is held")
+	}
+	for _, one := range all {
+		if err := k.sweepRecord(ctx, one); err != nil && ctx.Err() == nil {
+			k.Log.Error(err, "giving back what is held of a NodeCheckpoint; trying on", "nodeCheckpoint", one.Name)
+		}
+	}
+	if err := k.sweepImages(ctx); err != nil && ctx.Err() == nil {
+		k.Log.V(1).Info("images of checkpoints were not looked at", "error", err.Error())
+	}
+}
+
+// forgotten gives back what is held of a NodeCheckpoint that was deleted without its finalizer.
+func (k *Keeper) forgotten(ctx context.Context, name string) error {
+	all, err := k.records.all()
+	errs := []error{err}
+	for _, one := range all {
+		if one.Name == name {
+			errs = append(errs, k.sweepRecord(ctx, one))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sweepRecord believes nobody but the API server that a NodeCheckpoint is gone.
+func (k *Keeper) sweepRecord(ctx context.Context, one *record) error {
+	if nc := k.get(one.Name); nc != nil && nc.UID == one.UID {
+		k.queue.Add(one.Name)
+		return nil
+	}
+	nc, err := k.API.Get(ctx, one.Name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("asking for the NodeCheckpoint: %w", err)
+	}
+	if err == nil && nc.UID == one.UID {
+		return nil // the cache will tell
+	}
+	if one.Role == Source {
+		err = k.giveBack(ctx, one)
+	} else {
+		err = k.letGo(ctx, one, true) // a pod may have been made of it
+	}
+	if err != nil {
+		return err
+	}
+	k.Log.Info("gave back what was held of a NodeCheckpoint that is gone", "nodeCheckpoint", one.Name, "role", one.Role)
+	return k.records.remove(one)
+}
+
+// sweepImages removes the names that a release left, when the pod is gone that they were left for.
+func (k *Keeper) sweepImages(ctx context.Context) error {
+	names, err := k.Driver.Images(ctx, imagePrefix)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	used, err := k.API.Images(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		uid, _, _ := strings.Cut(strings.TrimPrefix(name, imagePrefix), ":")
+		if held, err := k.records.load(types.UID(uid), Target); used[name] || err != nil || held != nil {
+			continue
+		}
+		if err := k.Driver.Remove(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,277 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/containerd"
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+)
+
+// imagePrefix begins the names of images that are made of checkpoints. No registry has the name.
+const imagePrefix = "mainspring.local/checkpoint/"
+
+func imageOf(uid types.UID, container string) string {
+	return imagePrefix + string(uid) + ":" + container
+}
+
+// progressEvery is the least time between two reports of a transfer's progress.
+const progressEvery = time.Second
+
+// target does the target's part.
+func (k *Keeper) target(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.Duration, error) {
+	held, err := k.records.load(nc.UID, Target)
+	if err != nil {
+		return 0, err
+	}
+	why, err := k.over(ctx, nc)
+	switch {
+	case err != nil:
+		return 0, err
+	case why != "":
+		return 0, k.discardTarget(ctx, nc, held, why)
+	case nc.Spec.Stage == v1alpha1.StageRelease:
+		return 0, k.releaseTarget(ctx, nc, held)
+	case held == nil && finished(nc.Status.Target):
+		return 0, nil
+	case held != nil && held.Failure != "":
+		return 0, k.failTarget(ctx, nc, held, errors.New(held.Failure))
+	case nc.Spec.Stage == v1alpha1.StageCheckpoint || nc.Status.Source == nil || nc.Status.Source.State != v1alpha1.CheckpointCheckpointed:
+		return watchEvery, k.report(ctx, nc, Target, k.targetSide(held, v1alpha1.CheckpointWorking, ""))
+	}
+	if held == nil {
+		held = k.newRecord(nc, Target)
+	}
+	if err := k.bringAll(ctx, nc, held); err != nil {
+		if permanent(ctx, err) {
+			return 0, k.failTarget(ctx, nc, held, err)
+		}
+		return 0, ignoreCanceled(err) // what ended it has the NodeCheckpoint looked at again
+	}
+	all, err := k.lookForRestored(ctx, held)
+	if err != nil {
+		return 0, err
+	}
+	again := restoredEvery
+	if all {
+		again = watchEvery
+	}
+	return again, k.report(ctx, nc, Target, k.targetSide(held, v1alpha1.CheckpointTransferred, ""))
+}
+
+func ignoreCanceled(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+func (k *Keeper) targetSide(held *record, state v1alpha1.CheckpointState, message string) v1alpha1.CheckpointSide {
+	side := v1alpha1.CheckpointSide{State: state, Message: message}
+	if !finished(&side) {
+		side.Certificate = k.identity.fingerprint
+	}
+	if held == nil {
+		return side
+	}
+	for _, a := range held.Archives {
+		if a.Imported {
+			side.Archives = append(side.Archives, v1alpha1.CheckpointArchive{
+				Container: a.Container, Bytes: a.Bytes, Digest: a.Digest, Image: a.Image, Restored: a.Restored,
+			})
+			side.Bytes += a.Bytes
+		}
+	}
+	return side
+}
+
+// bringAll brings every archive that is not here.
+func (k *Keeper) bringAll(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record) error {
+	missing := false
+	for _, want := range nc.Status.Source.Archives {
+		found := held.archive(want.Container)
+		missing = missing || found == nil || !found.Imported
+	}
+	if !missing {
+		return nil
+	}
+	// The source learns from this side whom to give them.
+	if err := k.report(ctx, nc, Target, k.targetSide(held, v1alpha1.CheckpointWorking, "")); err != nil {
+		return err
+	}
+	if can := k.discover(ctx); !can.Restores {
+		return fmt.Errorf("%w: %s", ErrUnsupported, can.Message)
+	}
+	return k.within(ctx, nc.Name, func(ctx context.Context) error {
+		for _, want := range nc.Status.Source.Archives {
+			if found := held.archive(want.Container); found != nil && found.Imported {
+				continue
+			}
+			if err := k.bring(ctx, nc, held, want); err != nil {
+				return fmt.Errorf("container %s: %w", want.Container, err)
+			}
+		}
+		return nil
+	})
+}
+
+// bring fetches one archive and has the runtime take it.
+func (k *Keeper) bring(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record, want v1alpha1.CheckpointArchive) error {
+	path := filepath.Join(k.records.fetched(nc.UID), filepath.Base(want.Container)+".tar")
+	if held.archive(want.Container) == nil {
+		before, err := k.held()
+		if err != nil {
+			return err
+		}
+		if err := k.most(nc).room(k.Dir, want.Bytes, before, copiesIn); err != nil {
+			return err
+		}
+		held.Archives = append(held.Archives, archive{
+			Container: want.Container, Bytes: want.Bytes, Digest: want.Digest, Image: imageOf(nc.UID, want.Container),
+		})
+		if err := k.records.save(held); err != nil {
+			return err
+		}
+	}
+	err := fetch{
+		url: "https://" + nc.Status.Source.Address + archivePath(nc.UID, want.Container), client: clientFor(k.identity, nc.Status.Source.Certificate),
+		path: path, bytes: want.Bytes, digest: want.Digest, progress: k.progress(ctx, nc, held), clock: k.Clock,
+	}.run(ctx)
+	if err != nil {
+		return err
+	}
+	a := held.archive(want.Container)
+	if a.Bases, err = bases(path); err != nil {
+		return err
+	}
+	if err := k.records.save(held); err != nil {
+		return err
+	}
+	if err := k.Driver.Import(ctx, containerd.Image{Name: a.Image, Container: a.Container, Archive: path, Bytes: a.Bytes, Digest: a.Digest}); err != nil {
+		return err
+	}
+	a.Imported = true
+	if err := k.records.save(held); err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
+
+// progress reports how much has come, now and then.
+func (k *Keeper) progress(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record) func(int64) {
+	last := k.Clock.Now()
+	return func(bytes int64) {
+		now := k.Clock.Now()
+		if now.Sub(last) < progressEvery {
+			return
+		}
+		last = now
+		side := k.targetSide(held, v1alpha1.CheckpointWorking, "")
+		side.Bytes, side.ProgressTime = side.Bytes+bytes, ptr.To(metav1.NewMicroTime(now))
+		if err := k.report(ctx, nc, Target, side); err != nil {
+			k.Log.V(1).Info("the progress of a transfer was not written", "error", err.Error())
+		}
+	}
+}
+
+// lookForRestored notes which containers the runtime has made of the archives, and tells whether all are.
+func (k *Keeper) lookForRestored(ctx context.Context, held *record) (bool, error) {
+	all, changed := true, false
+	var running []containerd.Container
+	for i := range held.Archives {
+		a := &held.Archives[i]
+		if a.Restored != "" {
+			continue
+		}
+		if running == nil {
+			var err error
+			if running, err = k.Driver.Restored(ctx); err != nil {
+				return false, err
+			}
+		}
+		for _, c := range running {
+			if c.RestoredFrom == a.Image {
+				a.Restored, changed = c.ID, true
+			}
+		}
+		all = all && a.Restored != ""
+	}
+	if !changed {
+		return all, nil
+	}
+	return all, k.records.save(held)
+}
+
+// letGo removes what was fetched, and takes the images away; where retire says so, their names stay and mean the images
+// that the containers were made of.
+func (k *Keeper) letGo(ctx context.Context, held *record, retire bool) error {
+	if held == nil {
+		return nil
+	}
+	errs := []error{os.RemoveAll(k.records.fetched(held.UID))}
+	for _, a := range held.Archives {
+		if retire {
+			errs = append(errs, k.Driver.Retire(ctx, a.Image, a.Bases...))
+		} else {
+			errs = append(errs, k.Driver.Remove(ctx, a.Image))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (k *Keeper) failTarget(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record, why error) error {
+	if held.Failure == "" {
+		held.Failure = why.Error()
+		if err := k.records.save(held); err != nil { // a full disk: go on without
+			k.Log.Error(err, "noting that a transfer failed", "nodeCheckpoint", nc.Name)
+		}
+	}
+	if err := k.letGo(ctx, held, false); err != nil {
+		return err
+	}
+	return k.report(ctx, nc, Target, k.targetSide(nil, v1alpha1.CheckpointFailed, held.Failure))
+}
+
+func (k *Keeper) discardTarget(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record, why string) error {
+	if err := k.letGo(ctx, held, false); err != nil {
+		return err
+	}
+	if !finished(nc.Status.Target) || nc.Status.Target.State == v1alpha1.CheckpointFailed && dismissed(nc) {
+		if err := k.report(ctx, nc, Target, k.targetSide(nil, v1alpha1.CheckpointDiscarded, why)); err != nil {
+			return err
+		}
+	}
+	if held == nil {
+		return nil
+	}
+	return k.records.remove(held)
+}
+
+// releaseTarget takes the state away from the images. Their names stay for the pod that was made of them.
+func (k *Keeper) releaseTarget(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record) error {
+	if held != nil {
+		if _, err := k.lookForRestored(ctx, held); err != nil {
+			return err
+		}
+	}
+	if err := k.letGo(ctx, held, true); err != nil {
+		return err
+	}
+	if !finished(nc.Status.Target) {
+		if err := k.report(ctx, nc, Target, k.targetSide(held, v1alpha1.CheckpointReleased, "")); err != nil {
+			return err
+		}
+	}
+	if held == nil {
+		return nil
+	}
+	return k.records.remove(held)
+}

@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint"
+	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/containerd"
+	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/kubelet"
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/host"
+)
+
+// checkpoints takes the state of containers to other nodes, and theirs to this one.
+type checkpoints struct {
+	environment Environment
+	api         *kube
+	machine     host.Host
+
+	runtime *containerd.Client
+	keeper  *checkpoint.Keeper
+}
+
+// Name implements Service.
+func (c *checkpoints) Name() string { return "checkpoints" }
+
+// Capability is what the node can do; nil where it is switched off, or was not looked at yet.
+func (c *checkpoints) Capability() *v1alpha1.CheckpointCapability {
+	if c == nil || c.keeper == nil {
+		return nil
+	}
+	return c.keeper.Capability()
+}
+
+// Init listens, so that an agent whose port is taken says so at once.
+func (c *checkpoints) Init(ctx context.Context) error {
+	e := c.environment
+	driver, err := c.driver()
+	if err != nil {
+		return err
+	}
+	advertised := net.JoinHostPort(e.CheckpointHost, strconv.Itoa(e.CheckpointPort))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", advertised)
+	if err != nil {
+		return fmt.Errorf("listening for other agents: %w", err)
+	}
+	api := checkpoint.Kube{Core: c.api.core, MCKube: c.api.rt, Node: e.NodeName, Manager: FieldManager}
+	driver.PodAPI = api.PodAPI
+	c.keeper, err = checkpoint.New(checkpoint.Config{
+		Node: e.NodeName, API: api, Watch: api.Watch, Driver: driver,
+		Dir: filepath.Join(e.StateDir, "checkpoints"), Archives: filepath.Join(e.KubeletDir, "checkpoints"),
+		Listener: listener, Address: advertised, Rate: e.CheckpointRate,
+		Limits: checkpoint.Limits{Archive: e.CheckpointMaxBytes, Quota: e.CheckpointQuota, Free: e.CheckpointKeepFree},
+		Clock:  e.Clock, Log: e.Log.WithName("checkpoints"),
+	})
+	return err
+}
+
+func (c *checkpoints) driver() (checkpoint.CRI, error) {
+	e := c.environment
+	kernel, err := c.machine.KernelRelease()
+	if err != nil {
+		return checkpoint.CRI{}, err
+	}
+	if c.runtime, err = containerd.New(e.ContainerdSocket, e.ContainerdSnapshotter, e.Clock); err != nil {
+		return checkpoint.CRI{}, err
+	}
+	asked, err := kubelet.New(e.Config, e.KubeletEndpoint, e.KubeletCA)
+	if err != nil {
+		return checkpoint.CRI{}, err
+	}
+	return checkpoint.CRI{Client: c.runtime, Kubelet: asked, Criu: e.CRIU, Kernel: kernel}, nil
+}
+
+// Run works until ctx ends.
+func (c *checkpoints) Run(ctx context.Context) error { return c.keeper.Run(ctx) }
+
+// Shutdown closes the connection to the runtime.
+func (c *checkpoints) Shutdown(context.Context) error {
+	if c.runtime == nil {
+		return nil
+	}
+	return c.runtime.Close()
+}
+
+// withCheckpoints adds the service where it is switched on.
+func withCheckpoints(e Environment, api *kube, machine host.Host) *checkpoints {
+	if !e.Checkpoint {
+		return nil
+	}
+	return &checkpoints{environment: e, api: api, machine: machine}
+}
