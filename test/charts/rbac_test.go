@@ -162,6 +162,19 @@ func TestRightsFollowTheSettings(t *testing.T) {
 	}
 }
 
+// Tokens of policy engines are read from Secrets that somebody has named, and from no other.
+func TestTokensAreReadFromNamedSecretsOnly(t *testing.T) {
+	r := decode[rbacv1.Role](t, template(t, values(list{"engine", "other"}, "migrationPolicies", "tokenSecrets")), "Role", "mainspring-migrationpolicies")
+	if len(r.Rules) != 1 || !slices.Equal(r.Rules[0].Verbs, []string{"get"}) || !slices.Equal(r.Rules[0].ResourceNames, []string{"engine", "other"}) || r.Namespace != namespace {
+		t.Errorf("%s: %+v", r.Namespace, r.Rules)
+	}
+	for _, m := range template(t, nil).OfKind("Role") {
+		if m.GetName() == "mainspring-migrationpolicies" {
+			t.Error("a Role without a Secret")
+		}
+	}
+}
+
 func TestLeaseRightsAreForOneLease(t *testing.T) {
 	manifests := template(t, object{"leaderElection": object{"name": "other", "namespace": "elsewhere"}})
 	r := decode[rbacv1.Role](t, manifests, "Role", "mainspring-leader-election")
