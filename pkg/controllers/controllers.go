@@ -46,6 +46,10 @@ type Options struct {
 	Realtime rtruntime.Options
 	Pressure ladder.Options
 	Queue    orchestration.Options
+	// Migrations of pods.
+	Migrations Migrations
+	// Resources are watched, and who is told of migrations.
+	Resources Resources
 	// Lease says which process's orchestration queue acts.
 	Lease types.NamespacedName
 	// CalibrationTimeout is how long a new node may wait for its agent to measure; 0: nodes do not wait.
@@ -85,6 +89,8 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 		return Set{}, err
 	}
 	list = append(list, realtime(op, cluster, store, queue, o.Realtime)...)
+	list = append(list, migrations(op, cluster, store, queue, o)...)
+	list = append(list, resources(op, cluster, store, o.Resources)...)
 	list = append(list, pressure(op, store, queue, o.Pressure))
 	if list, err = (opening{o, op, overlaid, cluster, store}).withOpening(ctx, list, queue); err != nil {
 		return Set{}, err

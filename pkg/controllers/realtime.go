@@ -12,11 +12,9 @@ import (
 	"sigs.k8s.io/karpenter/pkg/operator"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
-	"github.com/mainspring-rt/mainspring/pkg/controllers/migration"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
-	"github.com/mainspring-rt/mainspring/pkg/placement"
 	rtstate "github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/state/informer"
 )
@@ -37,11 +35,6 @@ func realtime(op *operator.Operator, cluster *state.Cluster, store *rtstate.Stor
 		Running: func() []*v1alpha1.RTAction { return queue.Running(rules.Rearrange) },
 	})
 	queue.Handle(rules.Rearrange, rearrange)
-	queue.Handle(rules.Migrate, migration.New(migration.Dependencies{
-		Clock: op.Clock, Client: op.GetClient(), API: op.GetAPIReader(), Store: store, Recorder: recorder{op.EventRecorder},
-		Running:   func() []*v1alpha1.RTAction { return queue.Running(rules.Migrate) },
-		Placement: &placement.Simulator{Client: op.GetClient(), Cluster: cluster, Recorder: op.EventRecorder, Clock: op.Clock},
-	}))
 	loops := rtruntime.NewControllers(rtruntime.Dependencies{
 		Clock:         op.Clock,
 		Client:        op.GetClient(),

@@ -11,6 +11,7 @@ const (
 	ReasonMigrating      = "Migrating"
 	ReasonMigrationWaits = "MigrationWaits"
 	ReasonMigrated       = "Migrated"
+	ReasonMigrationOver  = "MigrationOver"
 )
 
 // Migrating tells a pod, or its McKube, that it is evicted to run on another node, where its cores are kept for it.
@@ -26,4 +27,13 @@ func MigrationWaits(on runtime.Object, uid, why, action string) Event {
 // Migrated tells a pod, or its McKube, that it runs in the place of one that was evicted from another node.
 func Migrated(on runtime.Object, uid, pod, from, to, action string) Event {
 	return normal(on, ReasonMigrated, fmt.Sprintf("Pod %s runs on node %s with its cores, in place of one on node %s (action %s)", pod, to, from, action), uid, action)
+}
+
+// MigrationOver tells a PodMigration what became of it.
+func MigrationOver(on runtime.Object, uid, phase, message string) Event {
+	made := normal
+	if phase != "Succeeded" && phase != "DryRun" {
+		made = warning
+	}
+	return made(on, ReasonMigrationOver, fmt.Sprintf("%s: %s", phase, message), uid, phase)
 }

@@ -38,9 +38,6 @@ const (
 	ResultDenied  = "denied"
 )
 
-// StrategyRestart is the value of the label strategy for pods that are evicted and made again elsewhere.
-const StrategyRestart = "restart"
-
 // KindPreemption is the value of the label kind for making room for pending pods.
 const KindPreemption = "preemption"
 
@@ -87,13 +84,6 @@ var (
 	SearchesPreempted = prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: namespace, Name: "disruption_searches_preempted_total", Help: "Searches for nodes to close that were ended because a node under real-time pressure is to be replaced.",
 	})
-	// Migrations counts actions that moved a pod to another node, or did not.
-	Migrations = counter("migrations_total", "Migrations of pods to other nodes that are over, by what became of them.", "strategy", "result")
-	// MigrationDowntime is how long pods that were migrated did not run.
-	MigrationDowntime = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Namespace: namespace, Name: "migration_downtime_seconds", Help: "Time from a pod's eviction until the one in its place runs with its cores.",
-		Buckets: []float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300},
-	})
 	// Charged is what admission adds to every budget.
 	Charged = prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "budget_granularity_charged_seconds",
@@ -105,9 +95,10 @@ var (
 
 // Register adds every metric of the package to a registry, once, before the controllers start.
 func Register(registry prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{Admissions, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Actions, ActionsUnderWay, ActionsWaiting, ActionsUnwritable, ActionWait, DisruptionRefusals, SearchesPreempted, Migrations, MigrationDowntime, Charged, Nodes,
+	for _, c := range []prometheus.Collector{Admissions, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Actions, ActionsUnderWay, ActionsWaiting, ActionsUnwritable, ActionWait, DisruptionRefusals, SearchesPreempted, Migrations, MigrationDowntime, MigrationPhases, Charged, Nodes,
 		PressureNodes, PressureUnanswered, PressureEpisodes, PressureAnswers, PressureReturns, PressureSeconds,
 		UsageReads, UsageNodes, NodeUsage, ResourcePressed, ResourceDecisions, SinkPoints, SinkFailures, SinkBuffered,
+		PolicyDecisions,
 		PowerOperations, MachineFailures, MachineJoin, Machines} {
 		if err := registry.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
@@ -132,14 +123,13 @@ func zero() {
 		Escalations.WithLabelValues(result)
 	}
 	Recoveries.WithLabelValues()
-	for _, result := range []rules.Phase{rules.Succeeded, rules.Failed, rules.RolledBack} {
-		Migrations.WithLabelValues(StrategyRestart, string(result))
-	}
 	QueueDepth.WithLabelValues(KindPreemption)
 	QueueWait.WithLabelValues(KindPreemption)
 	zeroActions()
+	zeroMigrations()
 	zeroPressure()
 	zeroUsage()
+	zeroPolicy()
 }
 
 // zeroActions makes the series of the orchestration queue exist.

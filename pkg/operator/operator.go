@@ -66,10 +66,14 @@ func Run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	resources, err := own.Migration.resources(op)
+	if err != nil {
+		return err
+	}
 	store := state.New(state.Options{Granularity: own.RT.BudgetGranularity.Microseconds(), Clock: op.Clock})
 	set, err := controllers.New(base, op, provider.CloudProvider, store, controllers.Options{
 		Realtime: own.RT.runtime(), Pressure: own.Pressure.Options, Queue: own.Queue.queue(), Lease: queueLease(options.FromContext(base)),
-		CalibrationTimeout: own.RT.CalibrationTimeout,
+		Resources: resources, CalibrationTimeout: own.RT.CalibrationTimeout, Migrations: own.Migration.migrations(own.Inventory.SecretNamespace),
 	})
 	if err != nil {
 		return err
@@ -81,7 +85,7 @@ func Run(ctx context.Context, args []string) error {
 	if err := addReadiness(op.Manager, leading(base, op.Manager), set.Cluster, store); err != nil {
 		return err
 	}
-	if err := addWebhooks(op.Manager, own, store, op.Clock); err != nil {
+	if err := addWebhooks(base, op.Manager, own, store, op.Clock); err != nil {
 		return err
 	}
 	if err := addOverruns(base, op.Manager, own, store, clock.RealClock{}); err != nil {

@@ -48,7 +48,7 @@ func (w *town) actions(ctx context.Context) []v1alpha1.RTAction {
 	w.Helper()
 	list := &v1alpha1.RTActionList{}
 	w.must(w.api.List(ctx, list))
-	return slices.DeleteFunc(list.Items, func(o v1alpha1.RTAction) bool { return o.Spec.TargetNode != w.name("b") })
+	return slices.DeleteFunc(list.Items, func(o v1alpha1.RTAction) bool { return o.Spec.Pods[0].Namespace != w.namespace })
 }
 
 // Publish implements orchestration.Recorder.

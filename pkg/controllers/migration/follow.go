@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/events"
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
@@ -20,6 +21,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
+
+// settling is how long a pod may find no room on the target before any node will do.
+const settling = 15 * time.Second
 
 // before is what there was before the eviction: by it, pods that were made afterwards are told from the others. Times
 // are the API server's, so that no clocks are compared.
@@ -91,9 +95,7 @@ func (m *migrate) siblings(ctx context.Context, from client.Reader, namespace st
 // follow waits until a pod in the place of the one that was evicted runs with its cores on another node. That cannot be
 // undone, so whoever no longer wants it is told how it ended, too.
 func (m *migrate) follow(ctx context.Context, task orchestration.Task) (rules.Result, error) {
-	if _, ok := task.Progress[progressEvicted]; !ok { // by a process that died over it
-		task.Progress[progressEvicted] = m.Clock.Now().UTC().Format(time.RFC3339Nano)
-	}
+	m.markEvicted(task)
 	b, err := recorded(task.Progress)
 	if err != nil {
 		return rules.Result{}, err
@@ -113,6 +115,9 @@ func (m *migrate) over(task orchestration.Task) bool {
 
 // look finds the pod in the place of the evicted one, and says how far it has come.
 func (m *migrate) look(ctx context.Context, task orchestration.Task, b before) (rules.Result, error) {
+	if err := m.enter(ctx, task, v1alpha1.MigrationRestoring); err != nil {
+		return rules.Result{}, err
+	}
 	pod, err := m.replacement(ctx, task, b)
 	if err != nil {
 		return rules.Result{}, err
@@ -123,35 +128,72 @@ func (m *migrate) look(ctx context.Context, task orchestration.Task, b before) (
 	name := pod.Namespace + "/" + pod.Name
 	switch node := pod.Spec.NodeName; node {
 	case "":
-		return rules.Result{Message: fmt.Sprintf("pod %s waits for a node%s", name, unschedulable(pod))}, nil
+		return m.homeless(ctx, task, pod)
 	case b.Node:
 		return rules.Result{Outcome: rules.Failed, Message: fmt.Sprintf("pod %s, in place of the evicted one, came back to node %s", name, node)}, nil
 	}
 	if err := m.hand(task); err != nil { // its claim has the core, or one elsewhere
 		return rules.Result{}, err
 	}
-	if pod.Status.Phase != corev1.PodRunning || pod.Annotations[mcv1.AnnotationConfigured] != "true" {
-		return rules.Result{Message: fmt.Sprintf("pod %s is on node %s, and does not run with its cores yet", name, pod.Spec.NodeName)}, nil
+	if err := m.enter(ctx, task, v1alpha1.MigrationVerifying, arriving(pod)); err != nil {
+		return rules.Result{}, err
 	}
+	evidence, why, err := m.prove(task, pod)
+	if why != "" || err != nil {
+		return rules.Result{Message: why}, err
+	}
+	task.Progress[progressEvidence] = evidence
 	return m.arrived(task, pod, b.Node), nil
+}
+
+// homeless looks after a pod in the evicted one's place that has no node. One that may only be on the target, and finds no
+// room there, is made again, once, to go where the scheduler puts it: else nobody would have it run.
+func (m *migrate) homeless(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
+	name, why := pod.Namespace+"/"+pod.Name, unschedulable(pod)
+	_, free := task.Progress[progressFree]
+	if why == "" || free || pod.Spec.NodeSelector[corev1.LabelHostname] == "" || m.Clock.Now().Sub(pod.CreationTimestamp.Time) < settling {
+		return rules.Result{Message: fmt.Sprintf("pod %s waits for a node%s", name, why)}, nil
+	}
+	if err := m.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+		return rules.Result{}, fmt.Errorf("deleting pod %s: %w", name, err)
+	}
+	task.Progress[progressFree] = pod.Name
+	return rules.Result{Message: fmt.Sprintf("pod %s finds no room on node %s, and is made again for any node%s", name, task.Object.Spec.TargetNode, why)}, nil
 }
 
 // arrived ends the action.
 func (m *migrate) arrived(task orchestration.Task, pod *corev1.Pod, from string) rules.Result {
 	to, former := pod.Spec.NodeName, task.Object.Spec.Pods[0]
-	m.tell(pod, func(on about) events.Event {
-		return events.Migrated(on.Object, on.uid, on.pod, from, to, task.Object.Name)
-	})
 	took := ""
 	if at, err := time.Parse(time.RFC3339Nano, task.Progress[progressEvicted]); err == nil {
-		down := max(0, m.Clock.Now().Sub(at))
-		metrics.MigrationDowntime.Observe(down.Seconds())
+		until, ok := readySince(pod)
+		if !ok || until.Before(at) { // its kubelet's clock has whole seconds
+			until = m.Clock.Now().Add(-steady)
+		}
+		down := max(0, until.Sub(at))
+		task.Progress[progressDown] = down.String()
 		took = fmt.Sprintf(" %s after the eviction", down.Round(100*time.Millisecond))
 	}
-	return rules.Result{
-		Outcome: rules.Succeeded,
-		Message: fmt.Sprintf("pod %s/%s runs on node %s with its cores in place of %s/%s%s", pod.Namespace, pod.Name, to, former.Namespace, former.Name, took),
+	return m.done(task, pod, fmt.Sprintf("pod %s/%s runs on node %s%s in place of %s/%s%s", pod.Namespace, pod.Name, to, m.withCores(pod), former.Namespace, former.Name, took))
+}
+
+// withCores says so of a pod that a McKube governs.
+func (m *migrate) withCores(pod *corev1.Pod) string {
+	if view, ok := m.Store.Snapshot().Pod(pod.UID); ok && len(view.Governed) > 0 {
+		return " with its cores"
 	}
+	return ""
+}
+
+// done ends the action with a pod that was seen to do what the source did.
+func (m *migrate) done(task orchestration.Task, pod *corev1.Pod, message string) rules.Result {
+	m.tell(pod, func(on about) events.Event {
+		return events.Migrated(on.Object, on.uid, on.pod, task.Object.Spec.Node, pod.Spec.NodeName, task.Object.Name)
+	})
+	if down, err := time.ParseDuration(task.Progress[progressDown]); err == nil {
+		metrics.MigrationDowntime.Observe(down.Seconds())
+	}
+	return rules.Result{Outcome: rules.Succeeded, Message: message}
 }
 
 // hand gives the reserved cores to the pod that is on its node: from there on its claims count.
@@ -179,6 +221,10 @@ func (m *migrate) replacement(ctx context.Context, task orchestration.Task, b be
 		switch of := p.Annotations[mcv1.AnnotationReplaces]; {
 		case of == string(source.UID):
 			task.Progress[progressReplacement] = string(p.UID)
+			if gated(p) { // its gate is back only by somebody else's hand
+				_, err := m.release(ctx, task, p)
+				return p, err
+			}
 			return p, nil
 		case of == "" && found == nil && b.later(p) && p.UID != source.UID:
 			found = p
@@ -187,13 +233,17 @@ func (m *migrate) replacement(ctx context.Context, task orchestration.Task, b be
 	if found == nil {
 		return nil, nil
 	}
+	task.Progress[progressReplacement] = string(found.UID)
+	if gated(found) {
+		_, err := m.release(ctx, task, found)
+		return found, err
+	}
 	marked := found.DeepCopy()
 	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, mcv1.AnnotationReplaces, string(source.UID))
 	patch := client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{})
 	if err := m.Client.Patch(ctx, marked, patch); err != nil {
 		return nil, fmt.Errorf("marking pod %s/%s: %w", found.Namespace, found.Name, err)
 	}
-	task.Progress[progressReplacement] = string(found.UID)
 	return marked, nil
 }
 

@@ -16,8 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
-	"github.com/mainspring-rt/mainspring/pkg/events"
-	"github.com/mainspring-rt/mainspring/pkg/eviction"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/state"
@@ -25,16 +24,32 @@ import (
 
 // Entries of an action's progress, beside state.ProgressReserved.
 const (
+	// progressMigration is the name of the PodMigration, progressStrategy how the pod goes.
+	progressMigration = "migration"
+	progressStrategy  = "strategy"
 	// progressBefore is a before, in JSON. It is on record before the eviction is asked for.
 	progressBefore = "before"
 	// progressEvicted is when the pod was found to be evicted, as RFC 3339.
 	progressEvicted = "evicted"
-	// progressReplacement is the UID of the pod in its place.
+	// progressCut is since when nothing can be undone any longer, as RFC 3339.
+	progressCut = "cut"
+	// progressReplacement is the UID of the pod in its place, of which progressFree says that it may be on any node.
 	progressReplacement = "replacement"
+	progressFree        = "free"
+	// progressReady is a watch, in JSON, and progressEvidence, in words, what it has shown.
+	progressReady    = "ready"
+	progressEvidence = "evidence"
+	// progressStateless: the pod was to take its state along, and begins anew.
+	progressStateless = "stateless"
+	// progressDown is for how long neither pod served.
+	progressDown = "unavailable"
 )
 
 // ending is how long before the end of an action's time it says itself where it hangs.
 const ending = 2 * time.Second
+
+// annotationReplaces is, on a pod, the UID of the one in whose place it is.
+const annotationReplaces = mcv1.AnnotationReplaces
 
 // Dependencies are the collaborators of the executor. All are required.
 type Dependencies struct {
@@ -63,6 +78,14 @@ func (m *migrate) Step(ctx context.Context, task orchestration.Task) (rules.Resu
 	if err := m.Store.Synced(); err != nil { // what it does not show yet is not gone
 		return rules.Result{}, err
 	}
+	switch err := m.begin(ctx, task); {
+	case errors.Is(err, errForgotten) && task.Undoing():
+		return rules.Result{Outcome: rules.RolledBack, Message: "nothing was done"}, nil
+	case errors.Is(err, errForgotten):
+		return rules.Result{Undo: true, Message: err.Error()}, nil
+	case err != nil:
+		return rules.Result{}, err
+	}
 	pod, err := m.read(ctx, task.Object.Spec.Pods[0])
 	if err != nil {
 		return rules.Result{}, err
@@ -71,7 +94,20 @@ func (m *migrate) Step(ctx context.Context, task orchestration.Task) (rules.Resu
 	if result.Outcome.Over() {
 		m.Store.ReleaseMigration(task.Object.Name)
 	}
-	return count(result), err
+	return count(task, result), err
+}
+
+// step goes the way of the strategy.
+func (m *migrate) step(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
+	switch v1alpha1.MigrationStrategy(task.Progress[progressStrategy]) {
+	case v1alpha1.StrategySurge:
+		return m.surge(ctx, task, pod)
+	case v1alpha1.StrategyCheckpoint:
+		return m.checkpoint(ctx, task, pod)
+	case strategyRemake:
+		return m.remake(ctx, task, pod)
+	}
+	return m.restart(ctx, task, pod)
 }
 
 // several ends an action that is not of one pod.
@@ -82,7 +118,8 @@ func (m *migrate) several(task orchestration.Task) rules.Result {
 	return rules.Result{Undo: true, Message: fmt.Sprintf("pods: %d are named, and one is moved at a time", len(task.Object.Spec.Pods))}
 }
 
-func (m *migrate) step(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
+// restart evicts the pod, and follows what its owner makes in its place.
+func (m *migrate) restart(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
 	_, evicting := task.Progress[progressBefore]
 	if _, done := task.Progress[progressEvicted]; done {
 		pod = nil
@@ -90,10 +127,8 @@ func (m *migrate) step(ctx context.Context, task orchestration.Task, pod *corev1
 	switch {
 	case pod == nil && evicting:
 		return m.follow(ctx, task)
-	case task.Undoing() && !evicting:
-		return rules.Result{Outcome: rules.RolledBack, Message: "it was not evicted"}, nil
 	case task.Undoing():
-		return rules.Result{Outcome: rules.RolledBack, Message: "the pod stays on node " + pod.Spec.NodeName}, nil
+		return m.restay(ctx, task, pod, evicting)
 	case pod == nil:
 		return rules.Result{Undo: true, Message: "the pod is gone, and nobody here has evicted it"}, nil
 	}
@@ -106,8 +141,11 @@ func (m *migrate) step(ctx context.Context, task orchestration.Task, pod *corev1
 	}
 	switch _, reserved := task.Progress[state.ProgressReserved]; {
 	case !reserved:
-		return m.reserve(task, pod)
+		return m.reserve(ctx, task, pod)
 	case !evicting:
+		if err := m.enter(ctx, task, v1alpha1.MigrationCuttingOver); err != nil { // from here on the webhook gates what may be in its place
+			return rules.Result{}, err
+		}
 		_, err := m.prepare(ctx, task, pod)
 		return rules.Result{Message: "about to evict the pod"}, err
 	}
@@ -117,21 +155,29 @@ func (m *migrate) step(ctx context.Context, task orchestration.Task, pod *corev1
 	return m.evict(ctx, task, pod)
 }
 
+// restay ends what was to be undone before the eviction.
+func (m *migrate) restay(ctx context.Context, task orchestration.Task, pod *corev1.Pod, evicting bool) (rules.Result, error) {
+	if _, reserved := task.Progress[state.ProgressReserved]; reserved {
+		if err := m.enter(ctx, task, v1alpha1.MigrationRollingBack); err != nil {
+			return rules.Result{}, err
+		}
+	}
+	if !evicting || pod == nil {
+		return rules.Result{Outcome: rules.RolledBack, Message: "it was not evicted"}, nil
+	}
+	return rules.Result{Outcome: rules.RolledBack, Message: "the pod stays on node " + pod.Spec.NodeName}, nil
+}
+
 // reserve keeps cores of the target for the pod. They are the same as before when this is repeated.
-func (m *migrate) reserve(task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
+func (m *migrate) reserve(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
+	if err := m.enter(ctx, task, v1alpha1.MigrationReserving, describe(task, pod)); err != nil {
+		return rules.Result{}, err
+	}
 	target := task.Object.Spec.TargetNode
 	m.Store.ReleaseMigration(task.Object.Name)
-	snapshot := m.Store.Snapshot()
-	to, ok := snapshot.Destination(pod.UID, func(n *state.NodeView) bool { return n.Name == target })
-	if !ok {
-		return rules.Result{Undo: true, Message: fmt.Sprintf("no cores of node %s take all containers of the pod", target)}, nil
-	}
-	room := state.Migration{Node: to.Node}
-	view, _ := snapshot.Pod(pod.UID)
-	for _, g := range view.Governed {
-		if core, ok := to.Cores[g.Server.ID]; ok {
-			room.Cores = append(room.Cores, state.MigrationShare{Core: core, Server: g.Server})
-		}
+	room, veto := m.room(target, pod)
+	if veto != "" {
+		return rules.Result{Undo: true, Message: veto}, nil
 	}
 	refused := &state.RefusedError{}
 	switch err := m.Store.ReserveAll(room.Reservations(task.Object.Name)); {
@@ -145,37 +191,64 @@ func (m *migrate) reserve(task orchestration.Task, pod *corev1.Pod) (rules.Resul
 		return rules.Result{}, err
 	}
 	task.Progress[state.ProgressReserved] = text
+	if target == "" {
+		return rules.Result{Message: "the scheduler is to choose the node"}, nil
+	}
 	return rules.Result{Message: fmt.Sprintf("reserved cores of node %s", target)}, nil
+}
+
+// room is what the pod's containers need on the target, or why it is not there. A pod that no McKube governs needs no cores.
+func (m *migrate) room(target string, pod *corev1.Pod) (room state.Migration, veto string) {
+	snapshot := m.Store.Snapshot()
+	view, _ := snapshot.Pod(pod.UID)
+	room.Node = target
+	if target == "" || len(view.Governed) == 0 {
+		return room, ""
+	}
+	to, ok := snapshot.Destination(pod.UID, func(n *state.NodeView) bool { return n.Name == target })
+	if !ok {
+		return room, fmt.Sprintf("no cores of node %s take all containers of the pod", target)
+	}
+	for _, g := range view.Governed {
+		if core, ok := to.Cores[g.Server.ID]; ok {
+			room.Cores = append(room.Cores, state.MigrationShare{Core: core, Server: g.Server})
+		}
+	}
+	return room, ""
+}
+
+// keeps is why the target no longer has the room that was kept; empty: it has.
+func (m *migrate) keeps(task orchestration.Task) (veto string, err error) {
+	room, err := state.ParseMigration(task.Progress[state.ProgressReserved])
+	if err != nil {
+		return "", err
+	}
+	refused := &state.RefusedError{}
+	if err := m.Store.ReserveAll(room.Reservations(task.Object.Name)); errors.As(err, &refused) {
+		return "the room is gone: " + err.Error(), nil
+	}
+	return "", nil
 }
 
 // evict asks the API server to evict this very pod, if the target still has the room for it. A budget that forbids it, or
 // several between which the API server does not choose, are waited for.
 func (m *migrate) evict(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
-	room, err := state.ParseMigration(task.Progress[state.ProgressReserved])
+	if veto, err := m.keeps(task); veto != "" || err != nil {
+		return rules.Result{Undo: veto != "", Message: veto}, err
+	}
+	if err := m.enter(ctx, task, v1alpha1.MigrationCuttingOver); err != nil {
+		return rules.Result{}, err
+	}
+	answer, err := m.ask(ctx, task, pod)
 	if err != nil {
 		return rules.Result{}, err
 	}
-	refused := &state.RefusedError{}
-	if err := m.Store.ReserveAll(room.Reservations(task.Object.Name)); errors.As(err, &refused) {
-		return rules.Result{Undo: true, Message: "the room is gone: " + err.Error()}, nil
+	return m.evictedBy(task, pod, answer), nil
+}
+
+// markEvicted remembers when the pod was evicted, or, by a process that died over it, was found to be.
+func (m *migrate) markEvicted(task orchestration.Task) {
+	if _, ok := task.Progress[progressEvicted]; !ok {
+		task.Progress[progressEvicted] = m.Clock.Now().UTC().Format(time.RFC3339Nano)
 	}
-	answer, err := eviction.Ask(ctx, m.Client, pod)
-	if answer.Refused() {
-		m.Recorder.Publish(events.MigrationWaits(pod, string(pod.UID), answer.Why, task.Object.Name))
-	}
-	switch {
-	case err != nil:
-		return rules.Result{}, err
-	case answer.Verdict == eviction.Later:
-		return rules.Result{Message: "the pod may not be evicted yet: " + answer.Why}, nil
-	case answer.Verdict == eviction.Never:
-		return rules.Result{Undo: true, Message: "the pod may not be evicted: " + answer.Why}, nil
-	case answer.Verdict == eviction.Gone:
-		return rules.Result{}, nil
-	}
-	task.Progress[progressEvicted] = m.Clock.Now().UTC().Format(time.RFC3339Nano)
-	m.tell(pod, func(on about) events.Event {
-		return events.Migrating(on.Object, on.uid, on.pod, pod.Spec.NodeName, task.Object.Spec.TargetNode, task.Object.Name)
-	})
-	return rules.Result{Message: "evicted the pod"}, nil
 }

@@ -65,7 +65,7 @@ func stories() []story {
 		{name: "owner-gone", phases: "RolledBack", says: "ReplicaSet rt, which made it, is gone", running: "rt-1@a", before: func(w *town) { w.must(w.api.Delete(w.Context(), w.owner)) }},
 		{name: "never", phases: "RolledBack", says: "McKube rt says migration.policy Never", running: "rt-1@a", before: (*town).forbid},
 		{name: "no-replacement", phases: "Failed", says: "the time is over: the pod was evicted; waits for ReplicaSet rt to make it again", meanwhile: once("before", func(w *town) { w.lazy = true })},
-		{name: "never-ready", phases: "Failed", says: "does not run with its cores yet", running: "rt-2@b", meanwhile: once("before", func(w *town) { w.unready = true })},
+		{name: "never-ready", phases: "Failed", says: "does not run yet", running: "rt-2@b", meanwhile: once("before", func(w *town) { w.unready = true })},
 		{name: "comes-back-unnamed", phases: "Failed", says: "in place of the evicted one, came back to node", running: "rt-2@a", before: func(w *town) { w.unnamed = true }, meanwhile: once("before", func(w *town) { w.home = true })},
 		{name: "comes-back", phases: "Failed", says: "in place of the evicted one, came back to node", running: "rt-2@a", meanwhile: once("before", func(w *town) { w.home = true })},
 	}

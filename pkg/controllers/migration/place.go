@@ -63,6 +63,15 @@ func ahead(other, mine *v1alpha1.RTAction) bool {
 // owner has made and nobody has placed. While the owner has made none nobody knows what will come.
 func (m *migrate) coming(ctx context.Context, other *v1alpha1.RTAction) ([]*corev1.Pod, error) {
 	moved := other.Spec.Pods[0]
+	if makesTwin(other) {
+		twin, err := m.copied(ctx, m.API, orchestration.Task{Object: other})
+		if err != nil || twin != nil && twin.Spec.NodeName != "" {
+			return nil, err
+		}
+		if twin != nil {
+			return []*corev1.Pod{twin}, nil
+		}
+	}
 	if pod, err := m.read(ctx, moved); err != nil || pod != nil {
 		return []*corev1.Pod{pod}, err
 	}
@@ -90,4 +99,13 @@ func (m *migrate) coming(ctx context.Context, other *v1alpha1.RTAction) ([]*core
 		return nil, waiting(fmt.Sprintf("waits for %s %s to make the pod that goes to node %s before it", b.Owner.Kind, b.Owner.Name, other.Spec.TargetNode))
 	}
 	return out, nil
+}
+
+// makesTwin tells whether an action has a copy of the pod run beside it.
+func makesTwin(o *v1alpha1.RTAction) bool {
+	switch v1alpha1.MigrationStrategy(o.Status.Progress[progressStrategy]) {
+	case v1alpha1.StrategySurge, v1alpha1.StrategyCheckpoint, strategyRemake:
+		return true
+	}
+	return false
 }

@@ -3,6 +3,7 @@ package migration_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,8 @@ type process struct {
 	store *state.Store
 	queue *orchestration.Queue
 	seen  map[types.UID]client.Object
+	// migrations is the loop over PodMigrations.
+	migrations *migration.Reconciler
 }
 
 // start starts a controller that knows what there is, and nothing of its predecessors.
@@ -51,11 +54,16 @@ func (w *town) start() *process {
 		Lease: types.NamespacedName{Namespace: w.namespace, Name: "queue"}, Identity: string(uuid.NewUUID()),
 	})
 	w.must(err)
-	p.queue.Handle(rules.Migrate, migration.New(migration.Dependencies{
-		Clock: w.clock, Client: w.client, API: w.api, Store: p.store, Recorder: w, Placement: w,
-		Running: func() []*v1alpha1.RTAction { return p.queue.Running(rules.Migrate) },
-	}))
+	p.queue.Handle(rules.Migrate, migration.New(p.dependencies()))
+	p.migrations = p.reconciler()
 	return p
+}
+
+func (p *process) dependencies() migration.Dependencies {
+	return migration.Dependencies{
+		Clock: p.clock, Client: p.client, API: p.api, Store: p.store, Recorder: p.town, Placement: p.town,
+		Running: func() []*v1alpha1.RTAction { return p.queue.Running(rules.Migrate) },
+	}
 }
 
 // look fills the cache with what the town has now.
@@ -63,12 +71,12 @@ func (p *process) look() {
 	p.Helper()
 	now := map[types.UID]client.Object{}
 	for _, list := range []client.ObjectList{
-		&corev1.NodeList{}, &resourcev1.ResourceSliceList{}, &corev1.PodList{}, &mcv1.McKubeList{}, &resourcev1.ResourceClaimList{}, &v1alpha1.RTActionList{},
+		&corev1.NodeList{}, &resourcev1.ResourceSliceList{}, &corev1.PodList{}, &mcv1.McKubeList{}, &resourcev1.ResourceClaimList{}, &v1alpha1.RTActionList{}, &v1alpha1.RTNodeList{},
 	} {
 		p.must(p.api.List(p.Context(), list))
 		p.must(meta.EachListItem(list, func(o runtime.Object) error {
 			object := o.(client.Object)
-			if object.GetNamespace() != "" && object.GetNamespace() != p.namespace {
+			if of := object.GetNamespace(); of != "" && of != p.namespace || of == "" && p.elsewhere(object) {
 				return nil
 			}
 			now[object.GetUID()] = object
@@ -81,6 +89,12 @@ func (p *process) look() {
 		}
 	}
 	p.seen = now
+}
+
+// elsewhere tells whether it is of another town.
+func (w *town) elsewhere(o client.Object) bool {
+	_, action := o.(*v1alpha1.RTAction)
+	return !action && !strings.HasPrefix(o.GetName(), w.namespace+"-")
 }
 
 // turn lets everybody go on for a second.

@@ -1,11 +1,15 @@
 package migration
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/events"
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
@@ -28,9 +32,26 @@ func (m *migrate) tell(pod *corev1.Pod, made func(on about) events.Event) {
 }
 
 // count adds an action that this step ends to the counters.
-func count(r rules.Result) rules.Result {
+func count(task orchestration.Task, r rules.Result) rules.Result {
 	if r.Outcome.Over() {
-		metrics.Migrations.WithLabelValues(metrics.StrategyRestart, string(r.Outcome)).Inc()
+		metrics.Migrations.WithLabelValues(strings.ToLower(string(strategyOf(task))), string(outcome(r.Outcome, task.Action.Unwanted, task.Progress))).Inc()
 	}
 	return r
+}
+
+// outcome is what became of a migration, in people's words.
+func outcome(p rules.Phase, unwanted bool, progress map[string]string) v1alpha1.MigrationPhase {
+	switch {
+	case p == rules.Succeeded && progress[progressStateless] != "":
+		return v1alpha1.MigrationSucceededWithoutState
+	case p == rules.Succeeded:
+		return v1alpha1.MigrationSucceeded
+	case p == rules.RolledBack && unwanted, p == rules.Withdrawn:
+		return v1alpha1.MigrationAborted
+	case p == rules.RolledBack:
+		return v1alpha1.MigrationRolledBack
+	case p == rules.Refused, p == rules.Expired:
+		return v1alpha1.MigrationRefused
+	}
+	return v1alpha1.MigrationFailed
 }

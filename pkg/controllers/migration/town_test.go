@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -61,6 +62,13 @@ type town struct {
 	evicted       []string
 	// late is called each time that the town lives.
 	late func()
+	// judge says what policy says. gating: the webhook gates what may be in the place of a pod that is migrated.
+	judge  *court
+	gating bool
+	// agents play those of the nodes; nil: they do not know of checkpoints.
+	agents *agents
+	// crowded are the nodes on which the scheduler finds no room.
+	crowded map[string]bool
 	// seats is how many pods of the town node b has room for; 0: any number.
 	seats int
 }
@@ -70,7 +78,7 @@ var towns atomic.Int64
 func newTown(t testing.TB, replicas int32, containers ...string) *town {
 	t.Helper()
 	api := apiserver.Client(t, apiserver.Scheme(t))
-	w := &town{TB: t, api: api, namespace: fmt.Sprintf("town-%d", towns.Add(1)), clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second))}
+	w := &town{TB: t, api: api, namespace: fmt.Sprintf("town-%d", towns.Add(1)), clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), judge: &court{}}
 	w.containers = append([]string{"app"}, containers...)
 	w.client = mortal.Guarded(w.seen(), mortal.Always, w.write)
 	w.must(api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
@@ -92,6 +100,12 @@ func newTown(t testing.TB, replicas int32, containers ...string) *town {
 // seen is the API server as the controller sees it, whose evictions are on record.
 func (w *town) seen() client.WithWatch {
 	return interceptor.NewClient(w.api, interceptor.Funcs{
+		Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if pod, ok := o.(*corev1.Pod); ok {
+				w.webhook(pod)
+			}
+			return api.Create(ctx, o, opts...)
+		},
 		SubResourceCreate: func(ctx context.Context, api client.Client, sub string, o, body client.Object, opts ...client.SubResourceCreateOption) error {
 			err := api.SubResource(sub).Create(ctx, o, body, opts...)
 			if err == nil {
@@ -125,7 +139,7 @@ func (w *town) must(err error) {
 // leave takes away what other tests would see.
 func (w *town) leave() {
 	w.Helper()
-	apiserver.Empty(w, w.api, &v1alpha1.RTActionList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{}, &mcv1.McKubeList{}, &policyv1.PodDisruptionBudgetList{},
+	apiserver.Empty(w, w.api, &v1alpha1.RTActionList{}, &v1alpha1.PodMigrationList{}, &v1alpha1.NodeCheckpointList{}, &v1alpha1.RTNodeList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{}, &mcv1.McKubeList{}, &policyv1.PodDisruptionBudgetList{},
 		&resourcev1.ResourceClaimList{}, &resourcev1.ResourceSliceList{}, &corev1.NodeList{})
 }
 
@@ -148,9 +162,13 @@ func (w *town) node(name string, cores int) {
 
 func (w *town) replicaSet(replicas int32) *appsv1.ReplicaSet {
 	w.Helper()
-	labels := map[string]string{"app": "rt"}
+	return w.replicaSetOf("rt", replicas, map[string]string{"app": "rt"})
+}
+
+func (w *town) replicaSetOf(name string, replicas int32, labels map[string]string) *appsv1.ReplicaSet {
+	w.Helper()
 	o := &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "rt"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
 		Spec: appsv1.ReplicaSetSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "none"}}}},
@@ -178,7 +196,12 @@ func (w *town) make() *corev1.Pod {
 		p = statetest.WithClaim(p, container, name+"-"+container)
 		p.Spec.Containers[i].Image = "none"
 	}
-	p.Labels["app"] = "rt"
+	maps.Copy(p.Labels, w.owner.Spec.Template.Labels)
+	for _, o := range w.moves() {
+		if w.gating && v1alpha1.AwaitsReplacement(&o, metav1.NewControllerRef(w.owner, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))) {
+			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: v1alpha1.GateMigration}}
+		}
+	}
 	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(w.owner, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
 	w.must(w.api.Create(w.Context(), p))
 	return p
@@ -207,7 +230,8 @@ func (w *town) run(p *corev1.Pod) {
 		p.Status.ResourceClaimStatuses = append(p.Status.ResourceClaimStatuses, corev1.PodResourceClaimStatus{Name: rtdra.ClaimName(container), ResourceClaimName: &object})
 	}
 	p.Status.Phase = corev1.PodRunning
-	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.clock.Now())}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", ContainerID: "containerd://c-" + p.Name, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	w.must(w.api.Status().Update(w.Context(), p))
 	metav1.SetMetaDataAnnotation(&p.ObjectMeta, mcv1.AnnotationConfigured, "true")
 	w.must(w.api.Update(w.Context(), p))
@@ -247,6 +271,9 @@ func (w *town) live() {
 	if w.late != nil {
 		w.late()
 	}
+	w.govern()
+	w.checkpoints()
+	w.apply()
 	pods := w.pods()
 	wanted := 0
 	if err := w.api.Get(w.Context(), client.ObjectKeyFromObject(w.owner), w.owner); client.IgnoreNotFound(err) != nil {
@@ -259,6 +286,13 @@ func (w *town) live() {
 		switch owned := metav1.IsControlledBy(p, w.owner); {
 		case p.DeletionTimestamp != nil:
 			w.bury(p)
+		case len(p.Spec.SchedulingGates) > 0 || strings.HasPrefix(p.Name, "stranger"):
+		case p.Spec.NodeName == "" && p.Spec.NodeSelector[corev1.LabelHostname] != "":
+			if node := strings.TrimPrefix(p.Spec.NodeSelector[corev1.LabelHostname], w.namespace+"-"); !w.crowded[node] {
+				w.bind(p, node, 0)
+			}
+		case !owned && p.Spec.NodeName == "":
+			w.bind(p, "c", 0)
 		case owned && p.Spec.NodeName == "" && w.home:
 			w.bind(p, "a", 0)
 		case owned && p.Spec.NodeName == "":

@@ -12,6 +12,12 @@ const FinalizerMigration = Group + "/migration"
 // asks for actions.
 const LabelMigrationAction = Group + "/of-action"
 
+// AnnotationMigrationCause is the cause of that action.
+const AnnotationMigrationCause = Group + "/cause"
+
+// AnnotationMigration is, on an Eviction, the PodMigration (namespace/name) that it is for.
+const AnnotationMigration = Group + "/migration"
+
 // GateMigration is the scheduling gate of a pod in the place of one that is migrated, until the target is known to have
 // room for it.
 const GateMigration = Group + "/migration"
@@ -52,6 +58,16 @@ const (
 	TriggerPower            MigrationTrigger = "Power"
 )
 
+// Known tells whether it is one of the triggers.
+func (t MigrationTrigger) Known() bool {
+	switch t {
+	case TriggerManual, TriggerEviction, TriggerDrain, TriggerRTPressure, TriggerResourcePressure, TriggerConsolidation,
+		TriggerDrift, TriggerExpiration, TriggerInterruption, TriggerRepair, TriggerCost, TriggerPower:
+		return true
+	}
+	return false
+}
+
 // Protective tells whether a pod that stays would be worse off: such migrations go on where optional ones are denied
 // because nobody answers.
 func (t MigrationTrigger) Protective() bool {
@@ -80,7 +96,8 @@ const (
 	MigrationRestoring MigrationPhase = "Restoring"
 	// MigrationVerifying: the pod in its place runs, and must prove it.
 	MigrationVerifying MigrationPhase = "Verifying"
-	// MigrationCuttingOver: the source goes. From here on nothing can be undone.
+	// MigrationCuttingOver: the source is about to go. Once it goes nothing can be undone. It comes last, but where the pod in
+	// its place is made only afterwards (Restart, Evict).
 	MigrationCuttingOver MigrationPhase = "CuttingOver"
 	// MigrationRollingBack: what was done is being undone.
 	MigrationRollingBack MigrationPhase = "RollingBack"
@@ -116,6 +133,8 @@ const (
 	ConditionMigrationAdmitted = "Admitted"
 	// ConditionMigrationVerified: the pod in its place was seen to be what it should be, with the evidence in words.
 	ConditionMigrationVerified = "Verified"
+	// ConditionMigrationState: the pod's state comes along, or, when False, why it was to and does not.
+	ConditionMigrationState = "State"
 	// ConditionMigrationDone: it is over.
 	ConditionMigrationDone = "Done"
 )
@@ -294,7 +313,7 @@ type PodMigrationStatus struct {
 	// completionTime is when it was over.
 	// +optional
 	CompletionTime *metav1.MicroTime `json:"completionTime,omitempty"`
-	// conditions: Admitted, Verified, Done.
+	// conditions: Admitted, State, Verified, Done.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -330,4 +349,15 @@ type PodMigrationList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []PodMigration `json:"items"`
+}
+
+// AwaitsReplacement tells whether a pod that an owner makes now may be in the place of the one that is migrated: that one
+// is about to go, or gone, and no other has its place.
+func AwaitsReplacement(o *PodMigration, owner *metav1.OwnerReference) bool {
+	s := o.Status
+	if owner == nil || s.Owner == nil || s.Owner.UID != owner.UID || s.Strategy != StrategyRestart {
+		return false
+	}
+	placed := s.Target != nil && s.Target.PodUID != ""
+	return !placed && (s.Phase == MigrationCuttingOver || s.Phase == MigrationRestoring)
 }

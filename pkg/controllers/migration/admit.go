@@ -1,0 +1,234 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/policy"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// question is what is asked about a migration before it begins.
+type question struct {
+	object  *v1alpha1.PodMigration
+	pod     *corev1.Pod
+	view    *state.PodView
+	policy  *v1alpha1.MigrationPolicy
+	trigger v1alpha1.MigrationTrigger
+	// asked is the node that was asked for; empty: any.
+	asked string
+	// others are all migrations.
+	others []v1alpha1.PodMigration
+}
+
+// answer is what was decided: a way, or why there is none, or what has to be waited for.
+type answer struct {
+	way
+	decision *v1alpha1.MigrationDecision
+	refusal  *refusal
+	waits    *refusal
+}
+
+// admit decides on a migration, and puts that on record before anything is done.
+func (r *Reconciler) admit(ctx context.Context, o *v1alpha1.PodMigration) (time.Duration, error) {
+	if why := unwanted(o); why != "" {
+		return 0, r.finish(ctx, o, v1alpha1.MigrationAborted, ReasonUnwanted, why+", before anything was done")
+	}
+	q, no, err := r.ask(ctx, o)
+	if err != nil {
+		return 0, err
+	}
+	if no != nil {
+		return 0, r.refuse(ctx, o, nil, no)
+	}
+	if q == nil {
+		return unready, nil
+	}
+	a, err := r.decide(ctx, *q)
+	switch {
+	case err != nil:
+		r.forget(o.UID)
+		return 0, err
+	case a.refusal != nil:
+		r.forget(o.UID)
+		return 0, r.refuse(ctx, o, a.decision, a.refusal)
+	case a.waits != nil:
+		r.forget(o.UID)
+		return again, r.note(ctx, o, a.waits)
+	case o.Spec.DryRun:
+		r.forget(o.UID)
+		return 0, r.update(ctx, o, func(s *v1alpha1.PodMigrationStatus) {
+			r.admitted(s, *q, a, ReasonDryRun)
+			s.Message = "Dry run: " + would(*q, a)
+			advance(s, v1alpha1.MigrationDryRun, metav1.NewMicroTime(r.Clock.Now()))
+			setCondition(s, v1alpha1.ConditionMigrationDone, metav1.ConditionTrue, ReasonDryRun, "nothing was done", r.Clock.Now())
+		})
+	}
+	if o, err = r.hold(ctx, o); err != nil {
+		return 0, err
+	}
+	if err := r.update(ctx, o, func(s *v1alpha1.PodMigrationStatus) {
+		r.admitted(s, *q, a, ReasonAdmitted)
+		s.Message = would(*q, a)
+	}); err != nil {
+		return 0, err
+	}
+	return r.drive(ctx, o)
+}
+
+// hold keeps the object until nothing of it is under way.
+func (r *Reconciler) hold(ctx context.Context, o *v1alpha1.PodMigration) (*v1alpha1.PodMigration, error) {
+	after := o.DeepCopy()
+	if !controllerutil.AddFinalizer(after, v1alpha1.FinalizerMigration) {
+		return after, nil
+	}
+	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{})); err != nil {
+		return nil, fmt.Errorf("keeping PodMigration %s/%s: %w", o.Namespace, o.Name, err)
+	}
+	return after, nil
+}
+
+// ask collects what there is to decide on. Neither question nor refusal: what is needed is not seen yet.
+func (r *Reconciler) ask(ctx context.Context, o *v1alpha1.PodMigration) (*question, *refusal, error) {
+	pod := &corev1.Pod{}
+	err := r.API.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.PodName}, pod)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, &refusal{ReasonPodNotFound, fmt.Sprintf("there is no pod %s/%s", o.Namespace, o.Spec.PodName)}, nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("reading pod %s/%s: %w", o.Namespace, o.Spec.PodName, err)
+	}
+	if no := immobile(o, pod); no != nil {
+		return nil, no, nil
+	}
+	view, known := r.Store.Snapshot().Pod(pod.UID)
+	if !known || view.NodeName == "" {
+		return nil, nil, nil
+	}
+	if m := immovable(view); m != nil {
+		return nil, &refusal{ReasonMcKubeNever, fmt.Sprintf("McKube %s says migration.policy Never", m.Name)}, nil
+	}
+	rule, err := r.Judge.For(ctx, pod)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &question{object: o, pod: pod, view: view, policy: rule, trigger: o.Spec.Trigger, asked: o.Spec.TargetNode}, nil, nil
+}
+
+// decide finds the way, keeps it from being given away, and asks whether it may be gone.
+func (r *Reconciler) decide(ctx context.Context, q question) (answer, error) {
+	a, err := r.propose(ctx, q)
+	if err != nil || a.refusal != nil || a.waits != nil {
+		return a, err
+	}
+	d, err := r.Judge.Decide(ctx, policy.Question{
+		Pod: q.pod, Source: r.node(ctx, q.pod.Spec.NodeName), Target: r.node(ctx, a.target), Trigger: q.trigger,
+		McKube: governor(q.view), Budget: policy.Budget(limits(q), policy.UsageOf(r.move(q, a), q.others, r.Clock.Now())), Now: r.Clock.Now(),
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	if a.decision = &d; !d.Allowed {
+		a.refusal = &refusal{ReasonPolicyDenied, "policy does not allow it: " + d.Reason}
+	}
+	return a, nil
+}
+
+// propose finds the way, one decision at a time, so that no two take one place.
+func (r *Reconciler) propose(ctx context.Context, q question) (answer, error) {
+	r.choosing.Lock()
+	defer r.choosing.Unlock()
+	var err error
+	if q.others, err = r.all(ctx); err != nil {
+		return answer{}, err
+	}
+	for i := range q.others {
+		if other := &q.others[i]; rivals(other, q) {
+			return answer{refusal: &refusal{ReasonAlreadyMigrating, fmt.Sprintf("PodMigration %s moves the pod", other.Name)}}, nil
+		}
+	}
+	w, no, err := r.find(ctx, q)
+	if err != nil || no != nil {
+		return answer{refusal: no}, err
+	}
+	a := answer{way: w}
+	if why := policy.Limited(limits(q), policy.UsageOf(r.move(q, a), q.others, r.Clock.Now()), r.move(q, a)); why != "" {
+		return answer{waits: &refusal{ReasonWaitsForLimit, why}}, nil
+	}
+	if !q.object.Spec.DryRun {
+		mine := q.object.DeepCopy()
+		r.admitted(&mine.Status, q, a, ReasonAdmitted)
+		r.fresh[mine.UID] = mine
+	}
+	return a, nil
+}
+
+// rivals tells whether another migration has the pod already.
+func rivals(other *v1alpha1.PodMigration, q question) bool {
+	return other.UID != q.object.UID && !other.Status.Phase.Over() && other.Status.Strategy != "" && other.Status.Source != nil && other.Status.Source.PodUID == q.pod.UID
+}
+
+// all migrations, as the cache shows them and as was decided since. Who is admitted counts as under way.
+func (r *Reconciler) all(ctx context.Context) ([]v1alpha1.PodMigration, error) {
+	list := &v1alpha1.PodMigrationList{}
+	if err := r.Client.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing PodMigrations: %w", err)
+	}
+	for i := range list.Items {
+		o := &list.Items[i]
+		if newer := r.fresh[o.UID]; newer != nil {
+			if o.Status.Strategy == "" {
+				o.Status = *newer.Status.DeepCopy()
+			} else {
+				delete(r.fresh, o.UID)
+			}
+		}
+		if o.Status.Strategy != "" && (o.Status.Phase == "" || o.Status.Phase == v1alpha1.MigrationPending) {
+			o.Status.Phase = v1alpha1.MigrationReserving
+		}
+	}
+	return list.Items, nil
+}
+
+// forget a decision that came to nothing, or that everybody sees.
+func (r *Reconciler) forget(uid types.UID) {
+	r.choosing.Lock()
+	defer r.choosing.Unlock()
+	delete(r.fresh, uid)
+}
+
+func limits(q question) *v1alpha1.MigrationLimits {
+	if q.policy == nil {
+		return nil
+	}
+	return q.policy.Spec.Limits
+}
+
+func (r *Reconciler) move(q question, a answer) policy.Move {
+	m := policy.Move{UID: q.object.UID, Namespace: q.pod.Namespace, Source: q.pod.Spec.NodeName, Target: a.target, Trigger: q.trigger}
+	if q.policy != nil {
+		m.Policy = q.policy.Name
+	}
+	if by := metav1.GetControllerOf(q.pod); by != nil {
+		m.Workload = by.UID
+	}
+	return m
+}
+
+// node for whoever judges; nil where it is not known.
+func (r *Reconciler) node(ctx context.Context, name string) *corev1.Node {
+	node := &corev1.Node{}
+	if name == "" || r.Client.Get(ctx, types.NamespacedName{Name: name}, node) != nil {
+		return nil
+	}
+	return node
+}

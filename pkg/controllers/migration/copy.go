@@ -1,0 +1,177 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/rtdra"
+)
+
+const (
+	// annotationDeletionCost says which pod of a ReplicaSet goes first, and lowestCost that it is this one.
+	annotationDeletionCost = corev1.PodDeletionCost
+	lowestCost             = math.MinInt32
+	// longestName is what is kept of a pod's name in that of its copy, which has 63 characters at most: it is a host's name.
+	longestName = 50
+)
+
+// copyName is the name of the pod that is made in the source's place, the same whoever makes it.
+func copyName(task orchestration.Task) string {
+	source := task.Object.Spec.Pods[0]
+	base := strings.TrimRight(source.Name[:min(longestName, len(source.Name))], ".-")
+	return base + "-m" + task.Object.Name[len(task.Object.Name)-min(10, len(task.Object.Name)):]
+}
+
+// copied is the pod that was made in the source's place; nil for none.
+func (m *migrate) copied(ctx context.Context, from client.Reader, task orchestration.Task) (*corev1.Pod, error) {
+	source := task.Object.Spec.Pods[0]
+	pod := &corev1.Pod{}
+	err := from.Get(ctx, types.NamespacedName{Namespace: source.Namespace, Name: copyName(task)}, pod)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading pod %s/%s: %w", source.Namespace, copyName(task), err)
+	case pod.Annotations[mcv1.AnnotationReplaces] != string(source.UID):
+		return nil, nil // somebody else's
+	}
+	return pod, nil
+}
+
+// twin is a pod that does what the source does, for nobody yet.
+func twin(task orchestration.Task, source *corev1.Pod, labels map[string]string, spec corev1.PodSpec) *corev1.Pod {
+	out := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: source.Namespace, Name: copyName(task), Labels: maps.Clone(labels),
+			Annotations: map[string]string{mcv1.AnnotationReplaces: string(source.UID)},
+		},
+		Spec: *spec.DeepCopy(),
+	}
+	out.Spec.NodeName, out.Spec.SchedulingGates, out.Spec.EphemeralContainers = "", nil, nil
+	dropOwnClaims(&out.Spec)
+	return out
+}
+
+// ofPod is the twin of a pod that nobody makes again.
+func ofPod(task orchestration.Task, source *corev1.Pod) *corev1.Pod {
+	out := twin(task, source, source.Labels, source.Spec)
+	carry(out.Annotations, source.Annotations)
+	return out
+}
+
+// ofTemplate is the twin of a ReplicaSet's pod, which the ReplicaSet does not adopt.
+func ofTemplate(task orchestration.Task, source *corev1.Pod, owner *appsv1.ReplicaSet) *corev1.Pod {
+	out := twin(task, source, owner.Spec.Template.Labels, owner.Spec.Template.Spec)
+	delete(out.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+	carry(out.Annotations, owner.Spec.Template.Annotations)
+	return out
+}
+
+// carry takes annotations over, but ours: those are of one pod.
+func carry(into, from map[string]string) {
+	for key, value := range from {
+		if !strings.HasPrefix(key, v1alpha1.Group+"/") && key != annotationDeletionCost {
+			into[key] = value
+		}
+	}
+}
+
+// dropOwnClaims takes away the claims of a copied pod that the webhook has given it: the copy gets its own.
+func dropOwnClaims(spec *corev1.PodSpec) {
+	own := map[string]bool{}
+	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range list {
+			own[rtdra.ClaimName(list[i].Name)] = true
+			list[i].Resources.Claims = slices.DeleteFunc(list[i].Resources.Claims, func(c corev1.ResourceClaim) bool { return c.Name == rtdra.ClaimName(list[i].Name) })
+		}
+	}
+	spec.ResourceClaims = slices.DeleteFunc(spec.ResourceClaims, func(c corev1.PodResourceClaim) bool { return own[c.Name] })
+}
+
+// pin has a pod, which must not have been seen by the scheduler, run on a node and on no other.
+func (m *migrate) pin(ctx context.Context, pod *corev1.Pod, node string) error {
+	n := &corev1.Node{}
+	if err := m.Client.Get(ctx, types.NamespacedName{Name: node}, n); err != nil {
+		return fmt.Errorf("reading node %s: %w", node, err)
+	}
+	if pod.Spec.NodeSelector == nil {
+		pod.Spec.NodeSelector = map[string]string{}
+	}
+	pod.Spec.NodeSelector[corev1.LabelHostname] = n.Labels[corev1.LabelHostname]
+	return nil
+}
+
+// create makes the copy, if it is not there. A policy that forbids it ends the migration, in its words.
+func (m *migrate) create(ctx context.Context, pod *corev1.Pod) (veto string, err error) {
+	err = m.Client.Create(ctx, pod)
+	switch {
+	case err == nil || apierrors.IsAlreadyExists(err):
+		return "", nil
+	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+		return "the pod in its place cannot be made: " + err.Error(), nil
+	}
+	return "", fmt.Errorf("making pod %s/%s in the place of another: %w", pod.Namespace, pod.Name, err)
+}
+
+// discard takes the copy away; gone is false while it is still there.
+func (m *migrate) discard(ctx context.Context, task orchestration.Task) (gone bool, err error) {
+	pod, err := m.copied(ctx, m.API, task)
+	if err != nil || pod == nil {
+		return pod == nil, err
+	}
+	if pod.DeletionTimestamp != nil {
+		return false, nil
+	}
+	options := []client.DeleteOption{client.Preconditions{UID: &pod.UID}}
+	if pod.Spec.NodeName == "" {
+		options = append(options, client.GracePeriodSeconds(0))
+	}
+	if err := m.Client.Delete(ctx, pod, options...); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return false, nil
+}
+
+// yield has the source be the first of its owner's pods that goes.
+func (m *migrate) yield(ctx context.Context, source *corev1.Pod) error {
+	return m.annotate(ctx, source, annotationDeletionCost, strconv.Itoa(lowestCost))
+}
+
+// stay takes that back.
+func (m *migrate) stay(ctx context.Context, source *corev1.Pod) error {
+	if source.Annotations[annotationDeletionCost] != strconv.Itoa(lowestCost) {
+		return nil
+	}
+	return m.annotate(ctx, source, annotationDeletionCost, "")
+}
+
+// annotate sets an annotation of a pod, or takes it away.
+func (m *migrate) annotate(ctx context.Context, pod *corev1.Pod, key, value string) error {
+	if pod.Annotations[key] == value {
+		return nil
+	}
+	after := pod.DeepCopy()
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, key, value)
+	if value == "" {
+		delete(after.Annotations, key)
+	}
+	if err := m.Client.Patch(ctx, after, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("annotating pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}

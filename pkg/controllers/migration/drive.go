@@ -1,0 +1,221 @@
+package migration
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// drive has the queue do what was decided, and tells what becomes of it.
+func (r *Reconciler) drive(ctx context.Context, o *v1alpha1.PodMigration) (time.Duration, error) {
+	list, err := r.Actions.ForCause(causePrefix + string(o.UID))
+	if err != nil {
+		return 0, err
+	}
+	why := unwanted(o)
+	if len(list) == 0 && why != "" {
+		return 0, r.finish(ctx, o, v1alpha1.MigrationAborted, ReasonUnwanted, why+", before anything was done")
+	}
+	if len(list) == 0 {
+		if lost := o.Status.Phase; lost != "" && lost != v1alpha1.MigrationPending {
+			return 0, r.finish(ctx, o, v1alpha1.MigrationFailed, "ActionGone", fmt.Sprintf("its action is gone; it was %s, and nobody knows what became of it", lost))
+		}
+		if _, err := r.Actions.Submit(ctx, r.request(ctx, o)); err != nil {
+			return 0, err
+		}
+		return again, nil
+	}
+	return r.watch(ctx, o, list[len(list)-1], why)
+}
+
+// accompany does so for the record of an action that was there first.
+func (r *Reconciler) accompany(ctx context.Context, o *v1alpha1.PodMigration) (time.Duration, error) {
+	name := o.Labels[v1alpha1.LabelMigrationAction]
+	list, err := r.Actions.ForCause(o.Annotations[v1alpha1.AnnotationMigrationCause])
+	if err != nil {
+		return 0, err
+	}
+	for _, action := range list {
+		if action.Name == name {
+			return r.watch(ctx, o, action, unwanted(o))
+		}
+	}
+	return 0, r.finish(ctx, o, v1alpha1.MigrationFailed, "ActionGone", fmt.Sprintf("action %s is gone, and nobody knows what became of it", name))
+}
+
+// watch withdraws what nobody wants, and tells how far the rest is.
+func (r *Reconciler) watch(ctx context.Context, o *v1alpha1.PodMigration, action *v1alpha1.RTAction, why string) (time.Duration, error) {
+	phase := rules.Phase(cmp.Or(action.Status.Phase, "Waiting"))
+	if phase.Over() {
+		return 0, r.conclude(ctx, o, action)
+	}
+	if why != "" && !action.Status.Unwanted {
+		if err := r.Actions.Withdraw(ctx, action.Name, "It is not wanted any longer: "+why); err != nil {
+			return 0, err
+		}
+	}
+	message := action.Status.Message
+	if phase == rules.Waiting {
+		if t, ok := r.Actions.Get(action.Name); ok && t.WaitingFor != "" {
+			message = fmt.Sprintf("waits for its turn: %s: %s", t.WaitingFor, t.Message)
+		}
+	}
+	if message == "" {
+		return again, nil
+	}
+	return again, r.update(ctx, o, func(s *v1alpha1.PodMigrationStatus) {
+		s.Action, s.Message = action.Name, record.Short(message, 4096)
+	})
+}
+
+// conclude tells what became of it.
+func (r *Reconciler) conclude(ctx context.Context, o *v1alpha1.PodMigration, action *v1alpha1.RTAction) error {
+	phase := outcome(rules.Phase(action.Status.Phase), action.Status.Unwanted, action.Status.Progress)
+	return r.end(ctx, o, phase, reasonOf(phase), action.Status.Message, func(s *v1alpha1.PodMigrationStatus) {
+		s.Action = action.Name
+		if down, err := time.ParseDuration(action.Status.Progress[progressDown]); err == nil {
+			ms := down.Milliseconds()
+			s.UnavailableMilliseconds = &ms
+		}
+		if evidence := action.Status.Progress[progressEvidence]; evidence != "" && phase != v1alpha1.MigrationFailed {
+			setCondition(s, v1alpha1.ConditionMigrationVerified, metav1.ConditionTrue, "Steady", evidence, r.Clock.Now())
+		}
+	})
+}
+
+// reasonOf is the reason of condition Done.
+func reasonOf(phase v1alpha1.MigrationPhase) string { return string(phase) }
+
+// finish ends a migration of which nothing is under way.
+func (r *Reconciler) finish(ctx context.Context, o *v1alpha1.PodMigration, phase v1alpha1.MigrationPhase, reason, message string) error {
+	return r.end(ctx, o, phase, reason, message, func(*v1alpha1.PodMigrationStatus) {})
+}
+
+// refuse ends a migration that never begins.
+func (r *Reconciler) refuse(ctx context.Context, o *v1alpha1.PodMigration, d *v1alpha1.MigrationDecision, no *refusal) error {
+	return r.end(ctx, o, v1alpha1.MigrationRefused, no.reason, no.message, func(s *v1alpha1.PodMigrationStatus) {
+		s.Decision = d
+		setCondition(s, v1alpha1.ConditionMigrationAdmitted, metav1.ConditionFalse, no.reason, no.message, r.Clock.Now())
+	})
+}
+
+func (r *Reconciler) end(ctx context.Context, o *v1alpha1.PodMigration, phase v1alpha1.MigrationPhase, reason, message string, more func(*v1alpha1.PodMigrationStatus)) error {
+	err := r.update(ctx, o, func(s *v1alpha1.PodMigrationStatus) {
+		more(s)
+		s.Message = record.Short(message, 4096)
+		advance(s, phase, metav1.NewMicroTime(r.Clock.Now()))
+		setCondition(s, v1alpha1.ConditionMigrationDone, metav1.ConditionTrue, reason, s.Message, r.Clock.Now())
+	})
+	if err != nil {
+		return err
+	}
+	if phase == v1alpha1.MigrationRefused {
+		metrics.Migrations.WithLabelValues(metrics.StrategyNone, string(phase)).Inc()
+	}
+	r.Recorder.Publish(events.MigrationOver(o, string(o.UID), string(phase), message))
+	return nil
+}
+
+// note tells what a migration waits for before it is admitted.
+func (r *Reconciler) note(ctx context.Context, o *v1alpha1.PodMigration, waits *refusal) error {
+	return r.update(ctx, o, func(s *v1alpha1.PodMigrationStatus) {
+		s.Phase, s.Message = v1alpha1.MigrationPending, waits.message
+		setCondition(s, v1alpha1.ConditionMigrationAdmitted, metav1.ConditionFalse, waits.reason, waits.message, r.Clock.Now())
+	})
+}
+
+// update writes what has changed, and nothing where nothing has. The object is then as it is stored.
+func (r *Reconciler) update(ctx context.Context, o *v1alpha1.PodMigration, change func(*v1alpha1.PodMigrationStatus)) error {
+	after := o.DeepCopy()
+	change(&after.Status)
+	if equality.Semantic.DeepEqual(o.Status, after.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Patch(ctx, after, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("writing the status of PodMigration %s/%s: %w", o.Namespace, o.Name, err)
+	}
+	*o = *after
+	return nil
+}
+
+// admitted puts a decision on record.
+func (r *Reconciler) admitted(s *v1alpha1.PodMigrationStatus, q question, a answer, reason string) {
+	s.Phase = v1alpha1.MigrationPending
+	s.Strategy, s.Decision, s.Owner = a.strategy, a.decision, ownerOf(q.pod)
+	s.Source = &v1alpha1.MigrationEnd{PodName: q.pod.Name, PodUID: q.pod.UID, Node: q.pod.Spec.NodeName}
+	s.Target = &v1alpha1.MigrationEnd{Node: a.target}
+	now := r.Clock.Now()
+	setCondition(s, v1alpha1.ConditionMigrationAdmitted, metav1.ConditionTrue, reason, would(q, a), now)
+	switch {
+	case a.stateless != "":
+		setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionFalse, ReasonStateImpossible, a.stateless, now)
+	case a.strategy == v1alpha1.StrategyCheckpoint:
+		setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionTrue, "Checkpoint", "its state comes along", now)
+	}
+}
+
+// would say what was decided.
+func would(q question, a answer) string {
+	to := "to where the scheduler puts it"
+	if a.target != "" {
+		to = "to node " + a.target
+	}
+	text := fmt.Sprintf("pod %s goes from node %s %s by strategy %s", q.pod.Name, q.pod.Spec.NodeName, to, a.strategy)
+	if a.stateless != "" {
+		text += ", and begins anew: " + a.stateless
+	}
+	return text
+}
+
+// request asks the queue for it, the same each time.
+func (r *Reconciler) request(ctx context.Context, o *v1alpha1.PodMigration) orchestration.Request {
+	source := o.Status.Source
+	out := orchestration.Request{
+		Kind: rules.Migrate, Reason: string(cmp.Or(o.Spec.Trigger, v1alpha1.TriggerManual)), Message: record.Short(o.Spec.Reason, 1024),
+		Cause: causePrefix + string(o.UID), Node: source.Node, TargetNode: o.Status.Target.Node, Timeout: r.allowed(ctx, o),
+		Pods:        []v1alpha1.ActionPod{{Namespace: o.Namespace, Name: source.PodName, UID: source.PodUID}},
+		Beneficiary: v1alpha1.ActionBeneficiary{Kind: "Pod", Namespace: o.Namespace, Name: source.PodName, UID: source.PodUID, Criticality: "Low"},
+	}
+	if view, ok := r.Store.Snapshot().Pod(source.PodUID); ok {
+		out.Beneficiary.Criticality = criticality(view)
+	}
+	return out
+}
+
+// criticality is the highest of the pod's governed containers.
+func criticality(view *state.PodView) string {
+	most := rt.Low
+	for _, g := range view.Governed {
+		if g.Err == nil {
+			most = max(most, g.Server.Criticality)
+		}
+	}
+	return most.String()
+}
+
+// governor is the McKube of the pod's most critical container; nil for none.
+func governor(view *state.PodView) *mcv1.McKube {
+	var out *mcv1.McKube
+	most := rt.Low
+	for _, g := range view.Governed {
+		if g.Err == nil && (out == nil || g.Server.Criticality > most) {
+			out, most = g.McKube, g.Server.Criticality
+		}
+	}
+	return out
+}

@@ -1,0 +1,92 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	controllerruntime "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+)
+
+// Gates takes the gates of migrations off pods for which no migration waits: the webhook gates all that an owner makes
+// while one of its pods is on the move, and one of them takes the place of that.
+type Gates struct {
+	Client client.Client
+}
+
+// Register adds the loop to a manager.
+func (g *Gates) Register(_ context.Context, m manager.Manager) error {
+	waiting := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		pod, ok := o.(*corev1.Pod)
+		return ok && gated(pod)
+	})
+	return controllerruntime.NewControllerManagedBy(m).
+		Named("migration.gates").
+		For(&corev1.Pod{}, builder.WithPredicates(waiting)).
+		Watches(&v1alpha1.PodMigration{}, handler.EnqueueRequestsFromMapFunc(g.behind)).
+		Complete(g)
+}
+
+// behind are the gated pods of a migration's owner.
+func (g *Gates) behind(ctx context.Context, o client.Object) []reconcile.Request {
+	list := &corev1.PodList{}
+	if err := g.Client.List(ctx, list, client.InNamespace(o.GetNamespace())); err != nil {
+		return nil // the next event, or resync, brings it again
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		if gated(&list.Items[i]) {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return out
+}
+
+// Reconcile looks at one gated pod.
+func (g *Gates) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	pod := &corev1.Pod{}
+	if err := g.Client.Get(ctx, req.NamespacedName, pod); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !gated(pod) || pod.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil
+	}
+	list := &v1alpha1.PodMigrationList{}
+	if err := g.Client.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing PodMigrations of namespace %s: %w", pod.Namespace, err)
+	}
+	if slices.ContainsFunc(list.Items, func(o v1alpha1.PodMigration) bool { return waitsFor(&o, pod) }) {
+		return reconcile.Result{}, nil
+	}
+	after := pod.DeepCopy()
+	ungate(after)
+	if err := g.Client.Patch(ctx, after, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("taking the gate off pod %s: %w", req.NamespacedName, err)
+	}
+	return reconcile.Result{}, nil
+}
+
+// waitsFor tells whether a migration that is under way may let the pod run: it is in the place of its source, or may be.
+func waitsFor(o *v1alpha1.PodMigration, pod *corev1.Pod) bool {
+	if o.Status.Phase.Over() || o.Status.Source == nil {
+		return false
+	}
+	if of := pod.Annotations[mcv1.AnnotationReplaces]; of != "" {
+		return types.UID(of) == o.Status.Source.PodUID
+	}
+	return v1alpha1.AwaitsReplacement(o, metav1.GetControllerOf(pod))
+}

@@ -1,0 +1,306 @@
+package migration_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+)
+
+// journey is a PodMigration, and what is to become of it and of the pods.
+type journey struct {
+	name   string
+	town   func(w *town)
+	ask    func(w *town)
+	during func(w *town) func(int, *process)
+	// phase that it ends in, what its message then says, and where pods run.
+	phase, says, places string
+	// deaths: the controller dies before and after each write, in turn.
+	deaths bool
+}
+
+func (j journey) tell(t *testing.T, dieAt int, dieBefore bool) *town {
+	w := newTown(t, 1)
+	w.gating = true
+	if j.town != nil {
+		j.town(w)
+	}
+	j.ask(w)
+	w.writes, w.dieAt, w.dieBefore = 0, dieAt, dieBefore
+	var during func(int, *process)
+	if j.during != nil {
+		during = j.during(w)
+	}
+	o := w.migrate(during)[0]
+	if string(o.Status.Phase) != j.phase || !strings.Contains(o.Status.Message, j.says) {
+		t.Errorf("it is %s: %s", o.Status.Phase, o.Status.Message)
+		for _, a := range w.actions(t.Context()) {
+			t.Logf("%s: %s", a.Name, a.Status.LastError)
+		}
+	}
+	if got := w.places(); got != j.places {
+		t.Errorf("it is %s, and leaves pods on %q: %s", o.Status.Phase, got, w.everyone())
+	}
+	if !meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionMigrationDone) {
+		t.Errorf("conditions: %+v", o.Status.Conditions)
+	}
+	return w
+}
+
+func (j journey) test(t *testing.T) {
+	t.Run(j.name, func(t *testing.T) {
+		w := j.tell(t, 0, false)
+		t.Logf("%d writes, %d evictions", w.writes, len(w.evicted))
+		for at := 1; at <= w.writes && j.deaths && !t.Failed(); at++ {
+			for _, before := range []bool{true, false} {
+				t.Run(fmt.Sprintf("dies-%d-%t", at, before), func(t *testing.T) { j.tell(t, at, before) })
+			}
+		}
+	})
+}
+
+// at does something before the first turn at which the migration has come to a phase.
+func at(phase v1alpha1.MigrationPhase, do func(w *town)) func(w *town) func(int, *process) {
+	return func(w *town) func(int, *process) {
+		done := false
+		return func(_ int, p *process) {
+			if list := w.moves(); !done && len(list) > 0 && list[0].Status.Phase == phase {
+				done = true
+				do(w)
+				p.look()
+			}
+		}
+	}
+}
+
+func abort(w *town) {
+	o := w.move()
+	o.Spec.Abort = true
+	w.must(w.api.Update(w.Context(), o))
+}
+
+func ask(strategy v1alpha1.MigrationStrategy) func(*town) {
+	return func(w *town) { w.asks(w.first(), by(strategy)) }
+}
+
+// first is the name of the first pod.
+func (w *town) first() string { return w.pods()[0].Name }
+
+// bare has one pod that nobody makes again.
+func bare(w *town) {
+	w.must(w.api.Delete(w.Context(), w.owner, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	p := w.pods()[0]
+	p.OwnerReferences = nil
+	w.must(w.api.Update(w.Context(), &p))
+}
+
+func TestRestart(t *testing.T) {
+	for _, j := range []journey{
+		{name: "undisturbed", ask: ask("Restart"), phase: "Succeeded", says: "runs on node", places: "b", deaths: true},
+		{name: "pinned", ask: func(w *town) {
+			w.node("c", 2)
+			w.asks("rt-1", by("Restart"), func(o *v1alpha1.PodMigration) { o.Spec.TargetNode = w.name("c") })
+		}, phase: "Succeeded", places: "c"},
+		{name: "evict", ask: ask("Evict"), phase: "Succeeded", says: "runs on node", places: "b"},
+		{name: "no-room-after-all", town: func(w *town) { w.node("c", 2) }, ask: func(w *town) {
+			w.asks("rt-1", by("Restart"), func(o *v1alpha1.PodMigration) { o.Spec.TargetNode = w.name("c") })
+		},
+			during: at("CuttingOver", func(w *town) { w.crowded = map[string]bool{"c": true} }), phase: "Succeeded", places: "b"},
+		{name: "target-cordoned-late", town: func(w *town) { w.node("c", 2) }, ask: func(w *town) {
+			w.asks("rt-1", by("Restart"), func(o *v1alpha1.PodMigration) { o.Spec.TargetNode = w.name("c") })
+		},
+			during: func(w *town) func(int, *process) {
+				w.lazy = true
+				return at("Restoring", func(w *town) { w.cordon("c"); w.lazy = false })(w)
+			}, phase: "Succeeded", places: "b"},
+		{name: "aborted", ask: ask("Restart"), during: at("Reserving", abort), phase: "Aborted", says: "says abort", places: "a"},
+		{name: "aborted-late", ask: ask("Restart"), during: at("Restoring", abort), phase: "Succeeded", places: "b"},
+		{name: "deleted", ask: ask("Restart"), during: at("Reserving", func(w *town) { w.must(w.api.Delete(w.Context(), w.move())) }), phase: "Aborted", says: "was deleted", places: "a"},
+		{name: "pod-deleted", ask: ask("Restart"), during: at("Reserving", (*town).deletePod), phase: "RolledBack", says: "nobody here has evicted it", places: "b"},
+	} {
+		j.test(t)
+	}
+}
+
+// The status tells the whole story, and the pod in the place of the other is bound to the target.
+func TestWhatAPodMigrationSays(t *testing.T) {
+	w := journey{ask: ask("Restart"), phase: "Succeeded", places: "b"}.tell(t, 0, false)
+	o, pod := w.move(), w.pods()[0]
+	if o.Status.Strategy != "Restart" || o.Status.Source.Node != w.name("a") || o.Status.Target.Node != w.name("b") || o.Status.Target.PodUID != pod.UID || o.Status.Owner.Name != "rt" {
+		t.Errorf("%+v", o.Status)
+	}
+	if o.Status.UnavailableMilliseconds == nil || o.Status.StartTime == nil || o.Status.CompletionTime == nil || !meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionMigrationVerified) {
+		t.Errorf("%+v", o.Status)
+	}
+	if pod.Spec.NodeSelector[corev1.LabelHostname] != w.name("b") || pod.Annotations[mcv1.AnnotationReplaces] != string(o.Status.Source.PodUID) {
+		t.Errorf("the pod in its place: %+v %+v", pod.Spec.NodeSelector, pod.Annotations)
+	}
+	p := w.start()
+	w.clock.Step(time.Hour)
+	w.must(p.loop())
+	w.must(p.loop())
+	if list := w.moves(); len(list) > 0 {
+		t.Errorf("it is kept for longer than its time: %+v", list[0].Status)
+	}
+}
+
+func TestSurge(t *testing.T) {
+	two := func(w *town) { w.rollout(2) }
+	for _, j := range []journey{
+		{name: "undisturbed", town: func(w *town) { w.rollout(1) }, ask: ask("Surge"), phase: "Succeeded", says: "in place of", places: "b", deaths: true},
+		{name: "default", town: two, ask: ask(""), phase: "Succeeded", says: "in place of", places: "a b"},
+		{name: "aborted", town: two, ask: ask("Surge"), during: at("Verifying", abort), phase: "Aborted", says: "stays on node", places: "a a"},
+		{name: "scaled-to-zero", town: func(w *town) { w.rollout(1) }, ask: ask("Surge"), during: at("Verifying", func(w *town) { w.scale(0) }), phase: "RolledBack"},
+		{name: "no-room-after-all", town: two, ask: func(w *town) {
+			w.crowded = map[string]bool{"b": true}
+			w.asks(w.first(), by("Surge"), func(o *v1alpha1.PodMigration) { o.Spec.Timeout.Duration = 10 * time.Minute })
+		}, phase: "RolledBack", says: "finds no node", places: "a a"},
+		{name: "never-ready", town: two, ask: ask("Surge"), during: func(w *town) func(int, *process) { w.unready = true; return func(int, *process) {} }, phase: "RolledBack", says: "does not run", places: "a a"},
+	} {
+		j.test(t)
+	}
+}
+
+// A pod that nobody makes again is stored before it goes, and runs once it is gone.
+func TestABarePod(t *testing.T) {
+	for _, j := range []journey{
+		{name: "undisturbed", town: bare, ask: ask("Restart"), phase: "Succeeded", places: "b", deaths: true},
+		{name: "not-told", town: bare, ask: ask(""), phase: "Refused", says: "say strategy Restart or Checkpoint", places: "a"},
+		{name: "aborted", town: bare, ask: ask("Restart"), during: at("Restoring", abort), phase: "Aborted", places: "a"},
+		{name: "budget", town: bare, ask: ask("Restart"), during: at("Restoring", (*town).budget), phase: "RolledBack", says: "may not be evicted yet", places: "a"},
+	} {
+		j.test(t)
+	}
+}
+
+func TestCheckpoint(t *testing.T) {
+	able := func(w *town) { w.rollout(1); w.able() }
+	alone := func(w *town) { bare(w); w.able() }
+	fails := func(stage v1alpha1.CheckpointStage) func(*town) {
+		return func(w *town) { able(w); w.agents.fails = stage }
+	}
+	for _, j := range []journey{
+		{name: "undisturbed", town: able, ask: ask("Checkpoint"), phase: "Succeeded", places: "b", deaths: true},
+		{name: "bare", town: alone, ask: ask("Checkpoint"), phase: "Succeeded", places: "b", deaths: true},
+		{name: "checkpoint-fails", town: fails("Checkpoint"), ask: ask("Checkpoint"), phase: "RolledBack", says: "it went wrong", places: "a", deaths: true},
+		{name: "transfer-fails", town: fails("Transfer"), ask: ask("Checkpoint"), phase: "RolledBack", says: "it went wrong", places: "a"},
+		{name: "begins-anew", town: func(w *town) { able(w); w.agents.cold = true }, ask: ask("Checkpoint"), phase: "RolledBack", says: "does not say yet that container app was restored", places: "a"},
+		{name: "aborted", town: able, ask: ask("Checkpoint"), during: at("Verifying", abort), phase: "Aborted", places: "a", deaths: true},
+		{name: "silent-agents", town: func(w *town) { able(w); w.agents.stuck = true }, ask: ask("Checkpoint"),
+			during: at("RollingBack", func(w *town) { w.agents.stuck = false }), phase: "RolledBack", says: "It took longer", places: "a"},
+		{name: "incapable", town: func(w *town) { w.rollout(1) }, ask: ask("Checkpoint"), phase: "SucceededWithoutState", says: "in place of", places: "b"},
+		{name: "incapable-bare", town: bare, ask: ask("Checkpoint"), phase: "Refused", says: "its state cannot come along", places: "a"},
+		{name: "state-required", town: func(w *town) {
+			w.rollout(1)
+			w.judge.policy = &v1alpha1.MigrationPolicy{Spec: v1alpha1.MigrationPolicySpec{RequireState: true}}
+		}, ask: ask("Checkpoint"), phase: "Refused", says: "its state cannot come along", places: "a"},
+	} {
+		j.test(t)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	change := func(f func(o *v1alpha1.PodMigration)) func(*town) {
+		return func(w *town) { w.asks("rt-1", f) }
+	}
+	for reason, j := range map[string]journey{
+		"PodNotFound":     {ask: func(w *town) { w.asks("nobody") }, says: "there is no pod", places: "a"},
+		"PodReplaced":     {ask: change(func(o *v1alpha1.PodMigration) { o.Spec.PodUID = "another" }), says: "another was meant", places: "a"},
+		"McKubeNever":     {town: (*town).forbid, ask: ask(""), says: "migration.policy Never", places: "a"},
+		"SurgeImpossible": {ask: ask("Surge"), says: "has no label pod-template-hash", places: "a"},
+		"TargetRefused":   {ask: change(func(o *v1alpha1.PodMigration) { o.Spec.TargetNode = "nowhere" }), says: "node nowhere has no real-time cores", places: "a"},
+		"NoTarget":        {town: func(w *town) { w.cordon("b") }, ask: ask(""), says: "no node takes the pod", places: "a"},
+		"OwnerWantsNone":  {town: func(w *town) { w.must(w.api.Delete(w.Context(), w.owner)) }, ask: ask(""), says: "ReplicaSet rt, which made it, is gone", places: "a"},
+		"PolicyDenied":    {town: func(w *town) { w.judge.denies = "not on Sundays" }, ask: ask(""), says: "not on Sundays", places: "a"},
+		"DoNotDisrupt": {town: func(w *town) {
+			p := w.pods()[0]
+			metav1.SetMetaDataAnnotation(&p.ObjectMeta, "karpenter.sh/do-not-disrupt", "true")
+			w.must(w.api.Update(w.Context(), &p))
+		}, ask: change(func(o *v1alpha1.PodMigration) { o.Spec.Trigger = v1alpha1.TriggerCost }), says: "do-not-disrupt", places: "a"},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			j.phase = "Refused"
+			w := j.tell(t, 0, false)
+			c := meta.FindStatusCondition(w.move().Status.Conditions, v1alpha1.ConditionMigrationAdmitted)
+			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != reason || len(w.evicted) > 0 || len(w.actions(t.Context())) > 0 {
+				t.Errorf("condition %+v, evicted %v", c, w.evicted)
+			}
+		})
+	}
+}
+
+func TestADryRunDoesNothing(t *testing.T) {
+	dry := func(w *town) { w.asks("rt-1", func(o *v1alpha1.PodMigration) { o.Spec.DryRun = true }) }
+	w := journey{ask: dry, phase: "DryRun", says: "goes from node", places: "a"}.tell(t, 0, false)
+	if o := w.move(); o.Status.Target.Node != w.name("b") || o.Status.Strategy != "Restart" || len(o.Finalizers) > 0 || len(w.actions(t.Context())) > 0 || len(w.evicted) > 0 {
+		t.Errorf("%d writes; %+v", w.writes, o.Status)
+	}
+}
+
+// Migrations beyond a limit wait, and go on when those before them are over.
+func TestLimitsAreWaitedFor(t *testing.T) {
+	w := newTown(t, 2)
+	w.judge.policy = &v1alpha1.MigrationPolicy{Spec: v1alpha1.MigrationPolicySpec{Limits: &v1alpha1.MigrationLimits{PerNamespace: ptr.To[int32](1)}}}
+	w.asks("rt-1")
+	w.asks("rt-2")
+	waited, most := false, 0
+	list := w.migrate(func(int, *process) {
+		under := 0
+		for _, o := range w.moves() {
+			waited = waited || strings.Contains(o.Status.Message, "limit perNamespace is reached")
+			if o.Status.Phase != "" && o.Status.Phase != "Pending" && !o.Status.Phase.Over() {
+				under++
+			}
+		}
+		most = max(most, under)
+	})
+	if !waited || most != 1 || w.places() != "b b" {
+		t.Errorf("waited: %t, %d at once; %s; %s, %s", waited, most, w.everyone(), list[0].Status.Message, list[1].Status.Message)
+	}
+}
+
+// What the ladder asks of the queue has a PodMigration, too, by which it can be followed and aborted.
+func TestTheRecordOfAnAction(t *testing.T) {
+	for _, aborted := range []bool{false, true} {
+		w := newTown(t, 1)
+		p := w.start()
+		for range 3 {
+			w.must(p.turn())
+		}
+		p, _ = w.submit(p, w.request("rt-1"))
+		w.must(p.turn())
+		if aborted {
+			abort(w)
+		}
+		o := w.migrate(nil)[0]
+		want := map[bool]string{false: "Succeeded b", true: "Aborted a"}[aborted]
+		if got := string(o.Status.Phase) + " " + w.places(); got != want || o.Spec.Trigger != v1alpha1.TriggerRTPressure {
+			t.Errorf("%s; %+v", got, o)
+		}
+	}
+}
+
+func TestTwoMigrationsOfOnePod(t *testing.T) {
+	w := newTown(t, 1)
+	w.asks("rt-1", by("Restart"))
+	w.asks("rt-1", by("Restart"), func(o *v1alpha1.PodMigration) { o.Name = "second" })
+	var ends []string
+	for _, o := range w.migrate(nil) {
+		ends = append(ends, string(o.Status.Phase))
+	}
+	slices.Sort(ends)
+	if !slices.Equal(ends, []string{"Refused", "Succeeded"}) || w.places() != "b" || len(w.evicted) != 1 {
+		t.Errorf("%v; %s", ends, w.everyone())
+	}
+}

@@ -1,0 +1,248 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/eviction"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+const (
+	// homeless is how long the copy may wait for its node: the target was thought to have room for it.
+	homeless = time.Minute
+	// lingering is how long the source may stay after its owner has one pod more than it wants. Then it is evicted.
+	lingering = 30 * time.Second
+)
+
+// surge has a copy of the pod run on the target, which the pod's ReplicaSet then takes for its own, and removes the source.
+func (m *migrate) surge(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, error) {
+	twin, err := m.copied(ctx, m.API, task)
+	if err != nil {
+		return rules.Result{}, err
+	}
+	switch {
+	case task.Progress[progressCut] != "" || adopted(twin):
+		return m.succeed(ctx, task, source, twin)
+	case task.Undoing():
+		return m.undo(ctx, task, source)
+	case source == nil:
+		return rules.Result{Undo: true, Message: "the pod is gone, and nobody here has evicted it"}, nil
+	}
+	if twin == nil {
+		return m.prepareTwin(ctx, task, source, m.beside)
+	}
+	if veto, err := m.orphan(ctx, source); veto != "" || err != nil {
+		return rules.Result{Undo: veto != "", Message: veto}, err
+	}
+	if result, settled, err := m.settles(ctx, task, twin); !settled || err != nil {
+		return result, err
+	}
+	return m.cutOver(ctx, task, source, twin)
+}
+
+// prepareTwin reserves the room, and then has the copy made.
+func (m *migrate) prepareTwin(ctx context.Context, task orchestration.Task, source *corev1.Pod, do func(context.Context, orchestration.Task, *corev1.Pod) (rules.Result, error)) (rules.Result, error) {
+	var first waiting
+	switch veto, err := m.verify(ctx, task, source); {
+	case errors.As(err, &first):
+		return rules.Result{Message: first.Error()}, nil
+	case veto != "" || err != nil:
+		return rules.Result{Undo: veto != "", Message: veto}, err
+	}
+	if _, reserved := task.Progress[state.ProgressReserved]; !reserved {
+		return m.reserve(ctx, task, source)
+	}
+	if veto, err := m.keeps(task); veto != "" || err != nil {
+		return rules.Result{Undo: veto != "", Message: veto}, err
+	}
+	return do(ctx, task, source)
+}
+
+// beside makes the copy of a ReplicaSet's pod.
+func (m *migrate) beside(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, error) {
+	owner, err := m.replicaSet(ctx, source)
+	if err != nil {
+		return rules.Result{}, err
+	}
+	if owner == nil {
+		return rules.Result{Undo: true, Message: "the pod's ReplicaSet is gone"}, nil
+	}
+	return m.makeTwin(ctx, task, ofTemplate(task, source, owner))
+}
+
+// makeTwin makes the copy, which the scheduler will find nowhere to put but on the target.
+func (m *migrate) makeTwin(ctx context.Context, task orchestration.Task, twin *corev1.Pod) (rules.Result, error) {
+	if err := m.enter(ctx, task, v1alpha1.MigrationRestoring); err != nil {
+		return rules.Result{}, err
+	}
+	if err := m.pin(ctx, twin, task.Object.Spec.TargetNode); err != nil {
+		return rules.Result{}, err
+	}
+	if veto, err := m.create(ctx, twin); veto != "" || err != nil {
+		return rules.Result{Undo: veto != "", Message: veto}, err
+	}
+	return rules.Result{Message: fmt.Sprintf("made pod %s/%s in its place", twin.Namespace, twin.Name)}, nil
+}
+
+// settles tells whether the copy does what the source did. It cannot any longer when the copy ends, or finds no node.
+func (m *migrate) settles(ctx context.Context, task orchestration.Task, twin *corev1.Pod) (rules.Result, bool, error) {
+	name := twin.Namespace + "/" + twin.Name
+	switch {
+	case twin.DeletionTimestamp != nil:
+		return rules.Result{Undo: true, Message: fmt.Sprintf("somebody deletes pod %s", name)}, false, nil
+	case finished(twin):
+		return rules.Result{Undo: true, Message: fmt.Sprintf("pod %s has ended: %s", name, twin.Status.Phase)}, false, nil
+	case twin.Spec.NodeName == "" && m.Clock.Now().Sub(twin.CreationTimestamp.Time) > homeless:
+		return rules.Result{Undo: true, Message: fmt.Sprintf("pod %s finds no node%s", name, unschedulable(twin))}, false, nil
+	case twin.Spec.NodeName == "":
+		return rules.Result{Message: fmt.Sprintf("pod %s waits for a node%s", name, unschedulable(twin))}, false, nil
+	}
+	if err := m.enter(ctx, task, v1alpha1.MigrationVerifying, arriving(twin)); err != nil {
+		return rules.Result{}, false, err
+	}
+	if err := m.hand(task); err != nil {
+		return rules.Result{}, false, err
+	}
+	evidence, why, err := m.prove(task, twin)
+	if why != "" || err != nil {
+		return rules.Result{Message: why}, false, err
+	}
+	task.Progress[progressEvidence] = evidence
+	return rules.Result{}, true, nil
+}
+
+// cutOver has the ReplicaSet take the copy for its own, and the source be what is one too many. When another pod of it
+// is not ready that one would go instead, so it is waited for.
+func (m *migrate) cutOver(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod) (rules.Result, error) {
+	owner, err := m.replicaSet(ctx, source)
+	if err != nil || owner == nil {
+		return rules.Result{Undo: owner == nil && err == nil, Message: "the pod's ReplicaSet is gone"}, err
+	}
+	pods, err := m.siblings(ctx, m.API, source.Namespace, *metav1.GetControllerOf(source))
+	if err != nil {
+		return rules.Result{}, err
+	}
+	for i := range pods {
+		if p := &pods[i]; p.UID != source.UID && !ready(p) {
+			return rules.Result{Message: fmt.Sprintf("pod %s/%s serves; waits until pod %s of the same ReplicaSet is ready, which would go otherwise", twin.Namespace, twin.Name, p.Name)}, nil
+		}
+	}
+	if err := m.enter(ctx, task, v1alpha1.MigrationCuttingOver, verified(task, m.Clock.Now())); err != nil {
+		return rules.Result{}, err
+	}
+	if err := m.yield(ctx, source); err != nil {
+		return rules.Result{}, err
+	}
+	return m.adopt(ctx, task, twin, owner)
+}
+
+// adopt gives the copy the label by which its ReplicaSet finds it. That cannot be undone.
+func (m *migrate) adopt(ctx context.Context, task orchestration.Task, twin *corev1.Pod, owner *appsv1.ReplicaSet) (rules.Result, error) {
+	after := twin.DeepCopy()
+	metav1.SetMetaDataLabel(&after.ObjectMeta, appsv1.DefaultDeploymentUniqueLabelKey, owner.Spec.Template.Labels[appsv1.DefaultDeploymentUniqueLabelKey])
+	if err := m.Client.Patch(ctx, after, client.MergeFromWithOptions(twin, client.MergeFromWithOptimisticLock{})); err != nil {
+		return rules.Result{}, fmt.Errorf("handing pod %s/%s to ReplicaSet %s: %w", twin.Namespace, twin.Name, owner.Name, err)
+	}
+	m.markCut(task)
+	return rules.Result{Message: fmt.Sprintf("pod %s/%s is handed to ReplicaSet %s, and the source goes", twin.Namespace, twin.Name, owner.Name)}, nil
+}
+
+// adopted tells whether the copy was handed to its ReplicaSet.
+func adopted(twin *corev1.Pod) bool {
+	return twin != nil && twin.Labels[appsv1.DefaultDeploymentUniqueLabelKey] != ""
+}
+
+// markCut remembers when nothing could be undone any longer.
+func (m *migrate) markCut(task orchestration.Task) {
+	if task.Progress[progressCut] == "" {
+		task.Progress[progressCut] = m.Clock.Now().UTC().Format(time.RFC3339Nano)
+	}
+}
+
+// succeed waits until the source is gone. One that its owner keeps is evicted.
+func (m *migrate) succeed(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod) (rules.Result, error) {
+	m.markCut(task)
+	former, to := task.Object.Spec.Pods[0], task.Object.Spec.TargetNode
+	switch {
+	case twin == nil || twin.DeletionTimestamp != nil:
+		return rules.Result{Outcome: rules.Failed, Message: "the pod in its place was taken away after it was handed over" + still(source)}, nil
+	case source == nil:
+		task.Progress[progressReplacement] = twin.Name
+		return m.done(task, twin, fmt.Sprintf("pod %s/%s runs on node %s in place of %s/%s", twin.Namespace, twin.Name, twin.Spec.NodeName, former.Namespace, former.Name)), nil
+	case m.over(task):
+		return rules.Result{Outcome: rules.Failed, Message: fmt.Sprintf("pod %s/%s runs on node %s, and the source is still there", twin.Namespace, twin.Name, to)}, nil
+	}
+	cut, err := time.Parse(time.RFC3339Nano, task.Progress[progressCut])
+	if err == nil && m.Clock.Now().Sub(cut) > lingering {
+		if _, err := m.ask(ctx, task, source); err != nil {
+			return rules.Result{}, err
+		}
+	}
+	return rules.Result{Message: fmt.Sprintf("pod %s/%s runs on node %s; waits until the source is gone", twin.Namespace, twin.Name, twin.Spec.NodeName)}, nil
+}
+
+// still says what is left of the source.
+func still(source *corev1.Pod) string {
+	if source == nil {
+		return ""
+	}
+	return "; the pod runs on on node " + source.Spec.NodeName
+}
+
+// undo takes the copy away. The source has been running all the while.
+func (m *migrate) undo(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, error) {
+	if err := m.enter(ctx, task, v1alpha1.MigrationRollingBack); err != nil {
+		return rules.Result{}, err
+	}
+	if gone, err := m.discard(ctx, task); !gone || err != nil {
+		return rules.Result{Message: "waits until the pod in its place is gone"}, err
+	}
+	if source == nil {
+		return rules.Result{Outcome: rules.RolledBack, Message: "nothing is left of it, and the pod is gone"}, nil
+	}
+	if err := m.stay(ctx, source); err != nil {
+		return rules.Result{}, err
+	}
+	return rules.Result{Outcome: rules.RolledBack, Message: "the pod stays on node " + source.Spec.NodeName}, nil
+}
+
+// replicaSet is the pod's owner; nil when it is gone, or about to go.
+func (d Dependencies) replicaSet(ctx context.Context, pod *corev1.Pod) (*appsv1.ReplicaSet, error) {
+	by := metav1.GetControllerOf(pod)
+	if by == nil {
+		return nil, nil
+	}
+	owner := &appsv1.ReplicaSet{}
+	err := d.API.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: by.Name}, owner)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading ReplicaSet %s/%s: %w", pod.Namespace, by.Name, err)
+	case owner.UID != by.UID || owner.DeletionTimestamp != nil:
+		return nil, nil
+	}
+	return owner, nil
+}
+
+// ask asks for the eviction of the source, and says whose it is: the gate passes it.
+func (m *migrate) ask(ctx context.Context, task orchestration.Task, source *corev1.Pod) (eviction.Answer, error) {
+	by := map[string]string{}
+	if name := task.Progress[progressMigration]; name != "" {
+		by[v1alpha1.AnnotationMigration] = source.Namespace + "/" + name
+	}
+	return eviction.AskAs(ctx, m.Client, source, by)
+}
