@@ -56,6 +56,9 @@ var unexercised = map[right]string{
 	{"patch", "events.k8s.io", "events", ""}:                    "done where the same Event comes again",
 	{"list", "", "replicationcontrollers", ""}:                  "read for pods that a ReplicationController owns",
 	{"watch", "", "replicationcontrollers", ""}:                 "read for pods that a ReplicationController owns",
+	{"list", "metrics.k8s.io", "nodes", ""}:                     "only where somebody serves metrics.k8s.io",
+	{"list", "metrics.k8s.io", "pods", ""}:                      "only for nodes under resource pressure",
+	{"patch", "", "nodes/status", ""}:                           "done where a node comes under resource pressure",
 	{"update", "mcoperator.sdv.com", "mckubes/finalizers", ""}:  "only the admission plugin OwnerReferencesPermissionEnforcement asks for it",
 }
 

@@ -90,9 +90,19 @@ app.kubernetes.io/component: agent
 {{- if or .Values.cloudProvider.catalogue .Values.cloudProvider.instanceTypes -}}true{{- end -}}
 {{- end -}}
 
+{{/* The Secrets that measuring nodes and telling of migrations need: the name of the volume, and the Secret's. */}}
+{{- define "mainspring.migrationSecrets" -}}
+{{- $migration := .Values.settings.migration -}}
+{{- range $name, $secret := dict "influx-ca" $migration.influx.caSecret "prometheus-ca" $migration.usage.prometheus.caSecret "prometheus-token" $migration.usage.prometheus.tokenSecret -}}
+{{- if $secret -}}
+{{ $name }}: {{ $secret | quote }}
+{{ end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Whether the controller has anything mounted. */}}
 {{- define "mainspring.hasVolumes" -}}
-{{- if or (include "mainspring.hasCatalogue" .) .Values.metrics.certificateSecret (include "mainspring.hasOverrunSecret" .) .Values.cloudProvider.inventory.programs -}}true{{- end -}}
+{{- if or (include "mainspring.hasCatalogue" .) .Values.metrics.certificateSecret (include "mainspring.hasOverrunSecret" .) .Values.cloudProvider.inventory.programs (include "mainspring.migrationSecrets" .) -}}true{{- end -}}
 {{- end -}}
 
 {{/* The feature gates as the flag takes them, each named: what a release runs with never depends on a default in the binary. */}}
@@ -154,6 +164,20 @@ app.kubernetes.io/component: agent
   (printf "--queue-namespace-limit=%d" (int $settings.queue.namespaceLimit))
   (printf "--queue-cluster-limit=%d" (int $settings.queue.clusterLimit))
   (printf "--queue-age-step=%s" $settings.queue.ageStep)
+  (printf "--enable-checkpointing=%t" $settings.migration.checkpointing)
+  (printf "--policy-engine=%s" $settings.migration.policyEngine.use)
+  (printf "--resource-pressure=%s" $settings.migration.resourcePressure.mode)
+  (printf "--migration-check-interval=%s" $settings.migration.resourcePressure.interval)
+  (printf "--resource-pressure-threshold=%d" (int $settings.migration.resourcePressure.threshold))
+  (printf "--resource-pressure-samples=%d" (int $settings.migration.resourcePressure.samples))
+  (printf "--resource-pressure-pods-per-node=%d" (int $settings.migration.resourcePressure.podsPerNode))
+  (printf "--resource-pressure-workload-cooldown=%s" $settings.migration.resourcePressure.workloadCooldown)
+  (printf "--resource-pressure-pair-cooldown=%s" $settings.migration.resourcePressure.pairCooldown)
+  (printf "--usage-source=%s" $settings.migration.usage.source)
+  (printf "--usage-timeout=%s" $settings.migration.usage.timeout)
+  (printf "--influx-org=%s" $settings.migration.influx.org)
+  (printf "--influx-bucket=%s" $settings.migration.influx.bucket)
+  (printf "--influx-write=%s" $settings.migration.influx.write)
   (printf "--webhook-port=%d" (ternary (int .Values.webhook.port) 0 .Values.webhook.enabled))
   (printf "--disable-leader-election=%t" (not .Values.leaderElection.enabled))
   (printf "--leader-election-name=%s" .Values.leaderElection.name)
@@ -177,6 +201,22 @@ app.kubernetes.io/component: agent
   (printf "--overrun-dns-names=%s.%s.svc" (include "mainspring.fullname" .) .Release.Namespace)) -}}
 {{- if .Values.overrun.certificateSecret -}}
 {{- $args = append $args "--overrun-cert-dir=/etc/mainspring/overrun" -}}
+{{- end -}}
+{{- end -}}
+{{- range $flag, $value := dict
+  "policy-engine-url" $settings.migration.policyEngine.url
+  "analysis-engine-url" $settings.migration.analysisEngineURL
+  "influx-url" $settings.migration.influx.url
+  "usage-prometheus-url" $settings.migration.usage.prometheus.url
+  "usage-prometheus-cpu-query" $settings.migration.usage.prometheus.cpuQuery
+  "usage-prometheus-memory-query" $settings.migration.usage.prometheus.memoryQuery
+  "usage-influx-cpu-query" $settings.migration.usage.influx.cpuQuery
+  "usage-influx-memory-query" $settings.migration.usage.influx.memoryQuery
+  "influx-ca-file" (ternary "/etc/mainspring/influx-ca/ca.crt" "" (ne $settings.migration.influx.caSecret ""))
+  "usage-prometheus-ca-file" (ternary "/etc/mainspring/prometheus-ca/ca.crt" "" (ne $settings.migration.usage.prometheus.caSecret ""))
+  "usage-prometheus-token-file" (ternary "/etc/mainspring/prometheus-token/token" "" (ne $settings.migration.usage.prometheus.tokenSecret "")) -}}
+{{- if $value -}}
+{{- $args = append $args (printf "--%s=%s" $flag $value) -}}
 {{- end -}}
 {{- end -}}
 {{- if $settings.schedulerConfig -}}
