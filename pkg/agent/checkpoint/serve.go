@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -55,7 +57,10 @@ func newServer(find func(types.UID, string) (holding, bool), bytesPerSecond int6
 func (s *server) serve(ctx context.Context, listener net.Listener, config *tls.Config) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+archivePath("{uid}", "{container}"), s.get)
-	server := &http.Server{Handler: mux, TLSConfig: config, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 8 << 10}
+	server := &http.Server{
+		Handler: mux, TLSConfig: config, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 8 << 10,
+		ErrorLog: log.New(io.Discard, "", 0), // handshakes of strangers are theirs to explain
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.ServeTLS(listener, "", "") }()
 	select {

@@ -47,13 +47,17 @@ func (k *Keeper) target(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.
 	case nc.Spec.Stage == v1alpha1.StageCheckpoint || nc.Status.Source == nil || nc.Status.Source.State != v1alpha1.CheckpointCheckpointed:
 		return watchEvery, k.report(ctx, nc, Target, k.targetSide(held, v1alpha1.CheckpointWorking, ""))
 	}
+	return k.receive(ctx, nc, held)
+}
+
+// receive brings what the source has, and then looks for what is made of it.
+func (k *Keeper) receive(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record) (time.Duration, error) {
 	if held == nil {
 		held = k.newRecord(nc, Target)
 	}
-	if err := k.bringAll(ctx, nc, held); err != nil {
-		if permanent(ctx, err) {
-			return 0, k.failTarget(ctx, nc, held, err)
-		}
+	if err := k.bringAll(ctx, nc, held); permanent(ctx, err) {
+		return 0, k.failTarget(ctx, nc, held, err)
+	} else if err != nil {
 		return 0, ignoreCanceled(err) // what ended it has the NodeCheckpoint looked at again
 	}
 	all, err := k.lookForRestored(ctx, held)

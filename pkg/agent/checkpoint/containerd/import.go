@@ -106,7 +106,7 @@ func (w *writer) copy(from io.Reader) error {
 			w.offset += int64(n)
 		}
 		switch {
-		case err == io.EOF || err == io.ErrUnexpectedEOF: //nolint:errorlint // io.ReadFull returns these themselves
+		case err == io.EOF || err == io.ErrUnexpectedEOF:
 			return nil
 		case err != nil:
 			return err

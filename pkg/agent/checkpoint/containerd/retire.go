@@ -157,8 +157,6 @@ func (c *Client) isCheckpoint(ctx context.Context, target *types.Descriptor) (bo
 		text = append(text, part.GetData()...)
 	}
 	var index struct{ Annotations map[string]string }
-	if err := json.Unmarshal(text, &index); err != nil {
-		return false, nil
-	}
-	return index.Annotations[annotationContainer] != "", nil
+	read := json.Unmarshal(text, &index) == nil // what is no index is no checkpoint
+	return read && index.Annotations[annotationContainer] != "", nil
 }

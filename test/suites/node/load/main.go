@@ -1,10 +1,9 @@
+//go:debug multipathtcp=0
+
 // Command load is the program of real containers in tests: a thread with a real-time policy that works for
 // a part of every period, and for longer when it is told to. It is told by signals: SIGUSR1 to overrun,
 // SIGUSR2 to go back. Without --work it only waits. With --listen it counts, its jobs or tenths of seconds, and tells over
 // HTTP how far it has come and who it is: a number that it drew when it began.
-
-//go:debug multipathtcp=0
-
 package main
 
 import (
