@@ -37,9 +37,41 @@ func TestSeedsAreUnchanged(t *testing.T) {
 
 // kinds in the examples.
 var kinds = map[string]schema.GroupVersionResource{
-	"McKube":     {Group: "mcoperator.sdv.com", Version: "v1", Resource: "mckubes"},
-	"Pod":        {Version: "v1", Resource: "pods"},
-	"Deployment": {Group: "apps", Version: "v1", Resource: "deployments"},
+	"McKube":          {Group: "mcoperator.sdv.com", Version: "v1", Resource: "mckubes"},
+	"Pod":             {Version: "v1", Resource: "pods"},
+	"Deployment":      {Group: "apps", Version: "v1", Resource: "deployments"},
+	"MigrationPolicy": {Group: "mckube.io", Version: "v1alpha1", Resource: "migrationpolicies"},
+	"PodMigration":    {Group: "mckube.io", Version: "v1alpha1", Resource: "podmigrations"},
+}
+
+// They also pass the webhook, see the package webhooks.
+func TestMigrationExamplesAreAccepted(t *testing.T) {
+	files, err := filepath.Glob("../../examples/migration/*.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%d examples, %v", len(files), err)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict(data, &object.Object); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		options := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
+		var into dynamic.ResourceInterface = client.Resource(kinds[object.GetKind()])
+		if object.GetNamespace() != "" {
+			into = client.Resource(kinds[object.GetKind()]).Namespace(object.GetNamespace())
+		}
+		if _, err := into.Create(t.Context(), object, options); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
 }
 
 func TestMcKubeExamplesAreAccepted(t *testing.T) {

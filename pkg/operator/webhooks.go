@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,10 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/webhooks"
 	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
@@ -34,6 +37,8 @@ type WebhookOptions struct {
 	DNSNames string
 	// Configurations is the name of the webhook configurations.
 	Configurations string
+	// EvictionDeadline is how long evictions of pods that are migrated instead are put off; 0: not at all.
+	EvictionDeadline time.Duration
 }
 
 func (o *WebhookOptions) addFlags(fs *options.FlagSet) {
@@ -45,6 +50,7 @@ func (o *WebhookOptions) addFlags(fs *options.FlagSet) {
 	fs.DurationVar(&o.CertValidity, "webhook-cert-validity", 90*24*time.Hour, "How long a certificate of the webhooks is valid. It is renewed when a third of that is left; its authority is valid for ten times as long")
 	fs.StringVar(&o.DNSNames, "webhook-dns-names", "localhost", "Comma-separated names by which API servers call the webhooks")
 	fs.StringVar(&o.Configurations, "webhook-configurations", "mainspring", "Name of the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration; those of unlabelled pods have -governed after it")
+	fs.DurationVar(&o.EvictionDeadline, "webhook-eviction-deadline", 10*time.Minute, "How long the eviction of a pod that is migrated instead is put off. 0s: pods are evicted at once, and not migrated")
 }
 
 // validity of a certificate: API servers and this one may differ by an hour.
@@ -52,6 +58,9 @@ const (
 	minCertValidity = 10 * time.Minute
 	maxCertValidity = 3 * 365 * 24 * time.Hour
 )
+
+// mostDeferral is how long an eviction may be put off.
+const mostDeferral = 24 * time.Hour
 
 func (o *WebhookOptions) validate() error {
 	if o.Port == 0 {
@@ -66,6 +75,9 @@ func (o *WebhookOptions) validate() error {
 	if o.CertValidity < minCertValidity || o.CertValidity > maxCertValidity {
 		return fmt.Errorf("--webhook-cert-validity is %s; it must be from %s to %s", o.CertValidity, minCertValidity, maxCertValidity)
 	}
+	if o.EvictionDeadline < 0 || o.EvictionDeadline > mostDeferral {
+		return fmt.Errorf("--webhook-eviction-deadline is %s; it must be from 0s to %s", o.EvictionDeadline, mostDeferral)
+	}
 	for _, name := range o.dnsNames() {
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 			return fmt.Errorf("--webhook-dns-names has %q; %s", name, problems[0])
@@ -78,7 +90,7 @@ func (o *WebhookOptions) dnsNames() []string { return strings.Split(o.DNSNames, 
 
 // addWebhooks serves the admission webhooks from what store knows, and makes this process ready only
 // when it has their certificate.
-func addWebhooks(mgr manager.Manager, own *Options, store *state.Store, clk clock.PassiveClock) error {
+func addWebhooks(ctx context.Context, mgr manager.Manager, own *Options, store *state.Store, clk clock.PassiveClock) error {
 	o := own.Webhooks
 	if o.Port == 0 {
 		return nil
@@ -89,6 +101,11 @@ func addWebhooks(mgr manager.Manager, own *Options, store *state.Store, clk cloc
 	handlers := webhooks.Handlers{
 		Cluster: webhooks.FromStore(store, clk), Granularity: own.RT.BudgetGranularity.Microseconds(), Live: mgr.GetAPIReader(),
 		Spared: []string{metav1.NamespaceSystem, o.Namespace},
+		Evictions: evictionGate(mgr, o, store, clk),
+	}
+	// Evictions are not to wait until they have been read.
+	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.PodMigration{}, cache.BlockUntilSynced(false)); err != nil {
+		return fmt.Errorf("caching PodMigrations: %w", err)
 	}
 	ready, err := webhooks.Add(mgr, handlers, clk, webhooks.Options{
 		Host: o.Host, Port: o.Port, Namespace: o.Namespace, Secret: o.CertSecret,
@@ -102,4 +119,13 @@ func addWebhooks(mgr manager.Manager, own *Options, store *state.Store, clk cloc
 		return fmt.Errorf("adding the readiness check \"webhook-certificate\": %w", err)
 	}
 	return nil
+}
+
+// evictionGate turns evictions into migrations.
+func evictionGate(mgr manager.Manager, o WebhookOptions, store *state.Store, clk clock.PassiveClock) *webhooks.Gate {
+	return &webhooks.Gate{
+		Synced: store.Synced,
+		Pod:    func(namespace, name string) (*state.PodView, bool) { return store.Snapshot().PodNamed(namespace, name) },
+		Client: mgr.GetClient(), Clock: clk, Deadline: o.EvictionDeadline, Self: webhooks.Self(mgr.GetClient()),
+	}
 }

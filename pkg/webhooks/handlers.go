@@ -35,6 +35,8 @@ type Handlers struct {
 	Live client.Reader
 	// Spared are the namespaces whose pods are never sent to the webhooks.
 	Spared []string
+	// Evictions is the gate of evictions; nil: they all pass.
+	Evictions *Gate
 }
 
 // Register serves the handlers.
@@ -45,6 +47,12 @@ func (h Handlers) Register(server webhook.Server) {
 		PathValidateMcKubes: h.validateMcKube,
 	} {
 		server.Register(path, &admission.Webhook{Handler: counted(path, h.whenSynced(handle)), RecoverPanic: ptr.To(true)})
+	}
+	for path, handle := range map[string]admission.HandlerFunc{
+		PathValidateMigrationPolicies: validateMigrationPolicy,
+		PathEvictions:                 h.Evictions.serve(),
+	} {
+		server.Register(path, &admission.Webhook{Handler: counted(path, handle), RecoverPanic: ptr.To(true)})
 	}
 }
 

@@ -16,13 +16,38 @@ const (
 	verdictRefused = "refused"
 	verdictUnready = "unready"
 	verdictFailed  = "failed"
+	// verdictLater is an eviction that is put off.
+	verdictLater = "later"
+)
+
+// The values of label outcome of evictions.
+const (
+	// gateBegun: a PodMigration was created. gateLater: the caller was told to come again.
+	gateBegun = "begun"
+	gateLater = "later"
+	// All others passed. gateOther: the pod is none that migrates.
+	gateOther = "not_migratable"
+	// gateOwn: it belongs to an action of the queue.
+	gateOwn = "own"
+	// gateOver: the migration is over. gateLate: it has not ended in time.
+	gateOver   = "migration_over"
+	gateLate   = "deadline"
+	gateDryRun = "dry_run"
+	// gateUnready: the cache is incomplete, or the gate is off. gateFailed: the API server could not be asked.
+	gateUnready    = "unready"
+	gateFailed     = "failed"
+	gateUnreadable = "unreadable"
 )
 
 var (
 	requests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mainspring_webhook_requests_total",
-		Help: "Admission requests answered, by webhook and verdict: allowed, refused, unready (the caller was told to try again) or failed (the request made no sense).",
+		Help: "Admission requests answered, by webhook and verdict: allowed, refused, unready (the caller was told to try again) later (an eviction was put off) or failed (the request made no sense).",
 	}, []string{"webhook", "verdict"})
+	evictions = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "mainspring_evictions_total",
+		Help: "Evictions that the gate was asked about, by what became of them: begun (a PodMigration was created) and later (put off until it ends); all others passed, with the reason.",
+	}, []string{"outcome"})
 	expiry = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "mainspring_webhook_certificate_expiry_timestamp_seconds",
 		Help: "When the certificate that the webhooks serve with ends, in seconds since 1970; 0 while there is none.",
@@ -39,15 +64,21 @@ var (
 
 // RegisterMetrics adds the package's metrics to a registry, once, before the webhooks answer.
 func RegisterMetrics(registry prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{requests, expiry, secretMissing, leftOut} {
+	for _, c := range []prometheus.Collector{requests, evictions, expiry, secretMissing, leftOut} {
 		if err := registry.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
-	for _, path := range []string{PathMutatePods, PathValidatePods, PathValidateMcKubes} {
+	for _, path := range []string{PathMutatePods, PathValidatePods, PathValidateMcKubes, PathValidateMigrationPolicies} {
 		for _, verdict := range []string{verdictAllowed, verdictRefused, verdictUnready, verdictFailed} {
 			requests.WithLabelValues(webhookOf(path), verdict)
 		}
+	}
+	for _, verdict := range []string{verdictAllowed, verdictLater} {
+		requests.WithLabelValues(webhookOf(PathEvictions), verdict)
+	}
+	for _, outcome := range []string{gateBegun, gateLater, gateOther, gateOwn, gateOver, gateLate, gateDryRun, gateUnready, gateFailed, gateUnreadable} {
+		evictions.WithLabelValues(outcome)
 	}
 	return nil
 }
@@ -71,6 +102,8 @@ func verdictOf(r admission.Response) string {
 		return verdictUnready
 	case r.Result != nil && r.Result.Code == http.StatusUnprocessableEntity:
 		return verdictRefused
+	case r.Result != nil && r.Result.Code == http.StatusTooManyRequests:
+		return verdictLater
 	}
 	return verdictFailed
 }

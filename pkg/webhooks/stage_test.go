@@ -47,13 +47,15 @@ const (
 
 // stage is a real API server with our CRDs and webhooks, and the process that answers them.
 type stage struct {
-	client   client.Client
-	config   *rest.Config
-	warnings *warnings
-	clock    *clocktesting.FakeClock
-	port     int
-	stop     func()
-	ready    healthz.Checker
+	client client.Client
+	config *rest.Config
+	// kubeconfig is the file for kubectl.
+	kubeconfig string
+	warnings   *warnings
+	clock      *clocktesting.FakeClock
+	port       int
+	stop       func()
+	ready      healthz.Checker
 }
 
 // warnings are those that the API server sent with its answers.
@@ -92,7 +94,7 @@ func newStage(t *testing.T) *stage {
 		t.Fatal(err)
 	}
 	s := &stage{warnings: &warnings{}, clock: clocktesting.NewFakeClock(time.Now()), port: ports[0]}
-	s.config = rest.CopyConfig(plane.RESTConfig())
+	s.config, s.kubeconfig = rest.CopyConfig(plane.RESTConfig()), plane.Kubeconfig()
 	s.config.WarningHandler = s.warnings
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mcv1.AddToScheme, mckubev1alpha1.AddToScheme} {
@@ -159,7 +161,10 @@ func (s *stage) start(t *testing.T) {
 	if err := informer.New(store).Register(t.Context(), mgr); err != nil {
 		t.Fatal(err)
 	}
-	handlers := webhooks.Handlers{Cluster: webhooks.FromStore(store, s.clock), Granularity: granularity, Spared: []string{"kube-system", systemNamespace}}
+	handlers := webhooks.Handlers{Cluster: webhooks.FromStore(store, s.clock), Granularity: granularity, Spared: []string{"kube-system", systemNamespace}, Evictions: &webhooks.Gate{
+		Synced: store.Synced, Client: mgr.GetClient(), Clock: s.clock, Deadline: 24 * time.Hour, Self: webhooks.Self(mgr.GetClient()),
+		Pod: func(namespace, name string) (*state.PodView, bool) { return store.Snapshot().PodNamed(namespace, name) },
+	}}
 	s.ready, err = webhooks.Add(mgr, handlers, s.clock, webhooks.Options{
 		Host: "localhost", Port: s.port, Namespace: systemNamespace, Secret: secretName,
 		Authority:      certs.Authority{DNSNames: []string{"localhost"}, Validity: time.Hour},

@@ -143,6 +143,7 @@ var flagValues = []struct {
 	{"webhook.enabled", false, "--webhook-port=0"},
 	{"webhook.port", 9444, "--webhook-port=9444"},
 	{"webhook.certificateValidity", "720h", "--webhook-cert-validity=720h"},
+	{"webhook.evictionDeadline", "1h", "--webhook-eviction-deadline=1h"},
 	{"webhook.certManager.enabled", true, "--webhook-cert-rotation=false"},
 	{"settings.featureGates", map[string]any{}, "--feature-gates=" + defaultGates},
 	{"metrics.port", 9090, "--metrics-port=9090"},

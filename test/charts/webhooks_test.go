@@ -48,12 +48,30 @@ func TestWebhooksAreThoseOfTheLocalStack(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", w.Name, w, want)
 		}
 	}
-	if len(mutating.Webhooks) != 1 || len(validating.Webhooks) != 2 || len(local.Mutating) != 2 || len(local.Validating) != 1 {
+	if len(mutating.Webhooks) != 1 || len(validating.Webhooks) != 4 || len(local.Mutating) != 2 || len(local.Validating) != 1 {
 		t.Errorf("%d mutating and %d validating webhooks", len(mutating.Webhooks), len(validating.Webhooks))
 	}
 	governed := decode[admissionv1.MutatingWebhookConfiguration](t, template(t, nil), "MutatingWebhookConfiguration", "mainspring-governed")
 	if len(governed.Webhooks) != 0 {
 		t.Errorf("an upgrade would take the entries away: %+v", governed.Webhooks)
+	}
+}
+
+// An eviction passes when nothing answers it, soon, and is never sent where pods must go while the controller is down.
+func TestEvictionsNeverWaitForLong(t *testing.T) {
+	_, validating := configurations(t, template(t, nil), "mainspring")
+	at := slices.IndexFunc(validating.Webhooks, func(w admissionv1.ValidatingWebhook) bool { return w.Name == "evictions.migrate.mckube.io" })
+	if at < 0 {
+		t.Fatal("there is no gate")
+	}
+	w := validating.Webhooks[at]
+	if *w.FailurePolicy != admissionv1.Ignore || *w.TimeoutSeconds > 3 || *w.SideEffects != admissionv1.SideEffectClassNoneOnDryRun || !slices.Equal(w.Rules[0].Resources, []string{"pods/eviction"}) {
+		t.Errorf("%+v", w)
+	}
+	for name, want := range map[string]bool{"default": true, "kube-system": false, namespace: false} {
+		if got := selects(t, w.NamespaceSelector, labels.Set{corev1.LabelMetadataName: name}); got != want {
+			t.Errorf("namespace %s: %t", name, got)
+		}
 	}
 }
 

@@ -189,6 +189,7 @@ app.kubernetes.io/component: agent
   (printf "--webhook-cert-secret=%s" (include "mainspring.webhookName" .))
   (printf "--webhook-cert-rotation=%t" (not .Values.webhook.certManager.enabled))
   (printf "--webhook-cert-validity=%s" .Values.webhook.certificateValidity)
+  (printf "--webhook-eviction-deadline=%s" .Values.webhook.evictionDeadline)
   (printf "--webhook-dns-names=%s" (include "mainspring.webhookDNSName" .))
   (printf "--webhook-configurations=%s" (include "mainspring.fullname" .))) -}}
 {{- end -}}

@@ -73,7 +73,7 @@ func (e *Engine) post(ctx context.Context, q Question) (Answer, error) {
 	if err != nil {
 		return Answer{}, err // it names the address and what failed; no header is in it
 	}
-	defer resp.Body.Close() //nolint:errcheck // nothing is written
+	defer resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return Answer{}, fmt.Errorf("it answers %d %s, not with success", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
