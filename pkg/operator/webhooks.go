@@ -100,7 +100,7 @@ func addWebhooks(ctx context.Context, mgr manager.Manager, own *Options, store *
 	}
 	handlers := webhooks.Handlers{
 		Cluster: webhooks.FromStore(store, clk), Granularity: own.RT.BudgetGranularity.Microseconds(), Live: mgr.GetAPIReader(),
-		Spared: []string{metav1.NamespaceSystem, o.Namespace},
+		Spared: []string{metav1.NamespaceSystem, o.Namespace}, Migrations: mgr.GetClient(),
 		Evictions: evictionGate(mgr, o, store, clk),
 	}
 	// Evictions are not to wait until they have been read.

@@ -37,6 +37,8 @@ type Handlers struct {
 	Spared []string
 	// Evictions is the gate of evictions; nil: they all pass.
 	Evictions *Gate
+	// Migrations reads PodMigrations, from a cache; nil: no pod waits for its place to be made.
+	Migrations client.Reader
 }
 
 // Register serves the handlers.
@@ -80,6 +82,7 @@ func (h Handlers) mutatePod(ctx context.Context, req admission.Request) admissio
 	if c, any := h.Cluster.Preempting(); any {
 		in.Preempting = &c
 	}
+	in.Replacing = h.replacing(ctx, pod)
 	mutated, err := MutatePod(pod, in)
 	if err != nil {
 		return invalid(req, err)

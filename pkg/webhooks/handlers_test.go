@@ -34,7 +34,7 @@ func ask(t testing.TB, w *world, path, kind string, object any) *admissionapi.Ad
 func send(t testing.TB, w *world, path, kind string, raw []byte) *admissionapi.AdmissionResponse {
 	t.Helper()
 	server := webhook.NewServer(webhook.Options{})
-	webhooks.Handlers{Cluster: w, Granularity: granularity, Live: w.live, Spared: w.spared}.Register(server)
+	webhooks.Handlers{Cluster: w, Granularity: granularity, Live: w.live, Spared: w.spared, Migrations: w.migrations}.Register(server)
 	review := admissionapi.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionapi.AdmissionRequest{

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
@@ -20,14 +21,16 @@ type Surroundings struct {
 	McKubes []*mcv1.McKube
 	// Preempting is the highest criticality of pods for which room is being made now; nil for none.
 	Preempting *rt.Criticality
+	// Replacing: it may be in the place of a pod that is migrated.
+	Replacing bool
 	// Granularity is charged to every budget, in microseconds.
 	Granularity int64
 }
 
 // MutatePod returns the pod with what its McKubes give it: a claim for each governed container, the
 // annotations and the label of real-time pods, the node that a McKube names, and a scheduling gate
-// while room is being made for a more critical pod. The pod itself is left alone. The error says what in the pod
-// or its McKubes must change. Mutating twice is mutating once.
+// while room is being made for a more critical pod, or while it may be in the place of one that is migrated. The pod itself
+// is left alone. The error says what in the pod or its McKubes must change. Mutating twice is mutating once.
 func MutatePod(pod *corev1.Pod, in Surroundings) (*corev1.Pod, error) {
 	list, err := bind(pod, in.McKubes)
 	if err != nil {
@@ -58,7 +61,10 @@ func MutatePod(pod *corev1.Pod, in Surroundings) (*corev1.Pod, error) {
 		}
 	}
 	if in.Preempting != nil && criticality(list) < *in.Preempting {
-		addGate(out)
+		addGate(out, mcv1.GateYield)
+	}
+	if in.Replacing {
+		addGate(out, mckubev1alpha1.GateMigration)
 	}
 	return out, nil
 }
@@ -164,8 +170,8 @@ func containerNamed(spec *corev1.PodSpec, name string) *corev1.Container {
 	return &corev1.Container{}
 }
 
-func addGate(pod *corev1.Pod) {
-	gate := corev1.PodSchedulingGate{Name: mcv1.GateYield}
+func addGate(pod *corev1.Pod, name string) {
+	gate := corev1.PodSchedulingGate{Name: name}
 	if !slices.Contains(pod.Spec.SchedulingGates, gate) {
 		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, gate)
 	}

@@ -23,6 +23,7 @@ type world struct {
 	preempting *rt.Criticality
 	live       client.Reader // what the API server knows already
 	spared     []string
+	migrations client.Reader
 }
 
 var errLists = errors.New("pods have not been listed")
