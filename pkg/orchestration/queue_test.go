@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -192,17 +194,22 @@ func TestPodsMigrateOffNodesThatAreBeingClosed(t *testing.T) {
 		s.node(n)
 	}
 	s.nodes.disrupted["closing"] = "is being closed"
+	ending := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "ending", Finalizers: []string{"example.com/drains"}}}
+	s.must(s.api.Create(s.Context(), ending))
+	s.must(s.api.Delete(s.Context(), ending))
 	p := s.spawn()
 	s.turns(p, 1)
 	for i, c := range []struct{ reason, from, to string }{
 		{"Eviction", "closing", "open"}, {"Drift", "closing", "open"}, {"RTPressure", "closing", "open"}, {"Drain", "open", "closing"},
+		{"Interruption", "ending", "open"}, {"Manual", "ending", "open"}, {"Repair", "open", "ending"},
 	} {
 		r := s.request(rules.Migrate, c.reason, c.from, s.pod(fmt.Sprintf("a%d", i)))
 		r.TargetNode = c.to
 		s.submit(p, r)
 	}
 	s.turns(p, 12)
-	s.is("Drain Waiting for NodeBeingDisrupted", "Drift Succeeded", "Eviction Succeeded", "RTPressure Waiting for NodeBeingDisrupted")
+	s.is("Drain Waiting for NodeBeingDisrupted", "Drift Succeeded", "Eviction Succeeded", "Interruption Succeeded", "Manual Refused",
+		"RTPressure Waiting for NodeBeingDisrupted", "Repair Refused")
 }
 
 func TestOneAtATimeForOnePodAndOneBudget(t *testing.T) {

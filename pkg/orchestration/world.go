@@ -51,7 +51,9 @@ type picture struct {
 
 // nodeLook is what was found of a node.
 type nodeLook struct {
-	gone      bool
+	gone bool
+	// ending: it is there, and being deleted.
+	ending    bool
 	disrupted string
 }
 
@@ -126,7 +128,7 @@ func (q *Queue) survey(ctx context.Context, p *picture, o *v1alpha1.RTAction, a 
 		if n.disrupted != "" && !leaves(o.Spec, node) {
 			p.vetoes[a.ID] = veto{ReasonNodeBeingDisrupted, fmt.Sprintf("node %s %s", node, n.disrupted)}
 		}
-		if n.gone {
+		if n.gone || n.ending && !leaves(o.Spec, node) {
 			p.impossible[a.ID] = fmt.Sprintf("Node %s is gone", node)
 		}
 	}
@@ -156,7 +158,14 @@ func (q *Queue) node(ctx context.Context, p *picture, name string) (nodeLook, er
 		return n, nil
 	}
 	gone, err := q.gone(ctx, &corev1.Node{}, types.NamespacedName{Name: name}, "")
-	p.nodes[name] = nodeLook{gone: gone, disrupted: q.Nodes.Disrupted(name)}
+	look := nodeLook{gone: gone, disrupted: q.Nodes.Disrupted(name)}
+	if gone && err == nil {
+		left := &corev1.Node{}
+		err = client.IgnoreNotFound(q.Reader.Get(ctx, types.NamespacedName{Name: name}, left))
+		look.ending = left.DeletionTimestamp != nil
+		look.gone = !look.ending
+	}
+	p.nodes[name] = look
 	return p.nodes[name], err
 }
 
