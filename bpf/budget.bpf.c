@@ -138,6 +138,8 @@ static __always_inline void tell_end(struct server *s, const struct left *l, __u
 
 	if (__sync_val_compare_and_swap(&s->told->end, told, key) != told)
 		return;
+	s->told->end_at = now;
+	s->told->again = 0;
 	emit(s, KIND_END, now + l->end, now, window, l->used);
 	if (!(s->config->flags & FLAG_ENFORCE))
 		return;
@@ -201,8 +203,10 @@ static __always_inline void tell_throttled(struct server *s, const struct runnin
 	if (own && s->told->throttled != l->window) {
 		s->told->throttled = l->window;
 		__sync_fetch_and_add(&s->state->throttles, 1);
-		if ((!alarmed || lost) && (s->config->flags & FLAG_ALARM))
+		if ((!alarmed || lost) && (s->config->flags & FLAG_ALARM)) {
+			s->told->alarm = l->window + s->config->rearm; /* of the same use */
 			emit(s, KIND_THROTTLED, r->now + l->end, r->now, l->window, l->used);
+		}
 	}
 	if (above && s->told->levels != l->window) {
 		s->told->levels = l->window;
@@ -210,6 +214,21 @@ static __always_inline void tell_throttled(struct server *s, const struct runnin
 		if (s->config->flags & FLAG_ALARM)
 			emit(s, KIND_THROTTLED, r->now + l->end, r->now, l->window, l->used);
 	}
+}
+
+/* hold tells END again of a server that is real-time though its reader was told to stop it: it has set its policy itself, or
+ * the reader is late. */
+static __always_inline void hold(struct server *s, const struct running *r, const struct left *l, struct verdict *v)
+{
+	if (!ended(s->config, s->told, l) || s->told->again >= STOPPED_TIMES)
+		return;
+	if (is_rt(r->task) && r->now - s->told->end_at >= STOPPED_NS) {
+		s->told->end_at = r->now;
+		s->told->again++;
+		emit(s, KIND_END, r->now + l->end, r->now, l->window, l->used);
+	}
+	if (!v->due || v->due > STOPPED_LOOK_NS)
+		v->due = is_rt(r->task) ? STOPPED_NS : STOPPED_LOOK_NS;
 }
 
 /* look settles, judges and tells, and returns how long nothing more needs to be seen. */
@@ -226,6 +245,8 @@ static __always_inline __u64 look(struct server *s, const struct running *r, __u
 		tell_throttled(s, r, &left, place);
 	v = judge(s->config, s->told, &left, place, r->now);
 	tell(s, &left, &v, r->now);
+	if (place == PLACE_IN || place == PLACE_TIMER)
+		hold(s, r, &left, &v);
 	if (s->config->source == SOURCE_OWN && n > 1) /* threads on other cores use it up with us */
 		v.due = at_least(v.due / n, TIMER_MIN_NS);
 	return v.due;

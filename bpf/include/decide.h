@@ -27,6 +27,13 @@ enum place {
  * came late, or without a lead, is to be answered first. */
 #define END_GRACE_NS 100000
 
+/* How long the reader of a server has to stop it before it is told again, how often in a window that is done, and how often
+ * a server that it has stopped is looked at meanwhile. Whoever makes itself real-time again and again cannot be held so,
+ * and must not flood the ring. */
+#define STOPPED_NS 200000
+#define STOPPED_TIMES 4
+#define STOPPED_LOOK_NS 1000000
+
 /* own_window is the start of the window that now lies in. A window lasts one period; the next begins at its
  * end when work was there, else when the thread was queued. Without an earlier window start is 0. */
 static __always_inline __u64 own_window(__u64 start, __u64 period, __u64 queued, __u64 now)
@@ -145,6 +152,7 @@ struct told {
 	__u64 alarm;     /* window + rearm */
 	__u64 alarm_at;  /* when */
 	__u64 end;       /* window + budget */
+	__u64 end_at;    /* when, last */
 	__u64 overrun;   /* window */
 	__u64 throttled; /* window */
 	__u64 levels;    /* window */
@@ -152,6 +160,8 @@ struct told {
 	__u32 generation;
 	__u32 absolute; /* a thread sleeps until absolute times: only those have jobs */
 	__u32 stopped;  /* in the window under way, for whole windows to come */
+	__u32 again;    /* how often END was told again */
+	__u32 _pad;
 };
 
 struct verdict {
@@ -221,6 +231,12 @@ static __always_inline struct verdict judge(const struct slot_config *c, const s
 	if (place != PLACE_BLOCKED)
 		v.due = next_look(c, t, l, &v, grace, now);
 	return v;
+}
+
+/* ended tells whether the reader was told to stop the server, which still has used up its budget. */
+static __always_inline bool ended(const struct slot_config *c, const struct told *t, const struct left *l)
+{
+	return (c->flags & FLAG_ENFORCE) && l->end <= 0 && t->end == l->window + c->budget_ns;
 }
 
 /* A job that ended, or as many as one interval holds. */

@@ -16,9 +16,16 @@ struct running {
 	__u64 own;     /* the server's cgroup */
 };
 
+/* has_rt_groups: the kernel keeps accounts of RT groups as it did before hierarchical constant bandwidth servers. Their
+ * patches keep sched_rt_entity.rt_rq and drop the rest. */
 static __always_inline bool has_rt_groups(void)
 {
-	return bpf_core_field_exists(((struct sched_rt_entity *)0)->rt_rq);
+	return bpf_core_field_exists(((struct sched_rt_entity *)0)->rt_rq) &&
+	       bpf_core_field_exists(((struct sched_rt_entity *)0)->parent) &&
+	       bpf_core_field_exists(((struct rt_rq *)0)->rt_time) &&
+	       bpf_core_field_exists(((struct rt_rq *)0)->rt_runtime) &&
+	       bpf_core_field_exists(((struct rt_rq *)0)->rt_throttled) &&
+	       bpf_core_field_exists(((struct task_group *)0)->rt_bandwidth);
 }
 
 /* own_rt_rq is the run queue of the server's group on this core: that of the thread, or one above it. */

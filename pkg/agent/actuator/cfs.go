@@ -102,13 +102,15 @@ func (c cfsFiles) parse(get func(string) (string, error), _ int) (Budget, error)
 	return parseMax(quota + " " + period)
 }
 
-// parseMax reads "<runtime>|max <period>"; max is -1.
+// parseMax reads "<runtime>|max <period>"; max is -1. With max the period may be 0: so do the groups begin that HCBS makes.
 func parseMax(text string) (Budget, error) {
 	runtime, period, found := strings.Cut(strings.TrimSpace(text), " ")
-	if !found {
+	switch {
+	case !found:
 		return Budget{}, fmt.Errorf("budget %q; want a runtime or max, and a period", text)
-	}
-	if runtime == "max" {
+	case runtime == "max" && period == "0":
+		return Budget{RuntimeUs: -1}, nil
+	case runtime == "max":
 		b, err := parseBudget("0", period)
 		b.RuntimeUs = -1
 		return b, err

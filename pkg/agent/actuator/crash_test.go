@@ -52,7 +52,7 @@ func populate(s *simTree) containers {
 	}
 	if s.cg.Has("cpu") && s.get("cpu", c.first, rtMax) != "" {
 		for _, group := range s.groups() {
-			s.tree.Write(strings.TrimPrefix(group, s.tree.Dir())+"/"+rtMax, "max 100000\n")
+			s.tree.Write(strings.TrimPrefix(group, s.tree.Dir())+"/"+rtMax, "max 0\n")
 		}
 	}
 	for _, group := range []string{c.first, c.second, c.guaranteed, c.bestEffort} {

@@ -35,9 +35,10 @@ func FuzzParseBudget(f *testing.F) {
 
 func FuzzParseMax(f *testing.F) {
 	f.Add("max 100000")
+	f.Add("max 0")
 	f.Add("1000 10000")
 	f.Fuzz(func(t *testing.T, text string) {
-		if b, err := parseMax(text); err == nil && (b.RuntimeUs < -1 || b.PeriodUs <= 0) {
+		if b, err := parseMax(text); err == nil && (b.RuntimeUs < -1 || b.PeriodUs < 0 || b.PeriodUs == 0 && b.RuntimeUs != -1) {
 			t.Fatalf("parseMax(%q) = %v", text, b)
 		}
 	})

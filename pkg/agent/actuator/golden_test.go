@@ -49,7 +49,7 @@ func TestWrites(t *testing.T) {
 			"FIRST/cpu.rt.max=1000 10000", "FIRST/cpuset.cpus=1",
 			"raise:", "FIRST/cpu.rt.max=2000 10000",
 			"move:", "FIRST/cpuset.cpus=1-2", "FIRST/cpuset.cpus=2",
-			"close:", "FIRST/cpuset.cpus=", "FIRST/cpu.rt.max=max 100000",
+			"close:", "FIRST/cpuset.cpus=", "FIRST/cpu.rt.max=max 0",
 		},
 		"hcbs-multi": {
 			"kubepods/cpu.rt_multi_runtime_us=1 200000", "kubepods/burstable/cpu.rt_multi_runtime_us=1 200000",

@@ -192,7 +192,7 @@ func (k *simKernel) makeGroup(dir string) error {
 	}
 	values := map[string]string{
 		rtRuntime: "0", rtPeriod: "1000000", cfsQuota: "-1", cfsPeriod: "100000", cfsShares: "1024", "tasks": "",
-		"cgroup.procs": "", cpuMax: "max 100000", cpuWeight: "100", rtMax: "max 100000", rtMulti: "0 0 0 0",
+		"cgroup.procs": "", cpuMax: "max 100000", cpuWeight: "100", rtMax: "max 0", rtMulti: "0 0 0 0",
 		cpusetCPUs: "", cpusetMems: "", "cgroup.threads": "", "cpuset.cpus.effective": "0-3",
 	}
 	for file, value := range values {

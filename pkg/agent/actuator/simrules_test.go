@@ -153,7 +153,7 @@ func (k *simKernel) acceptMulti(dir, value, old string) (string, error) {
 
 // acceptMax: budgets of a group's nearest descendants that have one add up to at most its own.
 func (k *simKernel) acceptMax(dir, value string) error {
-	b, err := parseMax(value)
+	b, err := simMax(value)
 	if err != nil || b.RuntimeUs > b.PeriodUs {
 		return unix.EINVAL
 	}
@@ -162,7 +162,7 @@ func (k *simKernel) acceptMax(dir, value string) error {
 	}
 	var given func(d string) int64 // by the group, or by those below it where it has max
 	given = func(d string) int64 {
-		own, _ := parseMax(slurp(filepath.Join(d, rtMax)))
+		own, _ := simMax(slurp(filepath.Join(d, rtMax)))
 		if d == dir {
 			own = b
 		}
@@ -173,7 +173,7 @@ func (k *simKernel) acceptMax(dir, value string) error {
 	}
 	var check func(d string) error
 	check = func(d string) error {
-		own, _ := parseMax(slurp(filepath.Join(d, rtMax)))
+		own, _ := simMax(slurp(filepath.Join(d, rtMax)))
 		if d == dir {
 			own = b
 		}
@@ -251,4 +251,12 @@ func (k *simKernel) acceptCPUs(dir, value string) (string, error) {
 
 func within(cpus, of []int) bool {
 	return !slices.ContainsFunc(cpus, func(c int) bool { return !slices.Contains(of, c) })
+}
+
+// simMax is the kernel's cpu_period_quota_parse: with max the period may be anything, 0 too.
+func simMax(text string) (Budget, error) {
+	if strings.HasPrefix(text, "max") {
+		return Budget{RuntimeUs: -1, PeriodUs: 1}, nil
+	}
+	return parseMax(text)
 }

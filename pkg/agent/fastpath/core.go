@@ -41,6 +41,8 @@ type place struct {
 	carries bool
 	// stoppedUntil is when the window ends for the rest of which we stopped the server; 0: it is not stopped.
 	stoppedUntil int64
+	// answeredNs is the use in the window answeredIn that was answered last: an event that tells of no more is of the same overrun.
+	answeredIn, answeredNs uint64
 }
 
 // core is one core with its servers. Its thread and the slow half share it under mu.
@@ -129,10 +131,10 @@ func (c *core) handle(e *ebpf.Event) {
 		c.alarm(e, p, woken)
 	case ebpf.KindEnd:
 		if p.usedUp(e) {
-			c.end(e, p)
+			c.end(e, p, woken)
 		}
 	case ebpf.KindThrottled:
-		c.throttled(e, p)
+		c.throttled(e, p, woken)
 	case ebpf.KindWindow:
 		p.letGo()
 	case ebpf.KindClean:
@@ -146,42 +148,58 @@ func (c *core) handle(e *ebpf.Event) {
 }
 
 // throttled answers a server that its kernel has stopped.
-func (c *core) throttled(e *ebpf.Event, p *place) {
+func (c *core) throttled(e *ebpf.Event, p *place, woken int64) {
 	switch {
 	case p.owes(e):
-		c.gov.Owes(int(e.Slot), int64(e.Window), int64(e.UsedNs), c.now(), c)
+		outcome := c.gov.Owes(int(e.Slot), int64(e.Window), int64(e.UsedNs), c.now(), c)
+		c.answered(e, p, outcome, woken, 0)
 	case p.usedUp(e):
-		c.gov.End(int(e.Slot), int64(e.Window), c.now(), c)
+		outcome := c.gov.End(int(e.Slot), int64(e.Window), c.now(), c)
+		c.answered(e, p, outcome, woken, 0)
 	}
 }
 
 // alarm answers a budget that is about to end.
 func (c *core) alarm(e *ebpf.Event, p *place, woken int64) {
-	if p.owes(e) {
-		c.throttled(e, p) // or soon will be; nobody could have answered the instant when that budget ended
+	switch {
+	case p.answeredIn == e.Window && e.UsedNs <= p.answeredNs:
+		return // with its end
+	case p.owes(e):
+		c.throttled(e, p, woken) // or soon will be; nobody could have answered the instant when that budget ended
 		return
 	}
-	budget := int64(atomic.LoadUint64(&p.config.BudgetNs))
+	lead := int64(atomic.LoadUint64(&p.config.BudgetNs)) - int64(atomic.LoadUint64(&p.config.AlarmNs))
 	outcome := c.gov.Alarm(int(e.Slot), int64(e.Window), c.now(), c)
 	c.detect.Add(int64(e.Detected - e.Instant))
-	if p.reserved || outcome.Kind != governor.Raised && outcome.Kind != governor.Partial {
+	c.answered(e, p, outcome, woken, lead)
+}
+
+// end answers a budget that is used up with work pending: where nobody else stops the server, we do.
+func (c *core) end(e *ebpf.Event, p *place, woken int64) {
+	outcome := c.gov.End(int(e.Slot), int64(e.Window), c.now(), c)
+	c.answered(e, p, outcome, woken, 0)
+	if p.enforcer != nil && !raised(outcome) {
+		_ = p.enforcer.Throttle() // a group that has gone is found by the sweep
+		p.stoppedUntil = int64(e.Window + p.config.PeriodNs)
+	}
+}
+
+func raised(o governor.Outcome) bool {
+	return o.Kind == governor.Raised || o.Kind == governor.Partial
+}
+
+// answered remembers an event that was answered, and how long a raise took: also one that came after the end, or so late that
+// the server owes whole windows.
+func (c *core) answered(e *ebpf.Event, p *place, outcome governor.Outcome, woken, lead int64) {
+	p.answeredIn, p.answeredNs = e.Window, e.UsedNs
+	if p.reserved || !raised(outcome) {
 		return // nothing was written
 	}
 	written := c.now()
 	c.react.Add(written - int64(e.Instant))
 	c.samples.add(sample{
-		slot: e.Slot, generation: e.Generation, instant: int64(e.Instant), detected: int64(e.Detected), woken: woken, written: written,
-		lead: budget - int64(atomic.LoadUint64(&p.config.AlarmNs)),
+		slot: e.Slot, generation: e.Generation, instant: int64(e.Instant), detected: int64(e.Detected), woken: woken, written: written, lead: lead,
 	})
-}
-
-// end answers a budget that is used up with work pending: where nobody else stops the server, we do.
-func (c *core) end(e *ebpf.Event, p *place) {
-	outcome := c.gov.End(int(e.Slot), int64(e.Window), c.now(), c)
-	if p.enforcer != nil && outcome.Kind != governor.Raised && outcome.Kind != governor.Partial {
-		_ = p.enforcer.Throttle() // a group that has gone is found by the sweep
-		p.stoppedUntil = int64(e.Window + p.config.PeriodNs)
-	}
 }
 
 // usedUp says that an event tells of the budget that is in force now. One that waited while the budget was raised

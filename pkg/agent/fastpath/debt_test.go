@@ -7,7 +7,7 @@ import (
 )
 
 // A server that its kernel stops for whole windows, because it was charged with more than two budgets, is raised
-// at once, whatever told of it, and no reaction time is made of that.
+// at once, whatever told of it. That is the latest of reactions.
 func TestADebtIsAnswered(t *testing.T) {
 	for name, kind := range map[string]uint32{"by an alarm": ebpf.KindAlarm, "by the throttle": ebpf.KindThrottled} {
 		t.Run(name, func(t *testing.T) {
@@ -30,8 +30,8 @@ func TestADebtIsAnswered(t *testing.T) {
 			if got := k.groups["/a"].budgetUs; got != 4_000 {
 				t.Errorf("budget %d us; want 4000 at once: %+v", got, n.reported("a"))
 			}
-			if report.React.SumUs != 0 || len(n.Samples()) != 0 {
-				t.Errorf("reactions %+v, samples %v; want none", report.React, n.Samples())
+			if len(n.Samples()) != 1 {
+				t.Errorf("reactions %+v, samples %v; want one", report.React, n.Samples())
 			}
 		})
 	}
@@ -64,5 +64,30 @@ func TestTheProgramsKnowTheWholeBudget(t *testing.T) {
 		if got := n.programs.Config(n.programs.slots[id]).WholeNs; got != want {
 			t.Errorf("group %d: %d ns; want %d", id, got, want)
 		}
+	}
+}
+
+// When the kernel stops a server before its alarm was told, whoever tells of both tells of one overrun: one level.
+func TestOneOverrunIsOneLevel(t *testing.T) {
+	k := newKernel("/a")
+	k.source = ebpf.SourceRTGroup
+	n := start(t, k, t.TempDir())
+	s := high("a", "/a", 0)
+	s.LevelsUs = []int64{3_000}
+	n.apply(tableOf(1, s))
+	n.now.Add(12_000_000)
+	throttled := n.programs.event(100, ebpf.KindThrottled, n.now.Load())
+	throttled.UsedNs = 2_100_000
+	n.send(0, throttled)
+	alarm := throttled
+	alarm.Kind = ebpf.KindAlarm
+	n.send(0, alarm)
+	if got := k.groups["/a"].budgetUs; got != 3_000 {
+		t.Errorf("budget %d us after one use of 2.1 ms was told of twice; want 3000", got)
+	}
+	alarm.UsedNs = 2_900_000
+	n.send(0, alarm)
+	if got := k.groups["/a"].budgetUs; got != 4_000 {
+		t.Errorf("budget %d us after 2.9 ms; want 4000", got)
 	}
 }

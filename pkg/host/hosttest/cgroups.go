@@ -142,7 +142,7 @@ func (tr *Tree) v2Files(root bool) map[string]string {
 func (tr *Tree) addRTFiles(files map[string]string) {
 	switch tr.cgroups.rt {
 	case RTMax:
-		files["cpu.rt.max"] = "max 100000"
+		files["cpu.rt.max"] = "max 0"
 	case RTMultiple:
 		files["cpu.rt_runtime_us"], files["cpu.rt_period_us"] = "0", "1000000"
 		cpus, err := host.ParseCPUList(tr.cgroups.cpus)
