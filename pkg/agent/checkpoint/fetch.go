@@ -32,9 +32,9 @@ const (
 
 // fetch is one archive that is on its way.
 type fetch struct {
-	// url, and the client that speaks with nobody but who holds it.
-	url    string
-	client *http.Client
+	// peer is where it is now, and a client that speaks with nobody but who holds it: the other agent may be another one
+	// with every attempt.
+	peer func() (url string, client *http.Client)
 	// path of the file, size and digest that it is to have.
 	path   string
 	bytes  int64
@@ -80,7 +80,7 @@ func (f fetch) complete(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, ErrTooLarge) || errors.Is(err, unix.ENOSPC) || errors.Is(err, errStranger):
+		case errors.Is(err, ErrTooLarge) || errors.Is(err, unix.ENOSPC):
 			return err
 		case size > last:
 			last, grown, pause = size, now, retryFirst
@@ -119,13 +119,14 @@ func (f fetch) attempt(ctx context.Context) error {
 	if have == f.bytes {
 		return nil
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url, nil)
+	url, client := f.peer()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return fmt.Errorf("asking for the archive: %w", err)
 	}
 	request.Header.Set("Range", "bytes="+strconv.FormatInt(have, 10)+"-")
 	request.Header.Set("If-Range", `"`+f.digest+`"`)
-	response, err := f.client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return fmt.Errorf("asking for the archive: %w", err)
 	}

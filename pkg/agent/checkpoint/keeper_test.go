@@ -384,6 +384,27 @@ func TestATransferThatCannotBeDoneSaysWhy(t *testing.T) {
 	}
 }
 
+// A source's agent that is started anew has another key and another address, and the transfer goes on where it was.
+func TestATransferGoesOnWithTheAgentThatComesAfter(t *testing.T) {
+	p := newPair(t)
+	p.settle()
+	before := p.source.keeper.Fingerprint()
+	p.start(p.source)
+	if p.source.keeper.Fingerprint() == before {
+		t.Fatal("the key outlived the agent")
+	}
+	p.api.change(name, func(nc *v1alpha1.NodeCheckpoint) { nc.Spec.Stage = v1alpha1.StageTransfer })
+	done := make(chan struct{})
+	go func() { defer close(done); p.once(p.target) }()
+	for !p.clock.HasWaiters() { // until the target has tried in vain
+		time.Sleep(time.Millisecond)
+	}
+	p.once(p.source)
+	p.clock.Step(time.Second)
+	<-done
+	p.expect(v1alpha1.CheckpointCheckpointed, v1alpha1.CheckpointTransferred)
+}
+
 // pass lets time pass while somebody waits for it.
 func (p *pair) pass() (stop func()) {
 	done := make(chan struct{})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -146,8 +147,7 @@ func (k *Keeper) bring(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *r
 		}
 	}
 	err := fetch{
-		url: "https://" + nc.Status.Source.Address + archivePath(nc.UID, want.Container), client: clientFor(k.identity, nc.Status.Source.Certificate),
-		path: path, bytes: want.Bytes, digest: want.Digest, progress: k.progress(ctx, nc, held), clock: k.Clock,
+		peer: k.peer(nc, want.Container), path: path, bytes: want.Bytes, digest: want.Digest, progress: k.progress(ctx, nc, held), clock: k.Clock,
 	}.run(ctx)
 	if err != nil {
 		return err
@@ -167,6 +167,17 @@ func (k *Keeper) bring(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *r
 		return err
 	}
 	return os.Remove(path)
+}
+
+// peer is the source's agent, as it tells of itself now: one that was started anew has another key, and maybe another address.
+func (k *Keeper) peer(nc *v1alpha1.NodeCheckpoint, container string) func() (string, *http.Client) {
+	return func() (string, *http.Client) {
+		source := nc.Status.Source
+		if now := k.get(nc.Name); now != nil && now.UID == nc.UID && now.Status.Source != nil {
+			source = now.Status.Source
+		}
+		return "https://" + source.Address + archivePath(nc.UID, container), clientFor(k.identity, source.Certificate)
+	}
 }
 
 // progress reports how much has come, now and then.

@@ -24,6 +24,9 @@ import (
 // LoadImage is what the containers of a real node run: the program of test/suites/node/load.
 const LoadImage = "mainspring.local/load:test"
 
+// FirstNodeImage is of the same program, and only the first real node has it.
+const FirstNodeImage = "mainspring.local/load-here:test"
+
 // RealNodeName is the name of the real node, SecondNodeName that of a further one.
 const (
 	RealNodeName   = "real"
@@ -38,6 +41,7 @@ const nodeGranularity = "5ms"
 
 const (
 	loadArchive     = "load.tar"
+	hereArchive     = "load-here.tar"
 	agentArchive    = "agent.tar"
 	agentImage      = "mainspring.local/agent:test"
 	agentProgram    = "agent"
@@ -58,6 +62,7 @@ func PrepareNode(ctx context.Context) []byte {
 	}
 	for archive, i := range map[string]image.Image{
 		loadArchive:  {Reference: LoadImage, Programs: []string{load}},
+		hereArchive:  {Reference: FirstNodeImage, Programs: []string{load, ready.program(fastPathProgram)}},
 		agentArchive: {Reference: agentImage, Programs: []string{ready.program(agentProgram), ready.program(fastPathProgram)}},
 	} {
 		Expect(i.Save(ready.program(archive))).To(Succeed())
@@ -91,6 +96,7 @@ func StartNode(data []byte) *Environment {
 		return node
 	}
 	env.Node = start(RealNodeName, env.dir)
+	Expect(env.Node.Import(env, ready.program(hereArchive))).To(Succeed())
 	env.NodeAgent = newNodeAgent(env, ready, manifests, env.Node)
 	env.second = func() (*localnode.Node, *NodeAgent) {
 		node := start(SecondNodeName, filepath.Join(env.dir, SecondNodeName))

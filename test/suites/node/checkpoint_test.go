@@ -205,7 +205,7 @@ var _ = Describe("What is in the memory of a pod", Serial, Ordered, func() {
 		stage(nc, mckubev1alpha1.StageRelease)
 		eventuallySide(nc, source, mckubev1alpha1.CheckpointReleased)
 		eventuallySide(nc, target, mckubev1alpha1.CheckpointReleased)
-		Expect(archives(env.Node)).To(BeEmpty())
+		Eventually(func() []string { return archives(env.Node) }).Should(BeEmpty())
 		env.ExpectDeleted(p)
 		env.EventuallyGone(p)
 		again, err := ask(restored.Status.PodIP)
@@ -222,10 +222,9 @@ var _ = Describe("What is in the memory of a pod", Serial, Ordered, func() {
 			g.Expect(anew.Self).NotTo(Equal(first.Self))
 		}).Should(Succeed())
 		Expect(env.Client.Delete(env, nc)).To(Succeed())
-		_ = second
 	})
 
-	It("stays where it is when it is discarded, expires, or cannot be restored", func() {
+	It("stays where it is when the NodeCheckpoint is discarded, deleted or expires", func() {
 		p := counting("staying", environment.RealNodeName)
 		first := expectCounting(p)
 		for what, ends := range map[string]func(*mckubev1alpha1.NodeCheckpoint){
@@ -254,7 +253,148 @@ var _ = Describe("What is in the memory of a pod", Serial, Ordered, func() {
 		}
 		Expect(lo.Must(ask(p.Status.PodIP)).Count).To(BeNumerically(">", first.Count))
 	})
+
+	It("stays where it is when its archive is spoilt on the way, and the agents are killed meanwhile", func() {
+		p := counting("spoilt", environment.RealNodeName)
+		first := expectCounting(p)
+		nc := checkpointOf(p, environment.SecondNodeName)
+		Expect(env.Client.Create(env, nc)).To(Succeed())
+		eventuallySide(nc, func() *mckubev1alpha1.CheckpointSide { return nc.Status.Source }, mckubev1alpha1.CheckpointCheckpointed)
+
+		By("killing both agents: the pod stays paused, and those that come after go on")
+		env.NodeAgent.Agent.Kill9()
+		agent.Agent.Kill9()
+		for _, file := range archives(env.Node) {
+			content, err := os.ReadFile(file)
+			Expect(err).NotTo(HaveOccurred())
+			content[len(content)/2] ^= 1
+			Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
+		}
+		stage(nc, mckubev1alpha1.StageTransfer)
+		_, err := ask(p.Status.PodIP)
+		Expect(err).To(HaveOccurred())
+		env.NodeAgent.ExpectRunning()
+		agent.ExpectRunning()
+		eventuallySide(nc, func() *mckubev1alpha1.CheckpointSide { return nc.Status.Target }, mckubev1alpha1.CheckpointFailed)
+		Expect(nc.Status.Target.Message).To(ContainSubstring("the archive is corrupt"))
+		stage(nc, mckubev1alpha1.StageDiscard)
+		eventuallyItself(p, first)
+		Eventually(func() []string { return archives(env.Node) }).Should(BeEmpty())
+	})
+
+	It("goes to another node by a PodMigration", func() {
+		p := counting("migrated", environment.RealNodeName)
+		first := expectCounting(p)
+		pm := migration(p, environment.SecondNodeName)
+		Expect(env.Client.Create(env, pm)).To(Succeed())
+		eventuallyOver(pm, mckubev1alpha1.MigrationSucceeded)
+		Expect(pm.Status.Strategy).To(Equal(mckubev1alpha1.StrategyCheckpoint))
+		restored := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: pm.Status.Target.PodName}}
+		Expect(env.Client.Get(env, client.ObjectKeyFromObject(restored), restored)).To(Succeed())
+		Expect(restored.Spec.NodeName).To(Equal(environment.SecondNodeName))
+		after, err := ask(restored.Status.PodIP)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(after.Self).To(Equal(first.Self))
+		Expect(after.Count).To(BeNumerically(">", first.Count))
+		env.EventuallyGone(p)
+		Expect(pm.Status.UnavailableMilliseconds).NotTo(BeNil())
+		AddReportEntry("migration", fmt.Sprintf("unavailable %d ms by the PodMigration: %s", *pm.Status.UnavailableMilliseconds, pm.Status.Message), ReportEntryVisibilityAlways)
+		Eventually(func() []string { return archives(env.Node) }).Should(BeEmpty())
+	})
+
+	It("stays by a PodMigration that cannot be restored", func() {
+		p := counting("rolled-back", environment.RealNodeName)
+		p.Spec.Containers[0].Image = environment.FirstNodeImage
+		first := expectCounting(p)
+		pm := migration(p, environment.SecondNodeName)
+		pm.Spec.Timeout = &metav1.Duration{Duration: 15 * time.Second}
+		Expect(env.Client.Create(env, pm)).To(Succeed())
+		eventuallyOver(pm, mckubev1alpha1.MigrationRolledBack)
+		eventuallyItself(p, first)
+		Eventually(func() []string { return archives(env.Node) }).Should(BeEmpty())
+		pods := &corev1.PodList{}
+		Expect(env.Client.List(env, pods, client.InNamespace(p.Namespace))).To(Succeed())
+		Expect(pods.Items).To(HaveLen(1), "nothing is left of the copy")
+		AddReportEntry("migration", "rolled back: "+pm.Status.Message, ReportEntryVisibilityAlways)
+	})
+
+	It("of a real-time pod goes along with its policy, budget and core", func() {
+		m := promised("rt-moved", test.GovernsWorkload("rt-moved"))
+		p := loaded("rt-moved")
+		p.Spec.HostNetwork = false
+		p.Spec.Containers[0].Args = append(p.Spec.Containers[0].Args, "--listen=:"+countPort)
+		cordoned(environment.SecondNodeName, true)
+		group := governed(m, p)
+		cordoned(environment.SecondNodeName, false)
+		expectKept(p, "app", group)
+		var first told
+		Eventually(func() (err error) { first, err = ask(p.Status.PodIP); return err }).Should(Succeed())
+
+		pm := migration(p, environment.SecondNodeName)
+		Expect(env.Client.Create(env, pm)).To(Succeed())
+		eventuallyOver(pm, mckubev1alpha1.MigrationSucceeded)
+		restored := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: pm.Status.Target.PodName}}
+		eventuallyRunning(restored)
+		after, err := ask(restored.Status.PodIP)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(after.Self).To(Equal(first.Self))
+		Expect(after.Count).To(BeNumerically(">", first.Count))
+		moved := groupOf(restored, "app")
+		Expect(moved).To(HavePrefix(second.Group() + "/"))
+		Expect(realtimeThreads(moved)).To(HaveLen(1), "the thread has SCHED_FIFO")
+		Expect(budget(moved)).To(Equal(int64(low)))
+		Eventually(func(g Gomega) {
+			rt := env.RTNode(environment.SecondNodeName)
+			g.Expect(rt.Spec.Servers).To(HaveLen(1))
+			g.Expect(rt.Spec.Servers[0].PodUID).To(Equal(restored.UID))
+			g.Expect(cores(moved)).To(Equal(itoa(rt.Spec.Servers[0].Cores[0])))
+			g.Expect(rt.Status.Servers).To(HaveLen(1))
+			g.Expect(rt.Status.Servers[0].BudgetUs).To(Equal(int64(low)))
+		}).Should(Succeed())
+		AddReportEntry("migration", fmt.Sprintf("real-time: unavailable %d ms, %s", *pm.Status.UnavailableMilliseconds, pm.Status.Message), ReportEntryVisibilityAlways)
+	})
 })
+
+// migration is a PodMigration that takes the pod's state along.
+func migration(p *corev1.Pod, to string) *mckubev1alpha1.PodMigration {
+	return &mckubev1alpha1.PodMigration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
+		Spec:       mckubev1alpha1.PodMigrationSpec{PodName: p.Name, TargetNode: to, Strategy: mckubev1alpha1.StrategyCheckpoint},
+	}
+}
+
+// eventuallyOver expects the migration to end so, and reads it back.
+func eventuallyOver(pm *mckubev1alpha1.PodMigration, phase mckubev1alpha1.MigrationPhase) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(env.Client.Get(env, client.ObjectKeyFromObject(pm), pm)).To(Succeed())
+		if pm.Status.Phase.Over() && pm.Status.Phase != phase {
+			StopTrying(fmt.Sprintf("it is %s: %s %v", pm.Status.Phase, pm.Status.Message, pm.Status.Conditions)).Now()
+		}
+		g.Expect(pm.Status.Phase).To(Equal(phase), pm.Status.Message)
+	}).WithTimeout(2 * time.Minute).Should(Succeed())
+}
+
+// eventuallyItself expects the pod to answer as who it was, further than it had come.
+func eventuallyItself(p *corev1.Pod, was told) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		now, err := ask(p.Status.PodIP)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(now.Self).To(Equal(was.Self))
+		g.Expect(now.Count).To(BeNumerically(">", was.Count))
+	}).Should(Succeed())
+}
+
+// cordoned sets whether pods come to the node.
+func cordoned(name string, yes bool) {
+	GinkgoHelper()
+	node := &corev1.Node{}
+	Expect(env.Client.Get(env, client.ObjectKey{Name: name}, node)).To(Succeed())
+	before := node.DeepCopy()
+	node.Spec.Unschedulable = yes
+	Expect(env.Client.Patch(env, node, client.MergeFrom(before))).To(Succeed())
+}
 
 // firstContainer is the ID of the pod's first container, once it has one.
 func firstContainer(g Gomega, p *corev1.Pod) string {
