@@ -2,6 +2,7 @@ package charts_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"strings"
 	"testing"
@@ -10,7 +11,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -157,4 +160,43 @@ func notes(key, where string) func(client.Client, string) error {
 func taints(c client.Client, node string) error {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
 	return c.Patch(context.Background(), n, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"taints":[{"key":"x","effect":"NoSchedule"}]}}`)))
+}
+
+// TestAgentsReportTheirOwnSideOnly: by what a side says of a certificate, archives are given out.
+func TestAgentsReportTheirOwnSideOnly(t *testing.T) {
+	p := startPlane(t, localplane.Options{ControllerManager: true})
+	p.install(t, release(crdsChart, nil))
+	p.expectEstablished(t)
+	p.install(t, release(mainChart, agentValues(object{"checkpoint": object{"enabled": true}})))
+	nc := &mckubev1alpha1.NodeCheckpoint{ObjectMeta: metav1.ObjectMeta{Name: "nc"}, Spec: mckubev1alpha1.NodeCheckpointSpec{
+		PodNamespace: "default", PodName: "p", PodUID: "u", Containers: []mckubev1alpha1.CheckpointedContainer{{Name: "app"}},
+		SourceNode: "mine", TargetNode: "other", Stage: mckubev1alpha1.StageCheckpoint, Expires: metav1.Now(),
+	}}
+	for _, name := range []string{"mine", "other", "third"} {
+		p.apply(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	p.apply(t, nc)
+	report := func(c client.Client, side string) error {
+		patch := `{"status":{"` + side + `":{"state":"Working","message":"` + rand.Text() + `"}}}`
+		return c.Status().Patch(t.Context(), nc.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
+	}
+	mine, other, third := p.agentOn(t, "mine"), p.agentOn(t, "other"), p.agentOn(t, "third")
+	for _, tc := range []struct {
+		who  client.Client
+		side string
+	}{{mine, "source"}, {other, "target"}} {
+		soon(t, func(g gomega.Gomega) { g.Expect(report(tc.who, tc.side)).To(gomega.Succeed(), tc.side) })
+	}
+	for what, tc := range map[string]struct {
+		who  client.Client
+		side string
+	}{
+		"the source's of the target": {mine, "target"}, "the target's of the source": {other, "source"},
+		"a stranger's of the source": {third, "source"}, "a stranger's of the target": {third, "target"}, "nobody's": {p.agentOn(t, ""), "source"},
+	} {
+		soon(t, func(g gomega.Gomega) { g.Expect(refusedByPolicy(report(tc.who, tc.side))).To(gomega.Succeed(), what) })
+	}
+	if err := mine.Patch(t.Context(), nc.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"stage":"Release"}}`))); !apierrors.IsForbidden(err) {
+		t.Errorf("an agent that changes the stage: %v", err)
+	}
 }
