@@ -67,8 +67,8 @@ func newRoot(s Streams) *cobra.Command {
 		Use:   "mainspring",
 		Short: "Node lifecycle for Kubernetes clusters with mixed-criticality real-time work",
 		Long: `mainspring shows and tries Mainspring on your machine, on a real Kubernetes control plane with simulated machines.
-Nothing outside this machine is touched; explain and queue read the cluster of your kubeconfig and change nothing there; doctor examines
-the machine it runs on and changes nothing there.`,
+Nothing outside this machine is touched, but by migrate and drain, which move pods in the cluster of your kubeconfig; explain and queue
+read that cluster and change nothing there; doctor examines the machine it runs on and changes nothing there.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noArguments,
@@ -81,7 +81,7 @@ the machine it runs on and changes nothing there.`,
 	root.SetErr(s.Err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(demoCommand(s), replayCommand(s), localCommand(s), explainCommand(s), queueCommand(s), doctorCommand(s), agentCommand(s), versionCommand(s))
+	root.AddCommand(demoCommand(s), replayCommand(s), localCommand(s), explainCommand(s), queueCommand(s), migrateCommand(s), drainCommand(s), doctorCommand(s), agentCommand(s), versionCommand(s))
 	return root
 }
 

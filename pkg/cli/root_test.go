@@ -46,6 +46,12 @@ func TestUsageErrorsAreOneLineAndExitTwo(t *testing.T) {
 		{[]string{"queue", "-o", "yaml"}, `--output is "yaml"; want text, wide or json`},
 		{[]string{"queue", "--interval", "1ms"}, "--interval is 1ms; want at least 100ms"},
 		{[]string{"queue", "--queue-age-step", "0s"}, "--queue-age-step is 0s; want more than 0s"},
+		{[]string{"migrate"}, "mainspring migrate wants one argument, the pod's name, but got 0"},
+		{[]string{"migrate", "p", "--strategy", "Teleport"}, `--strategy is "Teleport"; want Checkpoint, Surge, Restart or Evict`},
+		{[]string{"migrate", "p", "--timeout", "1ms"}, "--timeout is 1ms; want from 1s to 24h, or 0s for none"},
+		{[]string{"drain", "a", "b"}, "mainspring drain wants one argument, the node's name, but got 2"},
+		{[]string{"drain", "a", "--interval", "1ms"}, "--interval is 1ms; want at least 10ms"},
+		{[]string{"drain", "a", "--abort-timeout", "0s"}, "--abort-timeout is 0s; want at least 1s"},
 		{[]string{"local", "sideways"}, `"sideways" is not a command of mainspring local`},
 	} {
 		code, _, err := run(c.args...)
@@ -73,6 +79,8 @@ func TestFailuresAreOneLineAndExitOne(t *testing.T) {
 		{[]string{"demo", "--report", bad}, fmt.Sprintf("--report %q: mkdir %s: not a directory; want a directory that can be written", bad, bad)},
 		{[]string{"local", "down", t.TempDir()}, "no local cluster runs there"},
 		{[]string{"demo", "--report", t.TempDir(), "--controller", "/nowhere"}, `--controller "/nowhere": stat /nowhere: no such file or directory; want an executable file`},
+		{[]string{"migrate", "p", "--kubeconfig", "/nowhere"}, "reading kubeconfig: stat /nowhere: no such file or directory"},
+		{[]string{"drain", "n", "--kubeconfig", "/nowhere"}, "reading kubeconfig: stat /nowhere: no such file or directory"},
 		{[]string{"explain", "pod", "p", "--kubeconfig", "/nowhere"}, "reading kubeconfig: stat /nowhere: no such file or directory"},
 	} {
 		code, _, err := run(c.args...)

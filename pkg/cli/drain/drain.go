@@ -1,0 +1,222 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/cli/move"
+	"github.com/mainspring-rt/mainspring/pkg/cli/text"
+)
+
+// Drain empties one node.
+type Drain struct {
+	Client client.Client
+	Clock  clock.Clock
+	Out    io.Writer
+	Node   string
+	Allow  Allow
+	// Strategy of the migrations; empty: the controller chooses.
+	Strategy v1alpha1.MigrationStrategy
+	// EvictRefused has pods of McKubes evicted, too, whose migration came to nothing. Others are in any case.
+	EvictRefused bool
+	// Every is how often it looks.
+	Every time.Duration
+	// Farewell is how long aborted migrations may take to end before they are left to themselves.
+	Farewell time.Duration
+
+	tasks []*task
+}
+
+// Plan writes what would be done, and changes nothing. The error says what stands against it.
+func (d *Drain) Plan(ctx context.Context) error {
+	list, err := d.plan(ctx)
+	for _, i := range list {
+		fmt.Fprintf(d.Out, "pod %s %s%s\n", name(i.pod), i.way, because(i.why))
+	}
+	return err
+}
+
+// Run cordons the node, and has its pods leave it. When the context ends, what has not cut over is aborted; the node stays
+// cordoned.
+func (d *Drain) Run(ctx context.Context) error {
+	list, err := d.plan(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.cordon(ctx); err != nil {
+		return err
+	}
+	for _, i := range list {
+		if i.way == stays {
+			d.say(i.pod, "stays: "+i.why)
+			continue
+		}
+		d.tasks = append(d.tasks, &task{item: i})
+	}
+	for failures := 0; ; {
+		done, err := d.step(ctx)
+		failures++
+		switch {
+		case ctx.Err() != nil:
+			return d.leave(ctx)
+		case err != nil && failures == move.Patience:
+			return err
+		case err != nil:
+			fmt.Fprintf(d.Out, "%s  trying again: %v\n", d.Clock.Now().Format(time.TimeOnly), err)
+		case done:
+			return d.finish()
+		default:
+			failures = 0
+		}
+		select {
+		case <-ctx.Done():
+			return d.leave(ctx)
+		case <-d.Clock.After(d.Every):
+		}
+	}
+}
+
+// plan is what is done with the pods of the node; an error where one would be lost that nobody gave up.
+func (d *Drain) plan(ctx context.Context) ([]item, error) {
+	if _, err := d.node(ctx); err != nil {
+		return nil, err
+	}
+	pods, mckubes, err := read(ctx, d.Client, d.Node)
+	if err != nil {
+		return nil, err
+	}
+	list, err := plan(pods, mckubes, d.Allow)
+	if err != nil {
+		return nil, err
+	}
+	var against []string
+	for _, i := range list {
+		if i.way == blocks {
+			against = append(against, fmt.Sprintf("pod %s: %s", name(i.pod), i.why))
+		}
+	}
+	if len(against) > 0 {
+		return list, fmt.Errorf("node %s is left as it is: %s", d.Node, strings.Join(against, "; "))
+	}
+	return list, nil
+}
+
+// node reads the node.
+func (d *Drain) node(ctx context.Context) (*corev1.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	node := &corev1.Node{}
+	switch err := d.Client.Get(ctx, types.NamespacedName{Name: d.Node}, node); {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("there is no node %s", d.Node)
+	case err != nil:
+		return nil, fmt.Errorf("reading node %s: %w", d.Node, err)
+	}
+	return node, nil
+}
+
+// cordon keeps new pods off the node.
+func (d *Drain) cordon(ctx context.Context) error {
+	node, err := d.node(ctx)
+	if err != nil {
+		return err
+	}
+	if node.Spec.Unschedulable {
+		fmt.Fprintf(d.Out, "node %s is cordoned already\n", d.Node)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`))
+	if err := d.Client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: d.Node}}, patch); err != nil {
+		return fmt.Errorf("cordoning node %s: %w", d.Node, err)
+	}
+	fmt.Fprintf(d.Out, "node %s is cordoned\n", d.Node)
+	return nil
+}
+
+// step brings every pod a step on; done when none is under way.
+func (d *Drain) step(ctx context.Context) (done bool, err error) {
+	done = true
+	for _, t := range d.tasks {
+		if t.over {
+			continue
+		}
+		if err := d.advance(ctx, t); err != nil {
+			return false, err
+		}
+		done = done && t.over
+	}
+	return done, nil
+}
+
+// finish says what became of the node.
+func (d *Drain) finish() error {
+	moved, evicted := 0, 0
+	var left []string
+	for _, t := range d.tasks {
+		switch {
+		case t.failed != "":
+			left = append(left, fmt.Sprintf("pod %s: %s", name(t.pod), t.failed))
+		case t.moved:
+			moved++
+		default:
+			evicted++
+		}
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("node %s is not drained, and stays cordoned: %s", d.Node, strings.Join(left, "; "))
+	}
+	fmt.Fprintf(d.Out, "node %s is drained: %s moved, %d evicted\n", d.Node, text.Plural(moved, "pod"), evicted)
+	return nil
+}
+
+// leave aborts the migrations that the drain has asked for and that are not over, and waits for their end.
+func (d *Drain) leave(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.Farewell)
+	defer cancel()
+	var errs []error
+	waiting := slices.DeleteFunc(slices.Clone(d.tasks), func(t *task) bool { return t.over || t.migration == (types.NamespacedName{}) || !t.mine })
+	for _, t := range waiting {
+		d.say(t.pod, "aborting its migration")
+		errs = append(errs, move.Abort(last, d.Client, t.migration))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for _, t := range waiting {
+		follower := move.Follower{Client: d.Client, Clock: d.Clock, Out: io.Discard, Every: d.Every, Farewell: d.Farewell}
+		m, err := follower.Wait(last, t.migration)
+		if err != nil {
+			return fmt.Errorf("waiting for the end of PodMigration %s, which goes on by itself: %w", t.migration, err)
+		}
+		fmt.Fprintln(d.Out, move.Summary(m))
+	}
+	return fmt.Errorf("node %s is not drained, and stays cordoned (kubectl uncordon %s): %w", d.Node, d.Node, cause)
+}
+
+// say tells what happens to a pod.
+func (d *Drain) say(p *corev1.Pod, what string) {
+	fmt.Fprintf(d.Out, "%s  pod %s %s\n", d.Clock.Now().Format(time.TimeOnly), name(p), what)
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + why
+}
