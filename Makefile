@@ -58,6 +58,10 @@ bench-admission: tools ## Placement decisions, cache memory, rebuild and webhook
 bench-ladder: tools build ## A storm of real-time pressure, and one story told to Mainspring and to stock Karpenter with MC-Kube's rules
 	go run ./test/bench/ladder --out out/bench/ladder.json
 
+.PHONY: bench-migration
+bench-migration: tools build ## What moving 200 pods on 100 simulated nodes costs, by strategy, beside a drain that evicts them
+	go run ./test/bench/migration
+
 .PHONY: bench-agent
 bench-agent: bench-task ## Overrun to raised budget on this machine's kernel, idle and loaded, and what the agent takes (root)
 	go run ./test/bench/agent --out out/bench/agent.json

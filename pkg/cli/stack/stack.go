@@ -32,6 +32,8 @@ type Options struct {
 	Hollow string
 	// ControllerArgs are added to the controller's arguments. A catalogue of machines there is the agents' too.
 	ControllerArgs []string
+	// APIServerArgs are added to the API server's arguments.
+	APIServerArgs []string
 	// NodeMonitorGracePeriod is how long a kubelet may be silent; default 40s.
 	NodeMonitorGracePeriod time.Duration
 	// Clock is used for waiting; default the real one.
@@ -79,7 +81,7 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 func (o Options) startPlane(ctx context.Context) (*localplane.Plane, error) {
 	options := localplane.Options{
 		Dir: o.Dir, Progress: o.Progress, Scheduler: true, ControllerManager: true, Kwok: true,
-		NodeMonitorGracePeriod: o.NodeMonitorGracePeriod,
+		NodeMonitorGracePeriod: o.NodeMonitorGracePeriod, APIServerArgs: o.APIServerArgs,
 	}
 	bin, err := toolchain.Ensure(ctx, o.Progress, options.Tools()...)
 	if err != nil {

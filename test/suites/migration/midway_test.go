@@ -1,0 +1,169 @@
+package migration_test
+
+import (
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/test"
+	"github.com/mainspring-rt/mainspring/pkg/test/environment"
+)
+
+func never() *mcoperatorv1.Migration {
+	return &mcoperatorv1.Migration{Policy: mcoperatorv1.MigrationNever}
+}
+
+// held begins a migration that waits, because a budget allows no eviction.
+func held(nodes [2]string) (environment.Place, *mckubev1alpha1.PodMigration) {
+	GinkgoHelper()
+	place := numbered(test.McKube("store", 40, test.Critical("High")))
+	env.ExpectApplied(test.PodDisruptionBudget("store", 0))
+	m := test.PodMigration("move", place.Pod, test.To(other(nodes, place.Pod)))
+	env.ExpectApplied(m)
+	Eventually(func(g Gomega) {
+		g.Expect(read(g, m).Status.Message).To(ContainSubstring("PodDisruptionBudget"))
+	}).Should(Succeed())
+	return place, m
+}
+
+var _ = Describe("Midway", func() {
+	It("an abort ends it, and the pod runs on", func() {
+		place, m := held(twoNodes())
+		began := env.Now()
+		Eventually(func(g Gomega) {
+			now := read(g, m)
+			now.Spec.Abort = true
+			g.Expect(env.Client.Update(env, now)).To(Succeed())
+		}).Should(Succeed())
+		eventuallyEnds(m, mckubev1alpha1.MigrationAborted)
+		nothingLeft()
+		undisturbed(began, place.Pod)
+	})
+
+	It("deleting it does the same", func() {
+		place, m := held(twoNodes())
+		began := env.Now()
+		env.ExpectDeleted(m)
+		env.EventuallyGone(m)
+		nothingLeft()
+		undisturbed(began, place.Pod)
+	})
+
+	It("a pod that its user deletes ends it, and its owner's next pod is nobody's business", func() {
+		place, m := held(twoNodes())
+		env.ExpectDeleted(place.Pod)
+		Eventually(func(g Gomega) { g.Expect(read(g, m).Status.Phase.Over()).To(BeTrue()) }).Should(Succeed())
+		env.EventuallyPlace("store")
+		nothingLeft()
+	})
+
+	It("an owner that wants no pods ends it", func() {
+		nodes := twoNodes()
+		place := replicated(test.McKube("control", 40), 1)[0]
+		env.ExpectApplied(test.PodDisruptionBudget("control", 0))
+		m := test.PodMigration("move", place.Pod, test.To(other(nodes, place.Pod)), test.By(mckubev1alpha1.StrategyRestart))
+		env.ExpectApplied(m)
+		Eventually(func(g Gomega) { g.Expect(read(g, m).Status.Message).To(ContainSubstring("PodDisruptionBudget")) }).Should(Succeed())
+		env.ExpectScaled(test.Deployment("control", 0, "100m"), 0)
+		Eventually(func(g Gomega) { g.Expect(read(g, m).Status.Phase.Over()).To(BeTrue()) }).Should(Succeed())
+		Expect(env.Pods("control")).To(BeEmpty())
+		nothingLeft()
+	})
+
+	It("a target that is cordoned before anything was done ends it, and the pod runs on", func() {
+		nodes := twoNodes()
+		place, m := held(nodes)
+		began := env.Now()
+		cordon(other(nodes, place.Pod), true)
+		env.ExpectApplied(test.PodDisruptionBudget("store", 1))
+		eventuallyEnds(m, mckubev1alpha1.MigrationRolledBack)
+		undisturbed(began, place.Pod)
+		nothingLeft()
+		cordon(other(nodes, place.Pod), false)
+	})
+
+	It("of two that want the last room, one has it and the other says why not", func() {
+		nodes := twoNodes()
+		replicated(test.McKube("fill", 70), 2)
+		a, b := replicated(test.McKube("one", 50), 1)[0], replicated(test.McKube("two", 50), 1)[0]
+		if a.Node != b.Node {
+			Skip(fmt.Sprintf("they are on %s and %s", a.Node, b.Node))
+		}
+		to := other(nodes, a.Pod)
+		first, second := test.PodMigration("first", a.Pod, test.To(to)), test.PodMigration("second", b.Pod, test.To(to))
+		env.ExpectApplied(first, second)
+		var phases []mckubev1alpha1.MigrationPhase
+		Eventually(func(g Gomega) {
+			phases = []mckubev1alpha1.MigrationPhase{read(g, first).Status.Phase, read(g, second).Status.Phase}
+			g.Expect(phases).To(HaveEach(Satisfy(mckubev1alpha1.MigrationPhase.Over)))
+		}).Should(Succeed())
+		Expect(phases).To(ContainElement(mckubev1alpha1.MigrationSucceeded))
+		Expect(phases).To(ContainElement(BeElementOf(mckubev1alpha1.MigrationRefused, mckubev1alpha1.MigrationRolledBack)))
+		nothingLeft()
+	})
+
+	DescribeTable("a controller that dies is followed by one that goes on",
+		func(strategy mckubev1alpha1.MigrationStrategy, writes int) {
+			nodes := twoNodes()
+			place := replicated(test.McKube("control", 40, test.Critical("High")), 1)[0]
+			m := test.PodMigration("move", place.Pod, test.To(other(nodes, place.Pod)), test.By(strategy))
+			env.ExpectApplied(m)
+			env.EventuallyWrites(writes)
+			env.Controller.Kill9()
+			Expect(env.Controller.Start(env, env.Controller.Flags()...)).To(Succeed())
+			eventuallyEnds(m, mckubev1alpha1.MigrationSucceeded)
+			now := env.EventuallyPlace("control")
+			Expect(now.Node).To(Equal(other(nodes, place.Pod)))
+			nothingLeft()
+		},
+		Entry("surging, early", mckubev1alpha1.StrategySurge, 2),
+		Entry("surging, later", mckubev1alpha1.StrategySurge, 12),
+		Entry("surging, near its end", mckubev1alpha1.StrategySurge, 24),
+		Entry("restarting, early", mckubev1alpha1.StrategyRestart, 2),
+		Entry("restarting, later", mckubev1alpha1.StrategyRestart, 12),
+		Entry("restarting, near its end", mckubev1alpha1.StrategyRestart, 24),
+	)
+})
+
+var _ = Describe("An eviction of a pod that may migrate", func() {
+	It("becomes a migration: kubectl drain empties a node, and each pod has run elsewhere before it went", func() {
+		nodes := twoNodes()
+		place := replicated(test.McKube("control", 40, test.Critical("High")), 1)[0]
+		began := env.Now()
+		env.ExpectKubectl("drain", place.Node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=110s", "--pod-selector="+test.Label+"=control")
+		Expect(env.EventuallyPlace("control").Node).To(Equal(other(nodes, place.Pod)))
+		least, _ := ready(began, "control")
+		Expect(least).To(Equal(1))
+		list := &mckubev1alpha1.PodMigrationList{}
+		Expect(env.Client.List(env, list)).To(Succeed())
+		Expect(list.Items).To(ContainElement(And(HaveField("Spec.Trigger", mckubev1alpha1.TriggerEviction), HaveField("Spec.PodName", place.Pod.Name))))
+		cordon(place.Node, false)
+	})
+
+	It("is let through for pods that are not governed", func() {
+		twoNodes()
+		env.ExpectApplied(test.Deployment("web", 1, "100m"))
+		pod := env.EventuallyPodsBound("web", 1)[0]
+		Expect(env.Client.SubResource("eviction").Create(env, pod, &policyv1.Eviction{})).To(Succeed())
+		env.EventuallyGone(pod)
+	})
+
+	It("comes to its end when Karpenter closes the node", func() {
+		twoNodes()
+		place := replicated(test.McKube("control", 40, test.Critical("High")), 1)[0]
+		claim := env.NodeClaimOnNode(place.Node)
+		began := env.Now()
+		Expect(env.Client.Delete(env, claim)).To(Succeed())
+		env.EventuallyGone(claim, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: place.Node}})
+		now := env.EventuallyPlace("control")
+		Expect(now.Node).NotTo(Equal(place.Node))
+		least, _ := ready(began, "control")
+		Expect(least).To(Equal(1))
+	})
+})
