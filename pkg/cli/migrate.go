@@ -105,7 +105,10 @@ func runMigrate(ctx context.Context, s Streams, settings migrateSettings, pod st
 	follower := move.Follower{Client: c, Clock: clock.RealClock{}, Out: s.Out, Every: settings.every, Farewell: settings.farewell}
 	over, err := follower.Follow(ctx, client.ObjectKeyFromObject(m))
 	if settings.dryRun {
-		return errors.Join(err, ended(over, err), client.IgnoreNotFound(c.Delete(context.WithoutCancel(ctx), m)))
+		if err == nil {
+			err = ended(over)
+		}
+		return errors.Join(err, client.IgnoreNotFound(c.Delete(context.WithoutCancel(ctx), m)))
 	}
 	if over != nil && over.Status.Phase.Over() {
 		fmt.Fprintln(s.Out, move.Summary(over))
@@ -113,14 +116,11 @@ func runMigrate(ctx context.Context, s Streams, settings migrateSettings, pod st
 	if err != nil {
 		return err
 	}
-	return ended(over, nil)
+	return ended(over)
 }
 
 // ended is the failure that the end of a migration is, if it is one.
-func ended(m *v1alpha1.PodMigration, err error) error {
-	if err != nil || m == nil {
-		return nil
-	}
+func ended(m *v1alpha1.PodMigration) error {
 	switch m.Status.Phase {
 	case v1alpha1.MigrationSucceeded, v1alpha1.MigrationDryRun:
 		return nil

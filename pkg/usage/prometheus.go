@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// DefaultCPUQuery and DefaultMemoryQuery are of node_exporter.
-	DefaultCPUQuery    = `1 - avg by (node, instance) (rate(node_cpu_seconds_total{mode="idle"}[$age]))`
+	// DefaultCPUQuery is of node_exporter.
+	DefaultCPUQuery = `1 - avg by (node, instance) (rate(node_cpu_seconds_total{mode="idle"}[$age]))`
+	// DefaultMemoryQuery is of node_exporter, too.
 	DefaultMemoryQuery = `1 - avg by (node, instance) (last_over_time(node_memory_MemAvailable_bytes[$age]) / last_over_time(node_memory_MemTotal_bytes[$age]))`
 
 	// ageVariable stands, in a query, for the age that samples may have.

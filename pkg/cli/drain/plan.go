@@ -67,9 +67,10 @@ func plan(pods []corev1.Pod, mckubes []mcv1.McKube, allow Allow) ([]item, error)
 
 func judge(p *corev1.Pod, governs []mcv1.McKube, allow Allow) item {
 	owner := metav1.GetControllerOf(p)
-	never := slices.ContainsFunc(governs, func(m mcv1.McKube) bool { return policy(m) == mcv1.MigrationNever })
-	frozen := slices.ContainsFunc(governs, func(m mcv1.McKube) bool { return policy(m) == mcv1.MigrationCheckpoint })
-	empty := slices.IndexFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })
+	is := func(kind mcv1.MigrationKind) bool {
+		return slices.ContainsFunc(governs, func(m mcv1.McKube) bool { return policy(m) == kind })
+	}
+	volume := scratch(p)
 	switch {
 	case p.Annotations[corev1.MirrorPodAnnotationKey] != "" || owner != nil && owner.Kind == "Node":
 		return item{pod: p, way: stays, why: "it is a static pod of the node"}
@@ -79,18 +80,32 @@ func judge(p *corev1.Pod, governs []mcv1.McKube, allow Allow) item {
 		return item{pod: p, way: evicts, why: "it has finished"}
 	case p.DeletionTimestamp != nil:
 		return item{pod: p, way: evicts, why: "it ends already"}
-	case empty >= 0 && !allow.EmptyDir:
-		return item{pod: p, way: blocks, why: fmt.Sprintf("what is in its volume %s (emptyDir) would be lost; allow it with --delete-emptydir-data", p.Spec.Volumes[empty].Name)}
-	case owner == nil && frozen && !never:
-		return item{pod: p, way: migrates, governed: true}
-	case owner == nil && !allow.Ownerless:
-		return item{pod: p, way: blocks, why: "no controller owns it, so nothing would make it again; allow it with --force"}
-	case owner == nil:
-		return item{pod: p, way: evicts, why: "no controller owns it"}
-	case never:
+	case volume != "" && !allow.EmptyDir:
+		return item{pod: p, way: blocks, why: fmt.Sprintf("what is in its volume %s (emptyDir) would be lost; allow it with --delete-emptydir-data", volume)}
+	case is(mcv1.MigrationNever) && (owner != nil || allow.Ownerless):
 		return item{pod: p, way: evicts, why: "its McKube says migration.policy Never"}
+	case owner != nil || is(mcv1.MigrationCheckpoint) && !is(mcv1.MigrationNever):
+		return item{pod: p, way: migrates, governed: len(governs) > 0}
 	}
-	return item{pod: p, way: migrates, governed: len(governs) > 0}
+	return ownerless(p, allow)
+}
+
+// ownerless is what is done with a pod that nothing makes again.
+func ownerless(p *corev1.Pod, allow Allow) item {
+	if allow.Ownerless {
+		return item{pod: p, way: evicts, why: "no controller owns it"}
+	}
+	return item{pod: p, way: blocks, why: "no controller owns it, so nothing would make it again; allow it with --force"}
+}
+
+// scratch names a volume of the pod that ends with it; empty: there is none.
+func scratch(p *corev1.Pod) string {
+	for _, v := range p.Spec.Volumes {
+		if v.EmptyDir != nil {
+			return v.Name
+		}
+	}
+	return ""
 }
 
 func policy(m mcv1.McKube) mcv1.MigrationKind {
