@@ -41,6 +41,8 @@ type place struct {
 	carries bool
 	// stoppedUntil is when the window ends for the rest of which we stopped the server; 0: it is not stopped.
 	stoppedUntil int64
+	// undone is how often a server was found real-time though we had stopped it.
+	undone uint64
 	// answeredNs is the use in the window answeredIn that was answered last: an event that tells of no more is of the same overrun.
 	answeredIn, answeredNs uint64
 }
@@ -176,6 +178,11 @@ func (c *core) alarm(e *ebpf.Event, p *place, woken int64) {
 
 // end answers a budget that is used up with work pending: where nobody else stops the server, we do.
 func (c *core) end(e *ebpf.Event, p *place, woken int64) {
+	if p.enforcer != nil && p.stoppedUntil == int64(e.Window+p.config.PeriodNs) {
+		p.undone++
+		_ = p.enforcer.Throttle()
+		return
+	}
 	outcome := c.gov.End(int(e.Slot), int64(e.Window), c.now(), c)
 	c.answered(e, p, outcome, woken, 0)
 	if p.enforcer != nil && !raised(outcome) {
@@ -300,6 +307,16 @@ func (c *core) watch(p *place, state governor.State) {
 
 // leadFor is the lead of a budget, in nanoseconds: of a small one, a quarter at most.
 func (c *core) leadFor(budgetUs int64) int64 { return min(c.lead, budgetUs*1000/4) }
+
+// undone is how often the server of a slot was found real-time though we had stopped it.
+func (c *core) undone(slot int) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.places[slot]; p != nil {
+		return p.undone
+	}
+	return 0
+}
 
 // state of a slot, for the slow half.
 func (c *core) state(slot int) governor.State {

@@ -525,3 +525,30 @@ func TestAKeptTableThatIsBrokenIsTold(t *testing.T) {
 		}
 	}
 }
+
+// A server that makes itself real-time while it is stopped is stopped again, is not taken for one that overran again, and is
+// told of once that cannot be a late reader's doing.
+func TestWhoUndoesItIsToldOf(t *testing.T) {
+	k := newKernel("/a")
+	k.enforce = true
+	n := start(t, k, t.TempDir())
+	low := high("a", "/a", 0)
+	low.Criticality = "Low"
+	n.apply(tableOf(1, low))
+	end := n.programs.event(100, ebpf.KindEnd, n.now.Load())
+	n.send(0, end)
+	for range 99 {
+		k.change(func() { k.groups["/a"].throttled = false })
+		n.send(0, end)
+		if !k.groups["/a"].throttled {
+			t.Fatal("it was not stopped again")
+		}
+	}
+	if a := n.reported("a"); a.Error != "" || a.Fault {
+		t.Errorf("after 99 times: %+v", a)
+	}
+	n.send(0, end)
+	if a := n.reported("a"); !strings.Contains(a.Error, "real-time 100 times while it was stopped") || a.Fault {
+		t.Errorf("after 100 times: %+v", a)
+	}
+}

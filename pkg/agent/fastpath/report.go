@@ -72,7 +72,7 @@ func (e *Engine) server(en *entry) table.ServerReport {
 		fault = fmt.Errorf("its budget is %d us, less than low, %d us: others were promised the room, and it waits until that is over",
 			state.BudgetUs, en.spec.LowUs)
 	}
-	out.Error = textOf(fault, en.checkFault)
+	out.Error = textOf(fault, en.checkFault, evasion(en.core.undone(en.slot)))
 	budget, cores, err := en.group.Read()
 	if err != nil {
 		out.Error = cmp.Or(out.Error, err.Error())
@@ -80,6 +80,18 @@ func (e *Engine) server(en *entry) table.ServerReport {
 	}
 	out.BudgetUs, out.PeriodUs, out.Cores = budget.RuntimeUs, budget.PeriodUs, cores
 	return out
+}
+
+// manyUndone is how often a server may be found real-time though it was stopped: a late reader finds it so, too.
+const manyUndone = 100
+
+// evasion is the fault of a server that undoes what is done to it.
+func evasion(undone uint64) error {
+	if undone < manyUndone {
+		return nil
+	}
+	return fmt.Errorf("it was real-time %d times while it was stopped, so its budget is not enforced: it sets its policy itself; take "+
+		"CAP_SYS_NICE and RLIMIT_RTPRIO from it, or use a node with backend rtgroup", undone)
 }
 
 // textOf is what several faults say, empty when there is none.
