@@ -163,6 +163,22 @@ func TestAPolicyThatForbidsAnEviction(t *testing.T) {
 	e.here("low", "little")
 }
 
+// The gate makes migrations of evictions, but not of those that say for which action they are.
+func TestEvictionsSayForWhichActionTheyAre(t *testing.T) {
+	e := newEviction(t)
+	said := ""
+	watched := interceptor.NewClient(e.api, interceptor.Funcs{
+		SubResourceCreate: func(ctx context.Context, api client.Client, sub string, o, body client.Object, options ...client.SubResourceCreateOption) error {
+			said = body.GetAnnotations()[v1alpha1.AnnotationAction]
+			return api.SubResource(sub).Create(ctx, o, body, options...)
+		},
+	})
+	e.executor = ladder.NewPreempt(watched, e.api, e.process.store)
+	if e.step(rules.Running); said == "" || said != e.object.Name {
+		t.Errorf("it is of %q, want %q", said, e.object.Name)
+	}
+}
+
 // Another pod that has taken the name is none of the action's.
 func TestAnotherPodOfTheNameStays(t *testing.T) {
 	e := newEviction(t)

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
@@ -83,6 +84,9 @@ func (s *siege) evict(ctx context.Context, api client.Client, resource string, o
 	o.ApplyOptions(opts)
 	if len(o.DryRun) > 0 {
 		return api.SubResource(resource).Create(ctx, obj, sub, opts...)
+	}
+	if sub.GetAnnotations()[v1alpha1.AnnotationAction] == "" {
+		s.Error("the gate would take the eviction for somebody else's, and migrate the pod")
 	}
 	if s.watch != nil {
 		s.watch()
