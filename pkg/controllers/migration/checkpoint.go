@@ -3,7 +3,6 @@ package migration
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
@@ -32,7 +30,7 @@ const (
 // checkpoint brings the pod's state to the target, where a copy of the pod goes on with it. The source is stopped from the
 // beginning until it goes, or until nothing is left of the copy.
 func (m *migrate) checkpoint(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, error) {
-	twin, err := m.copied(ctx, m.API, task)
+	twin, err := m.twinOf(ctx, task)
 	if err != nil {
 		return rules.Result{}, err
 	}
@@ -50,6 +48,11 @@ func (m *migrate) checkpoint(ctx context.Context, task orchestration.Task, sourc
 	case nc == nil:
 		return m.prepareTwin(ctx, task, source, m.freeze)
 	}
+	return m.goOn(ctx, task, source, twin, nc)
+}
+
+// goOn takes the state from stage to stage, until a copy of the pod has it.
+func (m *migrate) goOn(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	if veto := interrupted(nc, m.Clock.Now()); veto != "" {
 		return rules.Result{Undo: true, Message: veto}, nil
 	}
@@ -109,7 +112,7 @@ func (m *migrate) advance(ctx context.Context, task orchestration.Task, source *
 		return rules.Result{Message: "waits until the target has the pod's state"}, nil
 	}
 	if source == nil {
-		return m.fromArchive(ctx, task, nc)
+		return rules.Result{Undo: true, Message: fmt.Sprintf("the pod is gone, and nobody here has evicted it; its state was on node %s", nc.Spec.TargetNode)}, nil
 	}
 	return m.thawedTwin(ctx, task, source, nc)
 }
@@ -138,12 +141,6 @@ func (m *migrate) thawedTwin(ctx context.Context, task orchestration.Task, sourc
 	return m.makeTwin(ctx, task, twin)
 }
 
-// fromArchive is when the source has gone although it was stopped: its node has died, or somebody has deleted it. What it was is
-// only in the archives then, and in no pod that it could be copied from.
-func (m *migrate) fromArchive(_ context.Context, _ orchestration.Task, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
-	return rules.Result{Undo: true, Message: fmt.Sprintf("the pod is gone, and nobody here has evicted it; its state was on node %s", nc.Spec.TargetNode)}, nil
-}
-
 // releaseSource says, before the source goes, that it will not run again.
 func (m *migrate) releaseSource(ctx context.Context, task orchestration.Task, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	down := func(s *v1alpha1.PodMigrationStatus) {
@@ -165,36 +162,81 @@ func (m *migrate) releaseSource(ctx context.Context, task orchestration.Task, tw
 // outlive has the source go, and what agents hold be removed.
 func (m *migrate) outlive(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	m.markCut(task)
-	if source == nil && twin != nil && twin.DeletionTimestamp == nil {
-		if done, err := m.forget(ctx, nc, v1alpha1.CheckpointReleased); !done || err != nil {
-			if m.over(task) {
-				return m.succeed(ctx, task, source, twin)
-			}
-			return rules.Result{Message: "the pod goes on; waits until the agents have removed its state"}, err
-		}
-	}
-	if source == nil || twin == nil || twin.DeletionTimestamp != nil || m.over(task) {
+	switch {
+	case twin == nil || twin.DeletionTimestamp != nil:
+		return m.bereft(ctx, task, source, nc)
+	case m.over(task):
 		return m.succeed(ctx, task, source, twin)
+	case source != nil:
+		return m.dismiss(ctx, task, source, twin)
 	}
-	if metav1.GetControllerOf(source) != nil && !adopted(twin) {
-		if err := m.yield(ctx, source); err != nil {
-			return rules.Result{}, err
-		}
-		owner, err := m.replicaSet(ctx, source)
-		if err != nil {
-			return rules.Result{}, err
-		}
-		if owner != nil {
-			return m.adopt(ctx, task, twin, owner)
-		}
+	if err := m.hasten(ctx, task.Object.Spec.Pods[0]); err != nil {
+		return rules.Result{}, err
 	}
-	if metav1.GetControllerOf(source) == nil {
+	if done, err := m.forget(ctx, nc, v1alpha1.CheckpointReleased); !done || err != nil {
+		return rules.Result{Message: "the pod goes on; waits until the agents have removed its state"}, err
+	}
+	return m.succeed(ctx, task, source, twin)
+}
+
+// dismiss has the stopped source go: its ReplicaSet has one pod too many then, or it is evicted.
+func (m *migrate) dismiss(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod) (rules.Result, error) {
+	switch {
+	case metav1.GetControllerOf(source) == nil:
 		answer, err := m.ask(ctx, task, source)
 		if err != nil || answer.Refused() {
 			return rules.Result{Message: "the source may not be evicted yet: " + answer.Why}, err
 		}
+	case !adopted(twin):
+		owner, err := m.replicaSet(ctx, source)
+		if err != nil || owner == nil {
+			return m.succeedUnless(ctx, err, task, source, twin)
+		}
+		if err := m.yield(ctx, source); err != nil {
+			return rules.Result{}, err
+		}
+		return m.adopt(ctx, task, twin, owner)
 	}
 	return m.succeed(ctx, task, source, twin)
+}
+
+func (m *migrate) succeedUnless(ctx context.Context, err error, task orchestration.Task, source, twin *corev1.Pod) (rules.Result, error) {
+	if err != nil {
+		return rules.Result{}, err
+	}
+	return m.succeed(ctx, task, source, twin)
+}
+
+// bereft ends a migration whose copy somebody has taken away after the source was released: what the agents had is removed.
+// The source is stopped; one that an owner makes again goes, so that it is.
+func (m *migrate) bereft(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
+	said := ""
+	if source != nil {
+		said = fmt.Sprintf("; the source is stopped on node %s", source.Spec.NodeName)
+		if metav1.GetControllerOf(source) != nil {
+			if answer, err := m.ask(ctx, task, source); err != nil || answer.Refused() && !m.over(task) {
+				return rules.Result{Message: "the pod in its place was taken away; the source, which is stopped, may not be evicted yet: " + answer.Why}, err
+			}
+			said = "; the source, which was stopped, is evicted, so that its owner makes it again"
+		}
+	}
+	if done, err := m.forget(ctx, nc, v1alpha1.CheckpointReleased); (!done || err != nil) && !m.over(task) {
+		return rules.Result{Message: "the pod in its place was taken away; waits until the agents have removed its state"}, err
+	}
+	return rules.Result{Outcome: rules.Failed, Message: "the pod in its place was taken away after the source was released" + said}, nil
+}
+
+// hasten shortens the end of a source that is stopped: it cannot hear that it is asked to end.
+func (m *migrate) hasten(ctx context.Context, named v1alpha1.ActionPod) error {
+	pod := &corev1.Pod{}
+	err := m.API.Get(ctx, types.NamespacedName{Namespace: named.Namespace, Name: named.Name}, pod)
+	if err != nil || pod.UID != named.UID || pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds <= briefly {
+		return client.IgnoreNotFound(err)
+	}
+	if err := m.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}, client.GracePeriodSeconds(briefly)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting pod %s/%s, which is stopped: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
 }
 
 // thaw takes the copy away, and has the source go on after that.
@@ -214,132 +256,4 @@ func (m *migrate) thaw(ctx context.Context, task orchestration.Task, source *cor
 		}
 	}
 	return m.undo(ctx, task, source)
-}
-
-// nodeCheckpoint is what the agents do for the action; nil for nothing.
-func (m *migrate) nodeCheckpoint(ctx context.Context, task orchestration.Task) (*v1alpha1.NodeCheckpoint, error) {
-	nc := &v1alpha1.NodeCheckpoint{}
-	err := m.API.Get(ctx, types.NamespacedName{Name: task.Object.Name}, nc)
-	switch {
-	case apierrors.IsNotFound(err) || err == nil && nc.Spec.PodUID != task.Object.Spec.Pods[0].UID:
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading NodeCheckpoint %s: %w", task.Object.Name, err)
-	}
-	return nc, nil
-}
-
-// stage lets the agents go on, or has them end it.
-func (m *migrate) stage(ctx context.Context, nc *v1alpha1.NodeCheckpoint, to v1alpha1.CheckpointStage) error {
-	if nc.Spec.Stage == to || nc.Spec.Stage == v1alpha1.StageDiscard || nc.Spec.Stage == v1alpha1.StageRelease {
-		return nil
-	}
-	return m.specify(ctx, nc, func(s *v1alpha1.NodeCheckpointSpec) { s.Stage = to })
-}
-
-// renew has the agents hold on while somebody is at it.
-func (m *migrate) renew(ctx context.Context, nc *v1alpha1.NodeCheckpoint) error {
-	now := m.Clock.Now()
-	if nc.Spec.Expires.Sub(now) > renewed {
-		return nil
-	}
-	return m.specify(ctx, nc, func(s *v1alpha1.NodeCheckpointSpec) { s.Expires = metav1.NewTime(now.Add(lease)) })
-}
-
-func (m *migrate) specify(ctx context.Context, nc *v1alpha1.NodeCheckpoint, change func(*v1alpha1.NodeCheckpointSpec)) error {
-	after := nc.DeepCopy()
-	change(&after.Spec)
-	if err := m.Client.Patch(ctx, after, client.MergeFromWithOptions(nc, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("changing NodeCheckpoint %s: %w", nc.Name, err)
-	}
-	*nc = *after
-	return nil
-}
-
-// forget takes the NodeCheckpoint away once its agents hold nothing. Those of nodes that are gone hold nothing.
-func (m *migrate) forget(ctx context.Context, nc *v1alpha1.NodeCheckpoint, state v1alpha1.CheckpointState) (bool, error) {
-	if nc == nil {
-		return true, nil
-	}
-	for node, side := range map[string]*v1alpha1.CheckpointSide{nc.Spec.SourceNode: nc.Status.Source, nc.Spec.TargetNode: nc.Status.Target} {
-		if s := stateOf(side); s == state || s == v1alpha1.CheckpointFailed || s == "" && node == nc.Spec.TargetNode {
-			continue
-		}
-		if gone, err := m.lost(ctx, node); !gone || err != nil {
-			return false, err
-		}
-	}
-	if nc.DeletionTimestamp == nil {
-		if err := m.Client.Delete(ctx, nc, client.Preconditions{UID: &nc.UID}); client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("deleting NodeCheckpoint %s: %w", nc.Name, err)
-		}
-	}
-	after := nc.DeepCopy()
-	if controllerutil.RemoveFinalizer(after, v1alpha1.FinalizerCheckpoint) {
-		if err := m.Client.Patch(ctx, after, client.MergeFrom(nc)); client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("letting NodeCheckpoint %s go: %w", nc.Name, err)
-		}
-	}
-	return true, nil
-}
-
-// lost tells whether a node is no longer there.
-func (m *migrate) lost(ctx context.Context, name string) (bool, error) {
-	err := m.API.Get(ctx, types.NamespacedName{Name: name}, &corev1.Node{})
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("reading node %s: %w", name, err)
-	}
-	return err != nil, nil
-}
-
-// interrupted is why the state cannot be had; empty: it may be.
-func interrupted(nc *v1alpha1.NodeCheckpoint, now time.Time) string {
-	for node, side := range map[string]*v1alpha1.CheckpointSide{nc.Spec.SourceNode: nc.Status.Source, nc.Spec.TargetNode: nc.Status.Target} {
-		switch stateOf(side) {
-		case v1alpha1.CheckpointFailed:
-			return fmt.Sprintf("node %s: %s", node, side.Message)
-		case v1alpha1.CheckpointDiscarded, v1alpha1.CheckpointReleased:
-			return fmt.Sprintf("the agent of node %s has given the pod's state up: %s", node, side.Message)
-		}
-	}
-	switch {
-	case nc.DeletionTimestamp != nil:
-		return fmt.Sprintf("somebody has deleted NodeCheckpoint %s", nc.Name)
-	case !now.Before(nc.Spec.Expires.Time):
-		return "the agents were not heard to for too long, and may have let the source go on"
-	case !saved(nc) && now.Sub(progressed(nc)) > stalled:
-		return fmt.Sprintf("nothing has advanced for %s", stalled)
-	}
-	return ""
-}
-
-// progressed is when something was last seen to advance.
-func progressed(nc *v1alpha1.NodeCheckpoint) time.Time {
-	last := nc.CreationTimestamp.Time
-	for _, side := range []*v1alpha1.CheckpointSide{nc.Status.Source, nc.Status.Target} {
-		if side != nil && side.ProgressTime != nil && side.ProgressTime.After(last) {
-			last = side.ProgressTime.Time
-		}
-	}
-	return last
-}
-
-func stateOf(side *v1alpha1.CheckpointSide) v1alpha1.CheckpointState {
-	if side == nil {
-		return ""
-	}
-	return side.State
-}
-
-// saved tells whether the target has the whole state.
-func saved(nc *v1alpha1.NodeCheckpoint) bool {
-	return nc != nil && stateOf(nc.Status.Target) == v1alpha1.CheckpointTransferred
-}
-
-func imageOf(nc *v1alpha1.NodeCheckpoint, container string) string {
-	i := slices.IndexFunc(nc.Status.Target.Archives, func(a v1alpha1.CheckpointArchive) bool { return a.Container == container })
-	if i < 0 {
-		return ""
-	}
-	return nc.Status.Target.Archives[i].Image
 }

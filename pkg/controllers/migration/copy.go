@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,14 +31,27 @@ const (
 	longestName = 50
 )
 
+// ofCopy is what the name of a copy has beyond that of its source.
+var ofCopy = regexp.MustCompile(`(-m[0-9a-f]{8}-[0-9]+)+$`)
+
 // copyName is the name of the pod that is made in the source's place, the same whoever makes it.
 func copyName(task orchestration.Task) string {
-	source := task.Object.Spec.Pods[0]
-	base := strings.TrimRight(source.Name[:min(longestName, len(source.Name))], ".-")
+	base := ofCopy.ReplaceAllString(task.Object.Spec.Pods[0].Name, "")
+	base = strings.TrimRight(base[:min(longestName, len(base))], ".-")
 	return base + "-m" + task.Object.Name[len(task.Object.Name)-min(10, len(task.Object.Name)):]
 }
 
-// copied is the pod that was made in the source's place; nil for none.
+// twinOf is the pod that was made in the source's place; nil for none. What the cache does not show, and was made, the API server is
+// asked for.
+func (m *migrate) twinOf(ctx context.Context, task orchestration.Task) (*corev1.Pod, error) {
+	pod, err := m.copied(ctx, m.Client, task)
+	if pod == nil && err == nil && (task.Progress[progressTwin] != "" || task.Undoing()) {
+		return m.copied(ctx, m.API, task)
+	}
+	return pod, err
+}
+
+// copied is that, as a reader shows it.
 func (m *migrate) copied(ctx context.Context, from client.Reader, task orchestration.Task) (*corev1.Pod, error) {
 	source := task.Object.Spec.Pods[0]
 	pod := &corev1.Pod{}

@@ -75,7 +75,8 @@ func (r *Reconciler) watch(ctx context.Context, o *v1alpha1.PodMigration, action
 			message = fmt.Sprintf("waits for its turn: %s: %s", t.WaitingFor, t.Message)
 		}
 	}
-	if message == "" {
+	at := o.Status.PhaseTime // what passes within seconds is not worth a write
+	if message == "" || phase != rules.Waiting && at != nil && r.Clock.Now().Sub(at.Time) < again {
 		return again, nil
 	}
 	return again, r.update(ctx, o, func(s *v1alpha1.PodMigrationStatus) {

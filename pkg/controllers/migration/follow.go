@@ -115,12 +115,14 @@ func (m *migrate) over(task orchestration.Task) bool {
 
 // look finds the pod in the place of the evicted one, and says how far it has come.
 func (m *migrate) look(ctx context.Context, task orchestration.Task, b before) (rules.Result, error) {
-	if err := m.enter(ctx, task, v1alpha1.MigrationRestoring); err != nil {
-		return rules.Result{}, err
-	}
 	pod, err := m.replacement(ctx, task, b)
 	if err != nil {
 		return rules.Result{}, err
+	}
+	if pod == nil || pod.Spec.NodeName == "" {
+		if err := m.enter(ctx, task, v1alpha1.MigrationRestoring); err != nil {
+			return rules.Result{}, err
+		}
 	}
 	if pod == nil {
 		return m.missing(ctx, task, b)
@@ -143,7 +145,7 @@ func (m *migrate) look(ctx context.Context, task orchestration.Task, b before) (
 		return rules.Result{Message: why}, err
 	}
 	task.Progress[progressEvidence] = evidence
-	return m.arrived(task, pod, b.Node), nil
+	return m.arrived(task, pod), nil
 }
 
 // homeless looks after a pod in the evicted one's place that has no node. One that may only be on the target, and finds no
@@ -162,7 +164,7 @@ func (m *migrate) homeless(ctx context.Context, task orchestration.Task, pod *co
 }
 
 // arrived ends the action.
-func (m *migrate) arrived(task orchestration.Task, pod *corev1.Pod, from string) rules.Result {
+func (m *migrate) arrived(task orchestration.Task, pod *corev1.Pod) rules.Result {
 	to, former := pod.Spec.NodeName, task.Object.Spec.Pods[0]
 	took := ""
 	if at, err := time.Parse(time.RFC3339Nano, task.Progress[progressEvicted]); err == nil {

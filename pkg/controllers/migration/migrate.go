@@ -31,6 +31,8 @@ const (
 	progressBefore = "before"
 	// progressEvicted is when the pod was found to be evicted, as RFC 3339.
 	progressEvicted = "evicted"
+	// progressTwin is the name of the copy that was made.
+	progressTwin = "copy"
 	// progressCut is since when nothing can be undone any longer, as RFC 3339.
 	progressCut = "cut"
 	// progressReplacement is the UID of the pod in its place, of which progressFree says that it may be on any node.
@@ -86,7 +88,7 @@ func (m *migrate) Step(ctx context.Context, task orchestration.Task) (rules.Resu
 	case err != nil:
 		return rules.Result{}, err
 	}
-	pod, err := m.read(ctx, task.Object.Spec.Pods[0])
+	pod, err := m.source(ctx, task)
 	if err != nil {
 		return rules.Result{}, err
 	}
@@ -95,6 +97,20 @@ func (m *migrate) Step(ctx context.Context, task orchestration.Task) (rules.Resu
 		m.Store.ReleaseMigration(task.Object.Name)
 	}
 	return count(task, result), err
+}
+
+// source is the pod that goes; nil when it does not exist under its UID any longer, or is ending. What is about to evict it asks the
+// API server; else a cache that is behind only costs a step, as whatever is done is done to this UID and version.
+func (m *migrate) source(ctx context.Context, task orchestration.Task) (*corev1.Pod, error) {
+	_, evicted := task.Progress[progressEvicted]
+	_, about := task.Progress[progressBefore]
+	switch {
+	case evicted:
+		return nil, nil
+	case about || task.Undoing():
+		return m.read(ctx, m.API, task.Object.Spec.Pods[0])
+	}
+	return m.read(ctx, m.Client, task.Object.Spec.Pods[0])
 }
 
 // step goes the way of the strategy.

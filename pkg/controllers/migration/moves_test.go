@@ -235,6 +235,7 @@ func (w *town) rollout(replicas int32) {
 		w.bury(&p)
 	}
 	w.must(w.api.Delete(w.Context(), w.owner, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	w.adopts = true
 	labels := map[string]string{"app": "rt", appsv1.DefaultDeploymentUniqueLabelKey: "5d4f"}
 	w.owner = w.replicaSetOf("rt-5d4f", replicas, labels)
 	for i := range replicas {
@@ -246,7 +247,7 @@ func (w *town) rollout(replicas int32) {
 // not ready first, then those that cost least.
 func (w *town) govern() {
 	w.Helper()
-	if err := w.api.Get(w.Context(), client.ObjectKeyFromObject(w.owner), w.owner); client.IgnoreNotFound(err) != nil || err != nil {
+	if err := w.api.Get(w.Context(), client.ObjectKeyFromObject(w.owner), w.owner); err != nil || !w.adopts {
 		return
 	}
 	var mine []corev1.Pod

@@ -65,14 +65,11 @@ func (m *migrate) coming(ctx context.Context, other *v1alpha1.RTAction) ([]*core
 	moved := other.Spec.Pods[0]
 	if makesTwin(other) {
 		twin, err := m.copied(ctx, m.API, orchestration.Task{Object: other})
-		if err != nil || twin != nil && twin.Spec.NodeName != "" {
-			return nil, err
-		}
-		if twin != nil {
-			return []*corev1.Pod{twin}, nil
+		if err != nil || twin != nil {
+			return unplacedOf(twin), err
 		}
 	}
-	if pod, err := m.read(ctx, moved); err != nil || pod != nil {
+	if pod, err := m.read(ctx, m.API, moved); err != nil || pod != nil {
 		return []*corev1.Pod{pod}, err
 	}
 	b, err := recorded(other.Status.Progress)
@@ -83,7 +80,12 @@ func (m *migrate) coming(ctx context.Context, other *v1alpha1.RTAction) ([]*core
 	if err != nil {
 		return nil, err
 	}
-	made := false
+	return m.made(other, *b, pods)
+}
+
+// made are the pods in the place of an evicted one that nobody has placed.
+func (m *migrate) made(other *v1alpha1.RTAction, b before, pods []corev1.Pod) ([]*corev1.Pod, error) {
+	moved, made := other.Spec.Pods[0], false
 	var out []*corev1.Pod
 	for i := range pods {
 		p := &pods[i]
@@ -108,4 +110,12 @@ func makesTwin(o *v1alpha1.RTAction) bool {
 		return true
 	}
 	return false
+}
+
+// unplacedOf is a pod, if it is there and has no node.
+func unplacedOf(pod *corev1.Pod) []*corev1.Pod {
+	if pod == nil || pod.Spec.NodeName != "" {
+		return nil
+	}
+	return []*corev1.Pod{pod}
 }

@@ -26,7 +26,7 @@ type journey struct {
 	during func(w *town) func(int, *process)
 	// phase that it ends in, what its message then says, and where pods run.
 	phase, says, places string
-	// deaths: the controller dies before and after each write, in turn.
+	// deaths: the controller dies before each write, in turn; to die after one is to die before the next.
 	deaths bool
 }
 
@@ -63,9 +63,7 @@ func (j journey) test(t *testing.T) {
 		w := j.tell(t, 0, false)
 		t.Logf("%d writes, %d evictions", w.writes, len(w.evicted))
 		for at := 1; at <= w.writes && j.deaths && !t.Failed(); at++ {
-			for _, before := range []bool{true, false} {
-				t.Run(fmt.Sprintf("dies-%d-%t", at, before), func(t *testing.T) { j.tell(t, at, before) })
-			}
+			t.Run(fmt.Sprintf("dies-%d", at), func(t *testing.T) { j.tell(t, at, true) })
 		}
 	})
 }
@@ -192,8 +190,8 @@ func TestCheckpoint(t *testing.T) {
 	}
 	for _, j := range []journey{
 		{name: "undisturbed", town: able, ask: ask("Checkpoint"), phase: "Succeeded", places: "b", deaths: true},
-		{name: "bare", town: alone, ask: ask("Checkpoint"), phase: "Succeeded", places: "b", deaths: true},
-		{name: "checkpoint-fails", town: fails("Checkpoint"), ask: ask("Checkpoint"), phase: "RolledBack", says: "it went wrong", places: "a", deaths: true},
+		{name: "bare", town: alone, ask: ask("Checkpoint"), phase: "Succeeded", places: "b"},
+		{name: "checkpoint-fails", town: fails("Checkpoint"), ask: ask("Checkpoint"), phase: "RolledBack", says: "it went wrong", places: "a"},
 		{name: "transfer-fails", town: fails("Transfer"), ask: ask("Checkpoint"), phase: "RolledBack", says: "it went wrong", places: "a"},
 		{name: "begins-anew", town: func(w *town) { able(w); w.agents.cold = true }, ask: ask("Checkpoint"), phase: "RolledBack", says: "does not say yet that container app was restored", places: "a"},
 		{name: "aborted", town: able, ask: ask("Checkpoint"), during: at("Verifying", abort), phase: "Aborted", places: "a", deaths: true},

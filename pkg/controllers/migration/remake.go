@@ -21,7 +21,7 @@ import (
 const strategyRemake v1alpha1.MigrationStrategy = "Remake"
 
 func (m *migrate) remake(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, error) {
-	twin, err := m.copied(ctx, m.API, task)
+	twin, err := m.twinOf(ctx, task)
 	if err != nil {
 		return rules.Result{}, err
 	}
@@ -55,6 +55,7 @@ func (m *migrate) store(ctx context.Context, task orchestration.Task, source *co
 	if veto, err := m.create(ctx, twin); veto != "" || err != nil {
 		return rules.Result{Undo: veto != "", Message: veto}, err
 	}
+	task.Progress[progressTwin] = twin.Name
 	return rules.Result{Message: fmt.Sprintf("stored pod %s/%s, which is to run in its place", twin.Namespace, twin.Name)}, nil
 }
 
@@ -88,7 +89,7 @@ func (m *migrate) let(ctx context.Context, task orchestration.Task, twin *corev1
 		return m.late(task, rules.Result{Message: why}), err
 	}
 	task.Progress[progressEvidence] = evidence
-	return m.arrived(task, twin, ""), nil
+	return m.arrived(task, twin), nil
 }
 
 // late ends what has taken too long after the point of no return, and says where it hangs.

@@ -172,44 +172,57 @@ func (d Dependencies) exclusive(ctx context.Context, pod *corev1.Pod) (string, e
 
 // withState is where the pod goes with its state, or why it cannot take it along.
 func (r *Reconciler) withState(ctx context.Context, q question) (string, *refusal, error) {
-	no := func(why string) (string, *refusal, error) {
-		return "", &refusal{ReasonStateImpossible, "its state cannot come along: " + why}, nil
-	}
-	if !r.Checkpointing || q.policy != nil && q.policy.Spec.Checkpointing != nil && !*q.policy.Spec.Checkpointing {
-		return no("checkpointing is switched off")
-	}
-	if metav1.GetControllerOf(q.pod) != nil && !isReplicaSet(q.pod) {
-		return no(fmt.Sprintf("%s makes its pods anew under their names", metav1.GetControllerOf(q.pod).Kind))
-	}
-	if metav1.GetControllerOf(q.pod) != nil {
-		if refused, err := r.owned(ctx, q, wish{}); refused != nil || err != nil {
-			return "", refused, err
+	for _, ask := range []func(context.Context, question) (string, error){r.switchedOff, r.unique, leavesBehind, r.unwritten} {
+		if why, err := ask(ctx, q); why != "" || err != nil {
+			return "", lost(why), err
 		}
-		if why, err := r.single(ctx, q); why != "" || err != nil {
-			if err != nil {
-				return "", nil, err
-			}
-			return no(why)
-		}
-	} else if why, err := r.exclusive(ctx, q.pod); why != "" || err != nil {
-		if err != nil {
-			return "", nil, err
-		}
-		return no(why)
-	}
-	for _, v := range q.pod.Spec.Volumes {
-		if v.HostPath != nil || v.EmptyDir != nil {
-			return no(fmt.Sprintf("what is in volume %s stays on the node", v.Name))
-		}
-	}
-	if why := incapable(r.Store.Snapshot(), q.pod.Spec.NodeName, false); why != "" {
-		return no(why)
 	}
 	target, refused, err := r.choose(ctx, q, func(s *state.Snapshot, node string) string { return incapable(s, node, true) })
 	if refused != nil {
-		return no(refused.message)
+		return "", lost(refused.message), err
 	}
 	return target, nil, err
+}
+
+// lost is the refusal of a pod whose state stays behind.
+func lost(why string) *refusal {
+	return &refusal{ReasonStateImpossible, "its state cannot come along: " + why}
+}
+
+func (r *Reconciler) switchedOff(_ context.Context, q question) (string, error) {
+	if !r.Checkpointing || q.policy != nil && q.policy.Spec.Checkpointing != nil && !*q.policy.Spec.Checkpointing {
+		return "checkpointing is switched off", nil
+	}
+	return "", nil
+}
+
+// unique is why the pod's owner, or what it has, does not bear a copy under another name.
+func (r *Reconciler) unique(ctx context.Context, q question) (string, error) {
+	by := metav1.GetControllerOf(q.pod)
+	switch {
+	case by == nil:
+		return r.exclusive(ctx, q.pod)
+	case !isReplicaSet(q.pod):
+		return fmt.Sprintf("%s %s makes its pods anew", by.Kind, by.Name), nil
+	}
+	if why, err := r.orphan(ctx, q.pod); why != "" || err != nil {
+		return why, err
+	}
+	return r.single(ctx, q)
+}
+
+// leavesBehind names a volume that is a directory of the node.
+func leavesBehind(_ context.Context, q question) (string, error) {
+	for _, v := range q.pod.Spec.Volumes {
+		if v.HostPath != nil || v.EmptyDir != nil {
+			return fmt.Sprintf("what is in volume %s stays on the node", v.Name), nil
+		}
+	}
+	return "", nil
+}
+
+func (r *Reconciler) unwritten(_ context.Context, q question) (string, error) {
+	return incapable(r.Store.Snapshot(), q.pod.Spec.NodeName, false), nil
 }
 
 // incapable is why a node cannot write, or restore, the state of containers, as its agent says; empty: it can.

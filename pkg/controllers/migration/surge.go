@@ -29,7 +29,7 @@ const (
 
 // surge has a copy of the pod run on the target, which the pod's ReplicaSet then takes for its own, and removes the source.
 func (m *migrate) surge(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, error) {
-	twin, err := m.copied(ctx, m.API, task)
+	twin, err := m.twinOf(ctx, task)
 	if err != nil {
 		return rules.Result{}, err
 	}
@@ -43,9 +43,6 @@ func (m *migrate) surge(ctx context.Context, task orchestration.Task, source *co
 	}
 	if twin == nil {
 		return m.prepareTwin(ctx, task, source, m.beside)
-	}
-	if veto, err := m.orphan(ctx, source); veto != "" || err != nil {
-		return rules.Result{Undo: veto != "", Message: veto}, err
 	}
 	if result, settled, err := m.settles(ctx, task, twin); !settled || err != nil {
 		return result, err
@@ -94,7 +91,8 @@ func (m *migrate) makeTwin(ctx context.Context, task orchestration.Task, twin *c
 	if veto, err := m.create(ctx, twin); veto != "" || err != nil {
 		return rules.Result{Undo: veto != "", Message: veto}, err
 	}
-	return rules.Result{Message: fmt.Sprintf("made pod %s/%s in its place", twin.Namespace, twin.Name)}, nil
+	task.Progress[progressTwin] = twin.Name
+	return rules.Result{Message: fmt.Sprintf("pod %s/%s waits for a node", twin.Namespace, twin.Name)}, nil
 }
 
 // settles tells whether the copy does what the source did. It cannot any longer when the copy ends, or finds no node.
@@ -128,10 +126,15 @@ func (m *migrate) settles(ctx context.Context, task orchestration.Task, twin *co
 // is not ready that one would go instead, so it is waited for.
 func (m *migrate) cutOver(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod) (rules.Result, error) {
 	owner, err := m.replicaSet(ctx, source)
-	if err != nil || owner == nil {
-		return rules.Result{Undo: owner == nil && err == nil, Message: "the pod's ReplicaSet is gone"}, err
+	switch {
+	case err != nil:
+		return rules.Result{}, err
+	case owner == nil:
+		return rules.Result{Undo: true, Message: "the pod's ReplicaSet is gone"}, nil
+	case owner.Spec.Replicas != nil && *owner.Spec.Replicas == 0:
+		return rules.Result{Undo: true, Message: fmt.Sprintf("ReplicaSet %s, which made it, wants no pods any longer", owner.Name)}, nil
 	}
-	pods, err := m.siblings(ctx, m.API, source.Namespace, *metav1.GetControllerOf(source))
+	pods, err := m.siblings(ctx, m.Client, source.Namespace, *metav1.GetControllerOf(source))
 	if err != nil {
 		return rules.Result{}, err
 	}

@@ -65,6 +65,8 @@ type town struct {
 	// judge says what policy says. gating: the webhook gates what may be in the place of a pod that is migrated.
 	judge  *court
 	gating bool
+	// adopts: the ReplicaSet takes pods for its own that it selects, and removes what is one too many.
+	adopts bool
 	// agents play those of the nodes; nil: they do not know of checkpoints.
 	agents *agents
 	// crowded are the nodes on which the scheduler finds no room.

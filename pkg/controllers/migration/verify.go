@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -16,9 +17,9 @@ import (
 )
 
 // read finds a pod that still exists under its UID and is not ending; nil when it does not.
-func (m *migrate) read(ctx context.Context, named v1alpha1.ActionPod) (*corev1.Pod, error) {
+func (m *migrate) read(ctx context.Context, from client.Reader, named v1alpha1.ActionPod) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
-	err := m.API.Get(ctx, types.NamespacedName{Namespace: named.Namespace, Name: named.Name}, pod)
+	err := from.Get(ctx, types.NamespacedName{Namespace: named.Namespace, Name: named.Name}, pod)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
@@ -36,11 +37,8 @@ func (m *migrate) verify(ctx context.Context, task orchestration.Task, pod *core
 	view, known := snapshot.Pod(pod.UID)
 	strategy := v1alpha1.MigrationStrategy(task.Progress[progressStrategy])
 	switch {
-	case spec.TargetNode == "" && strategy == v1alpha1.StrategyEvict:
-	case spec.TargetNode == "" || spec.TargetNode == pod.Spec.NodeName:
+	case spec.TargetNode == pod.Spec.NodeName, spec.TargetNode == "" && strategy != v1alpha1.StrategyEvict:
 		return fmt.Sprintf("targetNode: %q is not another node than %q", spec.TargetNode, pod.Spec.NodeName), nil
-	}
-	switch {
 	case spec.Node != "" && pod.Spec.NodeName != spec.Node:
 		return fmt.Sprintf("the pod is on node %q, not on %q", pod.Spec.NodeName, spec.Node), nil
 	case finished(pod):
@@ -51,10 +49,8 @@ func (m *migrate) verify(ctx context.Context, task orchestration.Task, pod *core
 	if m := immovable(view); m != nil {
 		return fmt.Sprintf("McKube %s says migration.policy Never", m.Name), nil
 	}
-	if strategy != strategyRemake && strategy != v1alpha1.StrategyCheckpoint || ownerOf(pod) != nil {
-		if veto, err := m.orphan(ctx, pod); veto != "" || err != nil {
-			return veto, err
-		}
+	if veto, err := m.unowned(ctx, task, pod); veto != "" || err != nil {
+		return veto, err
 	}
 	if spec.TargetNode == "" {
 		return "", nil
@@ -63,6 +59,24 @@ func (m *migrate) verify(ctx context.Context, task orchestration.Task, pod *core
 		return veto, err
 	}
 	return m.unplaced(ctx, task, pod)
+}
+
+// unowned is why nobody would make the pod again, where that is needed. What its owner wants is asked just before the eviction.
+func (m *migrate) unowned(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (string, error) {
+	_, about := task.Progress[progressBefore]
+	owner := ownerOf(pod)
+	switch {
+	case owner == nil && bearsNoOwner(v1alpha1.MigrationStrategy(task.Progress[progressStrategy])):
+		return "", nil
+	case owner != nil && owner.Kind != "DaemonSet" && owner.Kind != "Node" && !about:
+		return "", nil
+	}
+	return m.orphan(ctx, pod)
+}
+
+// bearsNoOwner tells whether a pod that nobody makes again may go by a strategy.
+func bearsNoOwner(s v1alpha1.MigrationStrategy) bool {
+	return s == strategyRemake || s == v1alpha1.StrategyCheckpoint
 }
 
 // unfit is why a node does not take the pod, resources and neighbours apart; empty: it does. For a governed pod cores are

@@ -1,0 +1,146 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+)
+
+// nodeCheckpoint is what the agents do for the action; nil for nothing.
+func (m *migrate) nodeCheckpoint(ctx context.Context, task orchestration.Task) (*v1alpha1.NodeCheckpoint, error) {
+	nc := &v1alpha1.NodeCheckpoint{}
+	err := m.API.Get(ctx, types.NamespacedName{Name: task.Object.Name}, nc)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && nc.Spec.PodUID != task.Object.Spec.Pods[0].UID:
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading NodeCheckpoint %s: %w", task.Object.Name, err)
+	}
+	return nc, nil
+}
+
+// stage lets the agents go on, or has them end it.
+func (m *migrate) stage(ctx context.Context, nc *v1alpha1.NodeCheckpoint, to v1alpha1.CheckpointStage) error {
+	if nc.Spec.Stage == to || nc.Spec.Stage == v1alpha1.StageDiscard || nc.Spec.Stage == v1alpha1.StageRelease {
+		return nil
+	}
+	return m.specify(ctx, nc, func(s *v1alpha1.NodeCheckpointSpec) { s.Stage = to })
+}
+
+// renew has the agents hold on while somebody is at it.
+func (m *migrate) renew(ctx context.Context, nc *v1alpha1.NodeCheckpoint) error {
+	now := m.Clock.Now()
+	if nc.Spec.Expires.Sub(now) > renewed {
+		return nil
+	}
+	return m.specify(ctx, nc, func(s *v1alpha1.NodeCheckpointSpec) { s.Expires = metav1.NewTime(now.Add(lease)) })
+}
+
+func (m *migrate) specify(ctx context.Context, nc *v1alpha1.NodeCheckpoint, change func(*v1alpha1.NodeCheckpointSpec)) error {
+	after := nc.DeepCopy()
+	change(&after.Spec)
+	if err := m.Client.Patch(ctx, after, client.MergeFromWithOptions(nc, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("changing NodeCheckpoint %s: %w", nc.Name, err)
+	}
+	*nc = *after
+	return nil
+}
+
+// forget takes the NodeCheckpoint away once its agents hold nothing. Those of nodes that are gone hold nothing.
+func (m *migrate) forget(ctx context.Context, nc *v1alpha1.NodeCheckpoint, state v1alpha1.CheckpointState) (bool, error) {
+	if nc == nil {
+		return true, nil
+	}
+	for node, side := range map[string]*v1alpha1.CheckpointSide{nc.Spec.SourceNode: nc.Status.Source, nc.Spec.TargetNode: nc.Status.Target} {
+		if s := stateOf(side); s == state || s == v1alpha1.CheckpointFailed || s == "" && node == nc.Spec.TargetNode {
+			continue
+		}
+		if gone, err := m.lost(ctx, node); !gone || err != nil {
+			return false, err
+		}
+	}
+	if nc.DeletionTimestamp == nil {
+		if err := m.Client.Delete(ctx, nc, client.Preconditions{UID: &nc.UID}); client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("deleting NodeCheckpoint %s: %w", nc.Name, err)
+		}
+	}
+	after := nc.DeepCopy()
+	if controllerutil.RemoveFinalizer(after, v1alpha1.FinalizerCheckpoint) {
+		if err := m.Client.Patch(ctx, after, client.MergeFrom(nc)); client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("letting NodeCheckpoint %s go: %w", nc.Name, err)
+		}
+	}
+	return true, nil
+}
+
+// lost tells whether a node is no longer there.
+func (m *migrate) lost(ctx context.Context, name string) (bool, error) {
+	err := m.API.Get(ctx, types.NamespacedName{Name: name}, &corev1.Node{})
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading node %s: %w", name, err)
+	}
+	return err != nil, nil
+}
+
+// interrupted is why the state cannot be had; empty: it may be.
+func interrupted(nc *v1alpha1.NodeCheckpoint, now time.Time) string {
+	for node, side := range map[string]*v1alpha1.CheckpointSide{nc.Spec.SourceNode: nc.Status.Source, nc.Spec.TargetNode: nc.Status.Target} {
+		switch stateOf(side) {
+		case v1alpha1.CheckpointFailed:
+			return fmt.Sprintf("node %s: %s", node, side.Message)
+		case v1alpha1.CheckpointDiscarded, v1alpha1.CheckpointReleased:
+			return fmt.Sprintf("the agent of node %s has given the pod's state up: %s", node, side.Message)
+		}
+	}
+	switch {
+	case nc.DeletionTimestamp != nil:
+		return fmt.Sprintf("somebody has deleted NodeCheckpoint %s", nc.Name)
+	case !now.Before(nc.Spec.Expires.Time):
+		return "the agents were not heard to for too long, and may have let the source go on"
+	case !saved(nc) && now.Sub(progressed(nc)) > stalled:
+		return fmt.Sprintf("nothing has advanced for %s", stalled)
+	}
+	return ""
+}
+
+// progressed is when something was last seen to advance.
+func progressed(nc *v1alpha1.NodeCheckpoint) time.Time {
+	last := nc.CreationTimestamp.Time
+	for _, side := range []*v1alpha1.CheckpointSide{nc.Status.Source, nc.Status.Target} {
+		if side != nil && side.ProgressTime != nil && side.ProgressTime.After(last) {
+			last = side.ProgressTime.Time
+		}
+	}
+	return last
+}
+
+func stateOf(side *v1alpha1.CheckpointSide) v1alpha1.CheckpointState {
+	if side == nil {
+		return ""
+	}
+	return side.State
+}
+
+// saved tells whether the target has the whole state.
+func saved(nc *v1alpha1.NodeCheckpoint) bool {
+	return nc != nil && stateOf(nc.Status.Target) == v1alpha1.CheckpointTransferred
+}
+
+func imageOf(nc *v1alpha1.NodeCheckpoint, container string) string {
+	i := slices.IndexFunc(nc.Status.Target.Archives, func(a v1alpha1.CheckpointArchive) bool { return a.Container == container })
+	if i < 0 {
+		return ""
+	}
+	return nc.Status.Target.Archives[i].Image
+}
