@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -94,6 +95,7 @@ func TestRightsAreEnoughAndNeeded(t *testing.T) {
 	})
 
 	p.apply(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "prometheus"}}, test.NodeClass())
+	p.expectPolicyUsable(t)
 	endRealtime := p.liveRealtime(t)
 	end := p.live(t)
 	lively := p.scrape(t, metricsPort, "prometheus", http.StatusOK)
@@ -115,6 +117,21 @@ func TestRightsAreEnoughAndNeeded(t *testing.T) {
 			}
 		}
 	}
+}
+
+// expectPolicyUsable writes a MigrationPolicy and waits until the controller has said that it can be used.
+func (p plane) expectPolicyUsable(t *testing.T) {
+	t.Helper()
+	calm := &mckubev1alpha1.MigrationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "calm"}}
+	calm.Spec.Rules = []mckubev1alpha1.MigrationRule{{Name: "not-for-cost", Expression: `trigger == "Cost"`, Action: mckubev1alpha1.RuleDeny}}
+	soon(t, func(g gomega.Gomega) { // once the webhook answers
+		g.Expect(client.IgnoreAlreadyExists(p.client.Create(t.Context(), calm.DeepCopy()))).To(gomega.Succeed())
+	})
+	soon(t, func(g gomega.Gomega) {
+		now := &mckubev1alpha1.MigrationPolicy{}
+		g.Expect(p.client.Get(t.Context(), client.ObjectKeyFromObject(calm), now)).To(gomega.Succeed())
+		g.Expect(meta.IsStatusConditionTrue(now.Status.Conditions, "Ready")).To(gomega.BeTrue())
+	})
 }
 
 // streamed tells that a list was not asked for because this API server streams lists as watches;
