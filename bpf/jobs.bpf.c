@@ -27,6 +27,20 @@ static __always_inline bool find_jobs(struct server *s, struct task_struct *p)
 	return group && find_server(s, group->slot) && (s->config->flags & FLAG_JOBS);
 }
 
+/* on_host is a time of a thread's CLOCK_MONOTONIC by ours. A container may have a clock of its own: one that was restored
+ * from a checkpoint does not see for how long it stood still. */
+static __always_inline __u64 on_host(struct task_struct *p, const struct timespec *own)
+{
+	struct nsproxy *ns = p->nsproxy;
+	__u64 time = own->sec * 1000000000ULL + own->nsec;
+	struct timens_offsets *offsets;
+
+	if (!ns || !bpf_core_field_exists(ns->time_ns))
+		return time;
+	offsets = &ns->time_ns->offsets;
+	return time - (offsets->monotonic.tv_sec * 1000000000LL + offsets->monotonic.tv_nsec);
+}
+
 SEC("tracepoint/syscalls/sys_enter_clock_nanosleep")
 int jobs_sleep(struct nanosleep_args *args)
 {
@@ -47,6 +61,6 @@ int jobs_sleep(struct nanosleep_args *args)
 		count_jobs(&s, &j);
 	}
 	s.told->absolute = 1;
-	begin_job(p, until.sec * 1000000000ULL + until.nsec, 1, s.config->generation);
+	begin_job(p, on_host(p, &until), 1, s.config->generation);
 	return 0;
 }

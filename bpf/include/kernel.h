@@ -124,6 +124,23 @@ struct sched_info {
 	unsigned long long last_queued;
 };
 
+struct timespec64 {
+	long long tv_sec;
+	long tv_nsec;
+};
+
+struct timens_offsets {
+	struct timespec64 monotonic;
+};
+
+struct time_namespace {
+	struct timens_offsets offsets;
+};
+
+struct nsproxy {
+	struct time_namespace *time_ns;
+};
+
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
@@ -137,6 +154,7 @@ struct task_struct {
 	struct task_group *sched_task_group;
 	struct sched_info sched_info;
 	struct css_set *cgroups;
+	struct nsproxy *nsproxy;
 };
 
 #pragma clang attribute pop

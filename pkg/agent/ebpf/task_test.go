@@ -52,6 +52,8 @@ type task struct {
 	// Wall has it work by the time that passes. Its own CPU time it must ask the kernel for, which then looks at budgets
 	// more often than it does for other programs.
 	Wall bool
+	// Behind has it run with a clock that is 100 s behind ours, as what was restored from a checkpoint does.
+	Behind bool
 }
 
 // job is what the task itself saw of one.
@@ -218,6 +220,9 @@ func start(t *testing.T, what task) *process {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	if what.Behind {
+		cmd = exec.CommandContext(t.Context(), "unshare", "--time", "--fork", "--kill-child", "--monotonic=-100", "--", os.Args[0])
+	}
 	cmd.Env = append(os.Environ(), taskEnv+"="+string(text), "GOGC=off", "GODEBUG=asyncpreemptoff=1")
 	cmd.Stdin, cmd.Stderr = read, os.Stderr
 	out, err := cmd.StdoutPipe()

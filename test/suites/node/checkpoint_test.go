@@ -394,6 +394,11 @@ func cordoned(name string, yes bool) {
 	before := node.DeepCopy()
 	node.Spec.Unschedulable = yes
 	Expect(env.Client.Patch(env, node, client.MergeFrom(before))).To(Succeed())
+	tainted := ContainElement(HaveField("Key", corev1.TaintNodeUnschedulable))
+	Eventually(func(g Gomega) {
+		g.Expect(env.Client.Get(env, client.ObjectKey{Name: name}, node)).To(Succeed())
+		g.Expect(tainted.Match(node.Spec.Taints)).To(Equal(yes))
+	}).Should(Succeed(), "the control plane taints a node that is cordoned")
 }
 
 // firstContainer is the ID of the pod's first container, once it has one.
