@@ -66,16 +66,15 @@ func plan(pods []corev1.Pod, mckubes []mcv1.McKube, allow Allow) ([]item, error)
 }
 
 func judge(p *corev1.Pod, governs []mcv1.McKube, allow Allow) item {
+	if why := bound(p); why != "" {
+		return item{pod: p, way: stays, why: why}
+	}
 	owner := metav1.GetControllerOf(p)
 	is := func(kind mcv1.MigrationKind) bool {
 		return slices.ContainsFunc(governs, func(m mcv1.McKube) bool { return policy(m) == kind })
 	}
 	volume := scratch(p)
 	switch {
-	case p.Annotations[corev1.MirrorPodAnnotationKey] != "" || owner != nil && owner.Kind == "Node":
-		return item{pod: p, way: stays, why: "it is a static pod of the node"}
-	case owner != nil && owner.Kind == "DaemonSet":
-		return item{pod: p, way: stays, why: "DaemonSet " + owner.Name + " would make it again"}
 	case p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed:
 		return item{pod: p, way: evicts, why: "it has finished"}
 	case p.DeletionTimestamp != nil:
@@ -88,6 +87,18 @@ func judge(p *corev1.Pod, governs []mcv1.McKube, allow Allow) item {
 		return item{pod: p, way: migrates, governed: len(governs) > 0}
 	}
 	return ownerless(p, allow)
+}
+
+// bound is why the pod is of the node and stays; empty: it is not.
+func bound(p *corev1.Pod) string {
+	owner := metav1.GetControllerOf(p)
+	switch {
+	case p.Annotations[corev1.MirrorPodAnnotationKey] != "" || owner != nil && owner.Kind == "Node":
+		return "it is a static pod of the node"
+	case owner != nil && owner.Kind == "DaemonSet":
+		return "DaemonSet " + owner.Name + " would make it again"
+	}
+	return ""
 }
 
 // ownerless is what is done with a pod that nothing makes again.
