@@ -3,6 +3,7 @@ package resourcepressure
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/awslabs/operatorpkg/reconciler"
@@ -100,6 +101,7 @@ func (c *Controller) Reconcile(ctx context.Context) (reconciler.Result, error) {
 	if err != nil {
 		return reconciler.Result{}, err
 	}
+	c.keep(settings)
 	now := c.Clock.Now()
 	due, wait := c.due(settings, now)
 	if len(due) == 0 {
@@ -210,6 +212,20 @@ func (c *Controller) read(ctx context.Context, nodes []*corev1.Node, due []setti
 	}
 	c.failed = kind
 	return found
+}
+
+// keep forgets what was seen by settings that nobody has any longer.
+func (c *Controller) keep(settings []setting) {
+	for s := range c.looked {
+		if !slices.Contains(settings, s) {
+			delete(c.looked, s)
+		}
+	}
+	for key := range c.tracks {
+		if !slices.Contains(settings, key.by) {
+			delete(c.tracks, key)
+		}
+	}
 }
 
 // forget what was known of nodes that are gone.

@@ -215,6 +215,9 @@ func TestPoliciesHaveTheirOwnThresholds(t *testing.T) {
 		}
 	}
 	s.expect("after three of its intervals", s.migrations()+" "+s.condition("a")+s.condition("b"), "soft>b True CPU")
+	s.must(s.api.DeleteAllOf(t.Context(), &v1alpha1.MigrationPolicy{}))
+	s.looks(c, 1)
+	s.expect("without the policy", s.condition("a"), "False NoPressure")
 }
 
 func TestWhoStaysAndWhy(t *testing.T) {
