@@ -112,9 +112,8 @@ type fakeNode struct {
 	running map[string]string
 	paused  map[string]bool
 	images  map[string]string // name: "checkpoint" or the base that it means
-	bases   []string
-	content []byte // of the next archives
-	written int    // archives that were written
+	content []byte            // of the next archives
+	written int               // archives that were written
 	// unpaused: a checkpoint was taken of a container that was not paused.
 	unpaused bool
 	restored []containerd.Container
