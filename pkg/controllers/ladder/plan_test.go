@@ -175,6 +175,19 @@ func TestWhatRestsIsPassedOver(t *testing.T) {
 	}
 }
 
+// A node is not replaced for somebody who is less critical than others that run there.
+func TestNobodyMoreCriticalGoesWithTheNode(t *testing.T) {
+	t.Parallel()
+	w := crowded()
+	p := w.planner("a", ladder.SourceMisses, "small")
+	p.Ticket = func(r orchestration.Request) (orchestration.Ticket, bool) {
+		return orchestration.Ticket{Name: "x", Phase: rules.Failed}, r.Kind == rules.OpenNode
+	}
+	if got := chosen(t, p); got != "nothing" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // What is tried again is in vain so far when all that would help came to nothing, however long each rests.
 func TestWhatIsTriedAgainInVain(t *testing.T) {
 	t.Parallel()

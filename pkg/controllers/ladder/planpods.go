@@ -181,7 +181,7 @@ func (p *planner) openings() []option {
 }
 
 // replacements is the node itself: where it is late, or has less than it promised, or is crowded, and all of its governed
-// pods may leave it.
+// pods may leave it, none of which is more critical than who suffers.
 func (p *planner) replacements() []option {
 	if p.Pool == "" {
 		return nil
@@ -189,7 +189,7 @@ func (p *planner) replacements() []option {
 	everybody := []*state.ServerView{}
 	for _, uid := range sortedPods(p.pods) {
 		view, ok := p.Snapshot.Pod(uid)
-		if !ok || !view.Owned || !mayLeave(p.pods[uid]) {
+		if !ok || !view.Owned || !mayLeave(p.pods[uid]) || criticalityOf(p.pods[uid]) > p.crowd.sufferers[0].Criticality {
 			return nil
 		}
 		everybody = append(everybody, p.pods[uid]...)

@@ -91,6 +91,11 @@ func (e preempt) needless(o *v1alpha1.RTAction, left []*corev1.Pod) (why string,
 	if now := episodeOf(n); !now.Pressed() || now.Cause() != o.Spec.Cause {
 		return "the pressure has gone", true
 	}
+	if b := o.Spec.Beneficiary; b.Kind == "Pod" && b.UID != "" {
+		if view, ok := snapshot.Pod(b.UID); !ok || view.Deleting || view.Finished() || view.NodeName != o.Spec.Node {
+			return fmt.Sprintf("pod %s/%s, for which it is, is no longer on the node", b.Namespace, b.Name), true
+		}
+	}
 	most, err := rt.ParseCriticality(o.Spec.Beneficiary.Criticality)
 	if err != nil {
 		return err.Error(), false

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,7 +44,7 @@ func newEviction(t *testing.T) *eviction {
 	e.object = &v1alpha1.RTAction{ObjectMeta: metav1.ObjectMeta{Name: "preempt"}}
 	e.object.Spec = v1alpha1.RTActionSpec{
 		Kind: "Preempt", Reason: "RTPressure", Node: s.nodes[0], Cause: v1alpha1.PressureCause(s.rtNode(s.nodes[0]).UID, begun.Time),
-		Beneficiary: v1alpha1.ActionBeneficiary{Kind: "Pod", Namespace: s.namespace, Name: "high", Criticality: "High"},
+		Beneficiary: v1alpha1.ActionBeneficiary{Kind: "Pod", Namespace: s.namespace, Name: "high", UID: e.pod("high").UID, Criticality: "High"},
 	}
 	for _, name := range []string{"low", "little"} {
 		e.object.Spec.Pods = append(e.object.Spec.Pods, v1alpha1.ActionPod{Namespace: s.namespace, Name: name, UID: e.pod(name).UID})
@@ -185,4 +186,22 @@ func TestAnotherPodOfTheNameStays(t *testing.T) {
 	e.object.Spec.Pods[0].UID, e.object.Spec.Pods[1].UID = "earlier", "earlier-too"
 	e.is(e.step(rules.Running), rules.Succeeded, false, "evicted "+e.namespace+"/low, "+e.namespace+"/little")
 	e.here("low", "little")
+}
+
+// Nobody goes, or no further one, for a pod that is no longer there.
+func TestNobodyIsEvictedForAPodThatIsGone(t *testing.T) {
+	for name, before := range map[string]int{"before the first": 0, "before the second": 1} {
+		t.Run(name, func(t *testing.T) {
+			e := newEviction(t)
+			for range before {
+				e.step(rules.Running)
+			}
+			e.must(e.api.Delete(t.Context(), e.pod("high"), client.GracePeriodSeconds(0)))
+			claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "high"}}
+			e.must(client.IgnoreNotFound(e.api.Delete(t.Context(), claim)))
+			if r := e.step(rules.Running); e.pod("little") == nil || before == 0 && e.pod("low") == nil {
+				t.Errorf("evicted for a pod that is gone: %+v", r)
+			}
+		})
+	}
 }
