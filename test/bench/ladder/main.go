@@ -120,6 +120,6 @@ func stormReport(f stormFigures, pods int) []report.Figure {
 		{Key: "repeat_moves", Value: float64(len(f.repeats)), Goal: "0", Note: "of one pod or container for one cause"},
 		{Key: "storm_evictions", Value: float64(f.evictions), Note: "pods that were told to go"},
 		{Key: "storm_nodes", Value: float64(f.nodes), Note: "most at once"},
-		{Key: "storm_high_pending_s", Value: f.pendingHigh.Seconds(), Note: "the longest that a pod of criticality High had no core"},
+		{Key: "storm_high_pending_s", Value: f.pendingHigh.Seconds(), Note: "the longest that a pod of criticality High had no node"},
 	}
 }
