@@ -62,6 +62,12 @@ var _ = Describe("The agent's pod", Serial, func() {
 		// BPF, PERFMON, SYS_NICE and IPC_LOCK; none.
 		Expect(capabilities(agent, "fastpath")).To(Equal("000000c000804000"))
 		Expect(capabilities(agent, "agent")).To(Equal("0000000000000000"))
+		// Which is enough to checkpoint and restore. That the version of CRIU is not known shows that this agent has said so.
+		Eventually(func(g Gomega) {
+			can := env.RTNode(env.Node.Name()).Status.Checkpoint
+			g.Expect(can).NotTo(BeNil())
+			g.Expect(*can).To(And(HaveField("Driver", "cri"), HaveField("Checkpoints", true), HaveField("Restores", true), HaveField("CRIU", ""), HaveField("Message", "")))
+		}).Should(Succeed())
 
 		m, p := promised("by-pod"), loaded("by-pod")
 		group := governed(m, p)
