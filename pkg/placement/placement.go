@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/karpenter/pkg/events"
 	"sigs.k8s.io/karpenter/pkg/operator/logging"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
 // Simulator places pods on nodes in thought. All fields are required.
@@ -80,7 +82,7 @@ func (s *Simulator) solve(ctx context.Context, target *state.StateNode, all []*s
 
 // shape is the pod as if it were pending, without its claims.
 func shape(pod *corev1.Pod) *corev1.Pod {
-	out := pod.DeepCopy()
+	out := v1alpha1.Unpinned(pod).DeepCopy()
 	out.Spec.NodeName, out.Spec.ResourceClaims = "", nil
 	for _, list := range [][]corev1.Container{out.Spec.InitContainers, out.Spec.Containers} {
 		for i := range list {

@@ -204,6 +204,9 @@ func claimUser(p *corev1.Pod, claim string) string {
 
 // placementOf is nil for a pod that any node would do for.
 func placementOf(p *corev1.Pod) *placement {
+	if p.Spec.NodeName != "" { // what was for its arrival does not keep it
+		p = v1alpha1.Unpinned(p)
+	}
 	out := placement{nodeSelector: p.Spec.NodeSelector, tolerations: p.Spec.Tolerations}
 	if p.Spec.Affinity != nil {
 		out.affinity = p.Spec.Affinity.NodeAffinity

@@ -83,7 +83,7 @@ func twin(task orchestration.Task, source *corev1.Pod, labels map[string]string,
 
 // ofPod is the twin of a pod that nobody makes again.
 func ofPod(task orchestration.Task, source *corev1.Pod) *corev1.Pod {
-	out := twin(task, source, source.Labels, source.Spec)
+	out := twin(task, source, source.Labels, v1alpha1.Unpinned(source).Spec)
 	carry(out.Annotations, source.Annotations)
 	return out
 }
@@ -115,19 +115,6 @@ func dropOwnClaims(spec *corev1.PodSpec) {
 		}
 	}
 	spec.ResourceClaims = slices.DeleteFunc(spec.ResourceClaims, func(c corev1.PodResourceClaim) bool { return own[c.Name] })
-}
-
-// pin has a pod, which must not have been seen by the scheduler, run on a node and on no other.
-func (m *migrate) pin(ctx context.Context, pod *corev1.Pod, node string) error {
-	n := &corev1.Node{}
-	if err := m.Client.Get(ctx, types.NamespacedName{Name: node}, n); err != nil {
-		return fmt.Errorf("reading node %s: %w", node, err)
-	}
-	if pod.Spec.NodeSelector == nil {
-		pod.Spec.NodeSelector = map[string]string{}
-	}
-	pod.Spec.NodeSelector[corev1.LabelHostname] = n.Labels[corev1.LabelHostname]
-	return nil
 }
 
 // create makes the copy, if it is not there. A policy that forbids it ends the migration, in its words.

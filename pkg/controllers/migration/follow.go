@@ -153,7 +153,7 @@ func (m *migrate) look(ctx context.Context, task orchestration.Task, b before) (
 func (m *migrate) homeless(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
 	name, why := pod.Namespace+"/"+pod.Name, unschedulable(pod)
 	_, free := task.Progress[progressFree]
-	if why == "" || free || pod.Spec.NodeSelector[corev1.LabelHostname] == "" || m.Clock.Now().Sub(pod.CreationTimestamp.Time) < settling {
+	if why == "" || free || pod.Annotations[v1alpha1.AnnotationPinned] == "" || m.Clock.Now().Sub(pod.CreationTimestamp.Time) < settling {
 		return rules.Result{Message: fmt.Sprintf("pod %s waits for a node%s", name, why)}, nil
 	}
 	if err := m.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {

@@ -356,8 +356,13 @@ func TestOnAControlPlane(t *testing.T) {
 		source := c.runs("bare", 1)[0]
 		expect(t, c.moved(source, "", ""), "Refused", "", "no controller owns the pod")
 		expect(t, c.moved(source, elsewhere(source), "Restart"), "Succeeded", "Restart", "")
-		if p := c.runs("bare", 1)[0]; p.UID == source.UID || p.Spec.NodeName != elsewhere(source) {
-			t.Errorf("pod %s on %s", p.Name, p.Spec.NodeName)
+		p2 := c.runs("bare", 1)[0]
+		if p2.UID == source.UID || p2.Spec.NodeName != elsewhere(source) {
+			t.Errorf("pod %s on %s", p2.Name, p2.Spec.NodeName)
+		}
+		expect(t, c.moved(p2, source.Spec.NodeName, "Restart"), "Succeeded", "Restart", "")
+		if back := c.runs("bare", 1)[0]; back.Spec.NodeName != source.Spec.NodeName {
+			t.Errorf("pod %s came back to %s", back.Name, back.Spec.NodeName)
 		}
 	})
 	t.Run("a Job that would fail keeps its pod", func(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -131,6 +130,26 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// A pod that was migrated may be migrated again, back to where it was.
+func TestThereAndBack(t *testing.T) {
+	for _, strategy := range []v1alpha1.MigrationStrategy{v1alpha1.StrategyRestart, v1alpha1.StrategySurge} {
+		w := newTown(t, 1)
+		w.gating = true
+		if strategy == v1alpha1.StrategySurge {
+			w.rollout(1)
+		}
+		w.asks(w.first(), by(strategy))
+		w.migrate(nil)
+		there := w.places()
+		p := w.pods()[0]
+		w.asks(p.Name, by(strategy), func(o *v1alpha1.PodMigration) { o.Name, o.Spec.PodName = "back", p.Name })
+		list := w.migrate(nil)
+		if there != "b" || w.places() != "a" {
+			t.Errorf("%s: it went to %s, and then to %s: %s; %s", strategy, there, w.places(), list[0].Status.Message, list[1].Status.Message)
+		}
+	}
+}
+
 // The status tells the whole story, and the pod in the place of the other is bound to the target.
 func TestWhatAPodMigrationSays(t *testing.T) {
 	w := journey{ask: ask("Restart"), phase: "Succeeded", places: "b"}.tell(t, 0, false)
@@ -141,8 +160,8 @@ func TestWhatAPodMigrationSays(t *testing.T) {
 	if o.Status.UnavailableMilliseconds == nil || o.Status.StartTime == nil || o.Status.CompletionTime == nil || !meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionMigrationVerified) {
 		t.Errorf("%+v", o.Status)
 	}
-	if pod.Spec.NodeSelector[corev1.LabelHostname] != w.name("b") || pod.Annotations[mcv1.AnnotationReplaces] != string(o.Status.Source.PodUID) {
-		t.Errorf("the pod in its place: %+v %+v", pod.Spec.NodeSelector, pod.Annotations)
+	if pod.Annotations[v1alpha1.AnnotationPinned] != w.name("b") || pod.Annotations[mcv1.AnnotationReplaces] != string(o.Status.Source.PodUID) {
+		t.Errorf("the pod in its place: %+v %+v", pod.Spec.Affinity, pod.Annotations)
 	}
 	p := w.start()
 	w.clock.Step(time.Hour)

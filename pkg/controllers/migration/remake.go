@@ -139,9 +139,7 @@ func (m *migrate) release(ctx context.Context, task orchestration.Task, pod *cor
 		}
 		if shut == "" {
 			where = "on node " + target
-			if err := m.pin(ctx, after, target); err != nil {
-				return rules.Result{}, err
-			}
+			v1alpha1.Pin(after, target)
 		}
 	}
 	if err := m.Client.Patch(ctx, after, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{})); err != nil {

@@ -85,9 +85,7 @@ func (m *migrate) makeTwin(ctx context.Context, task orchestration.Task, twin *c
 	if err := m.enter(ctx, task, v1alpha1.MigrationRestoring); err != nil {
 		return rules.Result{}, err
 	}
-	if err := m.pin(ctx, twin, task.Object.Spec.TargetNode); err != nil {
-		return rules.Result{}, err
-	}
+	v1alpha1.Pin(twin, task.Object.Spec.TargetNode)
 	if veto, err := m.create(ctx, twin); veto != "" || err != nil {
 		return rules.Result{Undo: veto != "", Message: veto}, err
 	}

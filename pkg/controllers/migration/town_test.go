@@ -289,8 +289,8 @@ func (w *town) live() {
 		case p.DeletionTimestamp != nil:
 			w.bury(p)
 		case len(p.Spec.SchedulingGates) > 0 || strings.HasPrefix(p.Name, "stranger"):
-		case p.Spec.NodeName == "" && p.Spec.NodeSelector[corev1.LabelHostname] != "":
-			if node := strings.TrimPrefix(p.Spec.NodeSelector[corev1.LabelHostname], w.namespace+"-"); !w.crowded[node] {
+		case p.Spec.NodeName == "" && p.Annotations[v1alpha1.AnnotationPinned] != "":
+			if node := strings.TrimPrefix(p.Annotations[v1alpha1.AnnotationPinned], w.namespace+"-"); !w.crowded[node] {
 				w.bind(p, node, 0)
 			}
 		case !owned && p.Spec.NodeName == "":
