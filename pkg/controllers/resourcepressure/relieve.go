@@ -173,7 +173,7 @@ func (w *world) target(ctx context.Context, p pressure, c *candidate, rooms []*r
 		if asked++; asked > tried {
 			return nil, nil
 		}
-		why, err := w.Placement.Refusal(ctx, r.Node.Name, append(r.Coming[:len(r.Coming):len(r.Coming)], c.Pod))
+		why, err := w.Placement.Refusal(ctx, r.Node.Name, append(r.Coming[:len(r.Coming):len(r.Coming)], v1alpha1.Unpinned(c.Pod)))
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/usage"
 )
 
@@ -39,7 +40,7 @@ func (r *room) after(source string, a usage.Amount) (cpu, memory float64) {
 }
 
 // preferred are the rooms that stay at or below the limit with the pod there, and which its node selector, affinity and
-// tolerations let it on, those with most left first.
+// tolerations let it on, those with most left first. The node that an earlier migration has bound it to does not count.
 func preferred(c *candidate, rooms []*room, source string, limit float64) []*room {
 	left := func(r *room) float64 {
 		cpu, memory := r.after(source, c.Amount)
@@ -48,7 +49,7 @@ func preferred(c *candidate, rooms []*room, source string, limit float64) []*roo
 	var out []*room
 	for _, r := range rooms {
 		cpu, memory := r.after(source, c.Amount)
-		if cpu <= limit && memory <= limit && r.Node.Name != c.Pod.Spec.NodeName && lets(r.Node, c.Pod) {
+		if cpu <= limit && memory <= limit && r.Node.Name != c.Pod.Spec.NodeName && lets(r.Node, v1alpha1.Unpinned(c.Pod)) {
 			out = append(out, r)
 		}
 	}
@@ -72,5 +73,5 @@ func lets(n *corev1.Node, p *corev1.Pod) bool {
 // take gives the node to the pod.
 func (r *room) take(source string, c *candidate) {
 	r.CPU, r.Memory = r.after(source, c.Amount)
-	r.Coming = append(r.Coming, c.Pod)
+	r.Coming = append(r.Coming, v1alpha1.Unpinned(c.Pod))
 }

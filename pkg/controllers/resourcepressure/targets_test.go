@@ -49,6 +49,26 @@ func TestTargets(t *testing.T) {
 	}
 }
 
+// A pod that an earlier migration has bound to its node may go on; one that its user has bound may not.
+func TestAPodThatWasMigratedMayBeAgain(t *testing.T) {
+	t.Parallel()
+	byHand, bound := mover("p"), mover("p")
+	byHand.Pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "a"}
+	v1alpha1.Pin(bound.Pod, "a")
+	rooms := []*room{{Node: machine("b")}}
+	if len(preferred(byHand, rooms, usage.SourceMetricsAPI, 0.85)) != 0 {
+		t.Error("it goes, though it was bound by hand")
+	}
+	got := preferred(bound, rooms, usage.SourceMetricsAPI, 0.85)
+	if len(got) != 1 {
+		t.Fatal("it stays for ever")
+	}
+	got[0].take(usage.SourceMetricsAPI, bound)
+	if got[0].Coming[0].Spec.Affinity != nil || bound.Pod.Spec.Affinity == nil {
+		t.Errorf("%v of %v", got[0].Coming[0].Spec.Affinity, bound.Pod.Spec.Affinity)
+	}
+}
+
 // Whatever is taken one after another, no node is above the limit afterwards that was not before.
 func TestTargetsStayBelowTheLimit(t *testing.T) {
 	t.Parallel()
