@@ -55,11 +55,17 @@ func Unpinned(pod *corev1.Pod) *corev1.Pod {
 	if empty { // any node did before, and an empty term matches none
 		affinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
 	}
-	if affinity.RequiredDuringSchedulingIgnoredDuringExecution == nil && len(affinity.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
-		out.Spec.Affinity.NodeAffinity = nil
-	}
-	if a := out.Spec.Affinity; a.NodeAffinity == nil && a.PodAffinity == nil && a.PodAntiAffinity == nil {
-		out.Spec.Affinity = nil
-	}
+	prune(&out.Spec)
 	return out
+}
+
+// prune leaves out an affinity that asks for nothing.
+func prune(spec *corev1.PodSpec) {
+	a := spec.Affinity
+	if n := a.NodeAffinity; n.RequiredDuringSchedulingIgnoredDuringExecution == nil && len(n.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
+		a.NodeAffinity = nil
+	}
+	if a.NodeAffinity == nil && a.PodAffinity == nil && a.PodAntiAffinity == nil {
+		spec.Affinity = nil
+	}
 }
