@@ -89,6 +89,9 @@ func (r *Reconciler) conclude(ctx context.Context, o *v1alpha1.PodMigration, act
 	phase := outcome(rules.Phase(action.Status.Phase), action.Status.Unwanted, action.Status.Progress)
 	return r.end(ctx, o, phase, reasonOf(phase), action.Status.Message, func(s *v1alpha1.PodMigrationStatus) {
 		s.Action = action.Name
+		if phase == v1alpha1.MigrationRefused {
+			setCondition(s, v1alpha1.ConditionMigrationAdmitted, metav1.ConditionFalse, ReasonQueueRefused, action.Status.Message, r.Clock.Now())
+		}
 		if down, err := time.ParseDuration(action.Status.Progress[progressDown]); err == nil {
 			ms := down.Milliseconds()
 			s.UnavailableMilliseconds = &ms
