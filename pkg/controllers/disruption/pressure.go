@@ -112,6 +112,10 @@ func (p *rtPressure) command(ctx context.Context, c *disruption.Candidate, actio
 	if objections := p.housed(ctx, p.Store.Snapshot(), &command); len(objections) > 0 {
 		return disruption.Command{}, note{impossible: true, message: objections[0].message}, nil
 	}
+	why, never, err := p.kept(ctx, c.Name())
+	if why != "" || err != nil {
+		return disruption.Command{}, note{impossible: never, message: why}, err
+	}
 	return command, note{}, nil
 }
 

@@ -60,7 +60,7 @@ func (r replace) Step(ctx context.Context, task orchestration.Task) (rules.Resul
 	case t.claim == nil && t.node == nil:
 		return rules.Result{Outcome: rules.Succeeded, Message: fmt.Sprintf("Node %s is closed", t.name)}, nil
 	case t.claim == nil || t.claim.DeletionTimestamp != nil:
-		return r.leave(t), nil
+		return r.leave(ctx, t)
 	case task.Undoing():
 		return r.undo(ctx, task, t)
 	}
@@ -155,15 +155,19 @@ func (r replace) commandFor(claim string) *disruption.Command {
 
 // leave waits for the real-time containers to be elsewhere. The node's place in the NodePool's budget is counted by
 // Karpenter from here on.
-func (r replace) leave(t target) rules.Result {
+func (r replace) leave(ctx context.Context, t target) (rules.Result, error) {
 	result := rules.Result{Spent: r.spent(t)}
 	still := r.containers(t)
-	if len(still) > 0 {
-		result.Message = fmt.Sprintf("node %s is being closed; there are still %s", t.name, few(still))
-		return result
+	if len(still) == 0 {
+		result.Outcome, result.Message = rules.Succeeded, fmt.Sprintf("Node %s is being closed and has no real-time container any longer", t.name)
+		return result, nil
 	}
-	result.Outcome, result.Message = rules.Succeeded, fmt.Sprintf("Node %s is being closed and has no real-time container any longer", t.name)
-	return result
+	result.Message = fmt.Sprintf("node %s is being closed; there are still %s", t.name, few(still))
+	why, _, err := r.kept(ctx, t.name)
+	if why != "" {
+		result.Message += "; " + why
+	}
+	return result, err
 }
 
 // containers that run on the node as real-time servers.

@@ -2,13 +2,16 @@ package disruption_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -315,6 +318,33 @@ func TestAUsersVetoIsTold(t *testing.T) {
 	if !result.Undo {
 		t.Errorf("it waits: %+v", result)
 	}
+}
+
+// No replacement is opened for a node whose pods may not be evicted: one that a policy keeps is given up, in the policy's words.
+func TestWhatAPolicyKeepsIsAskedBefore(t *testing.T) {
+	w := begin(t, statetest.Cores(2)...)
+	w.client = interceptor.NewClient(w.client, interceptor.Funcs{
+		SubResourceCreate: func(ctx context.Context, c client.Client, name string, o, body client.Object, options ...client.SubResourceCreateOption) error {
+			if name == "eviction" {
+				return apierrors.NewForbidden(corev1.Resource("pods"), o.GetName(), errors.New("the shift is not over"))
+			}
+			return c.SubResource(name).Create(ctx, o, body, options...)
+		},
+	})
+	w.restart()
+	w.node("old", "edge", statetest.Cores(2)...)
+	w.pod("control", "old", 50)
+	w.submit("replace-1", "old")
+	w.expectMessage(w.step("replace-1"), "Karpenter is asked")
+	w.pass()
+	result := w.step("replace-1")
+	w.expectMessage(result, "pod default/control may not be evicted")
+	w.expectMessage(result, "the shift is not over")
+	if !result.Undo || len(w.opened()) > 0 {
+		t.Errorf("%+v, opened %v", result, w.opened())
+	}
+	w.expectRolledBack("replace-1")
+	w.expectUntouched("old")
 }
 
 // While another action moves a pod of the node, the node waits.
