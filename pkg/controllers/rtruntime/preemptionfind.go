@@ -107,13 +107,16 @@ func (m *machines) read(ctx context.Context, from client.Client, name string) ma
 	return m.known[name]
 }
 
-// enough tells whether a machine has the resources that a pod requests once some pods have gone. Cores for
-// real-time work are counted elsewhere.
+// enough tells whether a machine has the resources that a pod requests once some pods have gone, and nobody who stays keeps it
+// off. Cores for real-time work are counted elsewhere.
 func enough(m machine, pod *corev1.Pod, gone uids) bool {
 	var stay []*corev1.Pod
 	for i := range m.pods {
 		o := &m.pods[i]
 		if !gone[o.UID] && o.DeletionTimestamp == nil && o.Status.Phase != corev1.PodSucceeded && o.Status.Phase != corev1.PodFailed {
+			if clash(o, pod) {
+				return false
+			}
 			stay = append(stay, o)
 		}
 	}
