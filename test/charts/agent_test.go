@@ -123,6 +123,16 @@ var fixedFlags = map[string][]string{
 	"agent":    {"node-name", "kubeconfig", "fastpath-socket", "host-root", "host", "dns-names", "memory-limit-mib", "v", "criu"},
 }
 
+func TestAgentsMayHaveAnSELinuxContext(t *testing.T) {
+	if got := daemonSet(t, object{}).Spec.Template.Spec.SecurityContext.SELinuxOptions; got != nil {
+		t.Errorf("by default it is %+v", got)
+	}
+	got := daemonSet(t, object{"seLinuxOptions": object{"type": "spc_t"}}).Spec.Template.Spec.SecurityContext.SELinuxOptions
+	if got == nil || got.Type != "spc_t" {
+		t.Errorf("got %+v; want type spc_t", got)
+	}
+}
+
 func TestAgentValuesSetFlags(t *testing.T) {
 	for _, tc := range agentFlags {
 		if got := containerNamed(t, daemonSet(t, object{tc.path: tc.value}), tc.container).Args; !slices.Contains(got, tc.want) {
