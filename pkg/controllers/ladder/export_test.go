@@ -40,3 +40,9 @@ func (w watch) Look(n *state.NodeView, pressed bool, o Options, now time.Time) (
 
 // Condition is the episode as it is stored.
 func (e Episode) Condition() metav1.Condition { return e.condition() }
+
+// Overfills tells whether a pod would find no more room where it goes than there is where it comes from.
+func (p planner) Overfills(uid types.UID) bool {
+	p.prepare()
+	return p.overfills(uid)
+}

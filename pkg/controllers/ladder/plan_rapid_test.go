@@ -156,7 +156,7 @@ func unbeaten(t *rapid.T, p ladder.Planner, a ladder.Answer) {
 		if o.Physical != own.Physical || o.ID == own.ID || !ok || p.Held(o.PodUID) || o.McKube.Spec.Migration != nil || !view.Owned {
 			continue
 		}
-		if _, goes := p.Snapshot.Destination(o.PodUID); !goes {
+		if _, goes := p.Snapshot.Destination(o.PodUID); !goes || p.Overfills(o.PodUID) { // the target would be as full as this core is
 			continue
 		}
 		in := o.InForce()
