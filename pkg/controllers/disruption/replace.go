@@ -154,9 +154,10 @@ func (r replace) commandFor(claim string) *disruption.Command {
 }
 
 // leave waits for the real-time containers to be elsewhere. The node's place in the NodePool's budget is counted by
-// Karpenter from here on.
+// Karpenter from here on. The node itself is free for others: what is evicted from it may become a migration, which would
+// wait for it.
 func (r replace) leave(ctx context.Context, t target) (rules.Result, error) {
-	result := rules.Result{Spent: r.spent(t)}
+	result := rules.Result{Spent: append(r.spent(t), rules.Key{Resource: rules.Node, Name: t.name})}
 	still := r.containers(t)
 	if len(still) == 0 {
 		result.Outcome, result.Message = rules.Succeeded, fmt.Sprintf("Node %s is being closed and has no real-time container any longer", t.name)

@@ -247,7 +247,11 @@ func TestTooLateToTakeBack(t *testing.T) {
 	w.join(w.opened()[0], statetest.Cores(2)...)
 	w.carry("old")
 	w.withdraw("replace-1")
-	w.expectMessage(w.step("replace-1"), "is being closed; there are still container app")
+	closing := w.step("replace-1")
+	w.expectMessage(closing, "is being closed; there are still container app")
+	if !slices.Contains(closing.Spent, rules.Key{Resource: rules.Node, Name: "old"}) {
+		t.Errorf("spent is %v: migrations off the node would wait for it", closing.Spent)
+	}
 	w.finish("old", pod)
 	if result := w.step("replace-1"); result.Outcome != rules.Succeeded {
 		t.Errorf("it came to %+v, and the node is closed", result)

@@ -45,7 +45,7 @@ func (c *checker) actions(s history.State) {
 		}
 		if node := action.Spec.Node; node != "" {
 			nodes[node]++
-			if action.Spec.Kind == "ReplaceNode" {
+			if action.Spec.Kind == "ReplaceNode" && !gone(action) {
 				alone[node] = name
 			}
 		}
@@ -58,6 +58,11 @@ func (c *checker) actions(s history.State) {
 	c.within(s.Revision, "node", nodes, actionsOfNode)
 	c.within(s.Revision, "namespace", namespaces, podsOfNamespace)
 	c.within(s.Revision, "cluster", map[string]int{"": all}, actionsOfCluster)
+}
+
+// gone tells whether the node of an action is being closed by now: then others may take from it what is left.
+func gone(action *mckubev1alpha1.RTAction) bool {
+	return slices.ContainsFunc(action.Status.Spent, func(k mckubev1alpha1.ActionKey) bool { return k.Resource == "Node" })
 }
 
 func (c *checker) within(revision uint64, what string, has map[string]int, limit int) {
