@@ -1,8 +1,6 @@
 package migration_test
 
 import (
-	"fmt"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -90,13 +88,13 @@ var _ = Describe("Midway", func() {
 
 	It("of two that want the last room, one has it and the other says why not", func() {
 		nodes := twoNodes()
-		replicated(test.McKube("fill", 70), 2)
-		a, b := replicated(test.McKube("one", 50), 1)[0], replicated(test.McKube("two", 50), 1)[0]
-		if a.Node != b.Node {
-			Skip(fmt.Sprintf("they are on %s and %s", a.Node, b.Node))
-		}
-		to := other(nodes, a.Pod)
-		first, second := test.PodMigration("first", a.Pod, test.To(to)), test.PodMigration("second", b.Pod, test.To(to))
+		cordon(nodes[1], true)
+		one, two := replicated(test.McKube("one", 50), 1)[0], replicated(test.McKube("two", 50), 1)[0]
+		cordon(nodes[0], true)
+		cordon(nodes[1], false)
+		replicated(test.McKube("fill", 70), 1) // leaves one core of the target with room for one of them
+		cordon(nodes[0], false)
+		first, second := test.PodMigration("first", one.Pod, test.To(nodes[1])), test.PodMigration("second", two.Pod, test.To(nodes[1]))
 		env.ExpectApplied(first, second)
 		var phases []mckubev1alpha1.MigrationPhase
 		Eventually(func(g Gomega) {
