@@ -9,7 +9,7 @@ import (
 const FinalizerCheckpoint = Group + "/checkpoint"
 
 // CheckpointStage is how far agents may go. It only advances, and Release and Discard are its ends.
-// +kubebuilder:validation:Enum=Checkpoint;Transfer;Release;Discard
+// +kubebuilder:validation:Enum=Checkpoint;Transfer;Restore;HandOver;Release;Discard
 type CheckpointStage string
 
 // Stages.
@@ -18,6 +18,11 @@ const (
 	StageCheckpoint CheckpointStage = "Checkpoint"
 	// StageTransfer: the target's agent fetches the archives, verifies them, and gives them to its runtime.
 	StageTransfer CheckpointStage = "Transfer"
+	// StageRestore: a pod may have been made of the state. No time ends that: were the source to run on by itself, there could be two.
+	StageRestore CheckpointStage = "Restore"
+	// StageHandOver: the source has been evicted, and never runs again, whatever becomes of its state. The target's agent keeps that
+	// until a pod has been made of it.
+	StageHandOver CheckpointStage = "HandOver"
 	// StageRelease: the pod runs on the target. Archives are removed; the source stays stopped, as it is about to go.
 	StageRelease CheckpointStage = "Release"
 	// StageDiscard: it came to nothing. The source runs on; archives and images are removed.
@@ -55,6 +60,8 @@ type CheckpointedContainer struct {
 // +kubebuilder:validation:XValidation:rule="self.podUID == oldSelf.podUID && self.podName == oldSelf.podName && self.podNamespace == oldSelf.podNamespace && self.sourceNode == oldSelf.sourceNode && self.targetNode == oldSelf.targetNode && self.containers == oldSelf.containers",message="only stage may be changed"
 // +kubebuilder:validation:XValidation:rule="self.stage == oldSelf.stage || !(oldSelf.stage in ['Release', 'Discard'])",message="stage cannot be changed once it is Release or Discard"
 // +kubebuilder:validation:XValidation:rule="oldSelf.stage != 'Transfer' || self.stage != 'Checkpoint'",message="stage cannot go back from Transfer to Checkpoint"
+// +kubebuilder:validation:XValidation:rule="oldSelf.stage != 'Restore' || !(self.stage in ['Checkpoint', 'Transfer'])",message="stage cannot go back from Restore"
+// +kubebuilder:validation:XValidation:rule="oldSelf.stage != 'HandOver' || self.stage in ['HandOver', 'Release']",message="stage can only become Release once it is HandOver"
 // +kubebuilder:validation:XValidation:rule="self.sourceNode != self.targetNode",message="targetNode must be another node than sourceNode"
 type NodeCheckpointSpec struct {
 	// podNamespace of the pod.
@@ -87,7 +94,8 @@ type NodeCheckpointSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MaxBytes *int64 `json:"maxBytes,omitempty"`
-	// expires is when agents discard what they hold though nobody has told them to, so that no pod stays stopped for ever.
+	// expires is when agents discard what they hold though nobody has told them to, up to stage Transfer: from Restore on another pod may be at
+	// work with the state.
 	Expires metav1.Time `json:"expires"`
 }
 

@@ -179,6 +179,14 @@ type PodMigrationSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="timeout must be from 1s to 24h"
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	// waitTimeout bounds how long it waits for its turn, that is for limits of its MigrationPolicy and for the queue. Then it is aborted,
+	// and its message says what it waited for. Default 1h.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('168h')",message="waitTimeout must be from 1s to 168h"
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	WaitTimeout *metav1.Duration `json:"waitTimeout,omitempty"`
 	// abort ends the migration: up to the cut-over everything is undone and the source runs on.
 	// +optional
 	// +kubebuilder:default=false

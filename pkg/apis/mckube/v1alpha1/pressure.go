@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +24,19 @@ const (
 // PressureCause is the cause of the actions that answer the pressure which began on an RTNode then.
 func PressureCause(rtNode types.UID, begun time.Time) string {
 	return fmt.Sprintf("pressure/%s/%d", rtNode, begun.Unix())
+}
+
+// LastResortCause is that of the one action for a pressure which may move again who was moved for it: the node is replaced, because
+// nothing else helps.
+func LastResortCause(rtNode types.UID, begun time.Time) string {
+	return PressureCause(rtNode, begun) + lastResort
+}
+
+const lastResort = "/node"
+
+// IsLastResort tells such a cause from others.
+func IsLastResort(cause string) bool {
+	return strings.HasPrefix(cause, "pressure/") && strings.HasSuffix(cause, lastResort)
 }
 
 // RecoveryCause is that of the actions by which what was moved goes back.

@@ -99,6 +99,7 @@ type ActionUse struct {
 // +kubebuilder:validation:XValidation:rule="self.kind != 'ReplaceNode' && self.kind != 'Rearrange' || has(self.node)",message="kinds ReplaceNode and Rearrange need a node"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePool) || self.kind == 'ReplaceNode' || self.kind == 'OpenNode'",message="nodePool is only for kinds OpenNode and ReplaceNode"
 // +kubebuilder:validation:XValidation:rule="!has(self.moves) || self.kind == 'Rearrange'",message="moves is only for kind Rearrange"
+// +kubebuilder:validation:XValidation:rule="!has(self.displaces) || self.kind == 'ReplaceNode'",message="displaces is only for kind ReplaceNode"
 // +kubebuilder:validation:XValidation:rule="!has(self.targetNode) || self.kind == 'Migrate'",message="targetNode is only for kind Migrate"
 type RTActionSpec struct {
 	// kind is what is done: Rearrange (squeeze containers of a node, or move them to other cores of it), Migrate (move a
@@ -153,6 +154,17 @@ type RTActionSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Moves []ActionMove `json:"moves,omitempty"`
+	// displaces are the pods with real-time containers that have to leave the node with it. Whoever replaces the node moves them; until then
+	// others may.
+	// +optional
+	// +listType=map
+	// +listMapKey=uid
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=200
+	Displaces []ActionPod `json:"displaces,omitempty"`
+	// beside: another pod serves before one of pods goes, so PodDisruptionBudgets are not charged for it.
+	// +optional
+	Beside bool `json:"beside,omitempty"`
 	// uses is what else nobody may have meanwhile, beside what follows from the fields above: its pods, its nodes, places
 	// under the limits, PodDisruptionBudgets and the NodePool's budget.
 	// +optional

@@ -208,6 +208,9 @@ type RTServerStatus struct {
 	// drift is how often something else changed what was applied.
 	// +optional
 	Drift int64 `json:"drift,omitempty"`
+	// realtimeThreads is how many of its threads have a real-time policy, as read back from the kernel.
+	// +optional
+	RealtimeThreads int32 `json:"realtimeThreads,omitempty"`
 	// error is why the spec could not be applied; empty when it was.
 	// +optional
 	Error string `json:"error,omitempty"`

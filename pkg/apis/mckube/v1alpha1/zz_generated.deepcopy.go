@@ -974,6 +974,11 @@ func (in *PodMigrationSpec) DeepCopyInto(out *PodMigrationSpec) {
 		*out = new(metav1.Duration)
 		**out = **in
 	}
+	if in.WaitTimeout != nil {
+		in, out := &in.WaitTimeout, &out.WaitTimeout
+		*out = new(metav1.Duration)
+		**out = **in
+	}
 	if in.TTLSecondsAfterFinished != nil {
 		in, out := &in.TTLSecondsAfterFinished, &out.TTLSecondsAfterFinished
 		*out = new(int32)
@@ -1155,6 +1160,11 @@ func (in *RTActionSpec) DeepCopyInto(out *RTActionSpec) {
 	if in.Moves != nil {
 		in, out := &in.Moves, &out.Moves
 		*out = make([]ActionMove, len(*in))
+		copy(*out, *in)
+	}
+	if in.Displaces != nil {
+		in, out := &in.Displaces, &out.Displaces
+		*out = make([]ActionPod, len(*in))
 		copy(*out, *in)
 	}
 	if in.Uses != nil {

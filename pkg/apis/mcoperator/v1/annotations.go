@@ -30,8 +30,8 @@ const (
 // field is an observation and binds no later pod.
 const AnnotationFilledNode = "mckube.io/filled-node"
 
-// AnnotationLeftLate is, on a McKube, which node containers of it left last because they missed their deadlines there, when,
-// and how often that has happened, in JSON.
+// AnnotationLeftLate is, on a McKube, a JSON list of the pods that left a node of late, or were to, because containers that it governs
+// missed their deadlines there: the node, when, and how often that has happened to the pods before in whose place each was.
 const AnnotationLeftLate = "mckube.io/left-late"
 
 // TaintMakingRoom is on a Node, with effect NoSchedule, while room is made there for a pod that has a toleration for it, and
