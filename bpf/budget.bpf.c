@@ -143,7 +143,10 @@ static __always_inline void tell_end(struct server *s, const struct left *l, __u
 	emit(s, KIND_END, now + l->end, now, window, l->used);
 	if (!(s->config->flags & FLAG_ENFORCE))
 		return;
-	__sync_fetch_and_add(&s->state->throttles, 1);
+	if (s->told->throttled != window) { /* and not once more because its budget was changed */
+		s->told->throttled = window;
+		__sync_fetch_and_add(&s->state->throttles, 1);
+	}
 	t = bpf_map_lookup_elem(&slot_timers, &s->slot);
 	if (t)
 		bpf_timer_start(&t->t, end > now ? end - now : 0, timer_flags);
@@ -216,19 +219,19 @@ static __always_inline void tell_throttled(struct server *s, const struct runnin
 	}
 }
 
-/* hold tells END again of a server that is real-time though its reader was told to stop it: it has set its policy itself, or
- * the reader is late. */
+/* hold tells of a server that is real-time though its reader was told to stop it: it has set its policy itself, or the reader
+ * is late. */
 static __always_inline void hold(struct server *s, const struct running *r, const struct left *l, struct verdict *v)
 {
 	if (!ended(s->config, s->told, l) || s->told->again >= STOPPED_TIMES)
 		return;
-	if (is_rt(r->task) && r->now - s->told->end_at >= STOPPED_NS) {
+	if (wants_rt(r->task) && r->now - s->told->end_at >= STOPPED_NS) {
 		s->told->end_at = r->now;
 		s->told->again++;
-		emit(s, KIND_END, r->now + l->end, r->now, l->window, l->used);
+		emit(s, KIND_AGAIN, r->now + l->end, r->now, l->window, l->used);
 	}
 	if (!v->due || v->due > STOPPED_LOOK_NS)
-		v->due = is_rt(r->task) ? STOPPED_NS : STOPPED_LOOK_NS;
+		v->due = wants_rt(r->task) ? STOPPED_NS : STOPPED_LOOK_NS;
 }
 
 /* look settles, judges and tells, and returns how long nothing more needs to be seen. */

@@ -29,7 +29,8 @@ int dl_throttle(__u64 *args)
 	struct task_struct *p = (void *)(entity - bpf_core_field_offset(struct task_struct, dl));
 	struct tracked *group;
 	struct server s;
-	__s64 rest;
+	__u64 whole, part, used;
+	bool lost;
 
 	if (BPF_CORE_READ_BITFIELD_PROBED(dl, dl_server))
 		return 0;
@@ -42,8 +43,15 @@ int dl_throttle(__u64 *args)
 		return 0;
 	s.told->throttled = window;
 	__sync_fetch_and_add(&s.state->throttles, 1);
-	rest = BPF_CORE_READ(dl, runtime);
-	if ((s.config->flags & FLAG_ALARM) && s.told->alarm != window + s.config->rearm)
-		emit(&s, KIND_THROTTLED, now + rest, now, window, s.config->budget_ns - rest);
+	whole = s.config->whole_ns;
+	part = BPF_CORE_READ(dl, dl_runtime);
+	used = used_of_whole(whole, part, BPF_CORE_READ(dl, runtime));
+	lost = lost_windows(used, s.config->budget_ns);
+	if (lost)
+		s.told->stopped = 1;
+	if (!(s.config->flags & FLAG_ALARM) || (s.told->alarm == window + s.config->rearm && !lost))
+		return 0;
+	s.told->alarm = window + s.config->rearm; /* of the same use */
+	emit(&s, KIND_THROTTLED, now + of_each((__s64)s.config->budget_ns - (__s64)used, sharers(whole, part)), now, window, used);
 	return 0;
 }

@@ -27,18 +27,40 @@ static __always_inline bool find_jobs(struct server *s, struct task_struct *p)
 	return group && find_server(s, group->slot) && (s->config->flags & FLAG_JOBS);
 }
 
-/* on_host is a time of a thread's CLOCK_MONOTONIC by ours. A container may have a clock of its own: one that was restored
- * from a checkpoint does not see for how long it stood still. */
-static __always_inline __u64 on_host(struct task_struct *p, const struct timespec *own)
+/* knows says whether times of a clock can be told as ours. CLOCK_REALTIME cannot: no helper reads it. */
+static __always_inline bool knows(int clock)
+{
+	return clock == CLOCK_MONOTONIC || clock == CLOCK_BOOTTIME ||
+	       (clock == CLOCK_TAI && bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_ktime_get_tai_ns));
+}
+
+/* ahead is how far a thread's own clock is ahead of the machine's. A container may have clocks of its own: one that was
+ * restored from a checkpoint does not see for how long it stood still. */
+static __always_inline __s64 ahead(struct task_struct *p, int clock)
 {
 	struct nsproxy *ns = p->nsproxy;
-	__u64 time = own->sec * 1000000000ULL + own->nsec;
 	struct timens_offsets *offsets;
 
 	if (!ns || !bpf_core_field_exists(ns->time_ns))
-		return time;
+		return 0;
 	offsets = &ns->time_ns->offsets;
-	return time - (offsets->monotonic.tv_sec * 1000000000LL + offsets->monotonic.tv_nsec);
+	if (clock == CLOCK_MONOTONIC)
+		return offsets->monotonic.tv_sec * 1000000000LL + offsets->monotonic.tv_nsec;
+	if (clock == CLOCK_BOOTTIME)
+		return offsets->boottime.tv_sec * 1000000000LL + offsets->boottime.tv_nsec;
+	return 0;
+}
+
+/* on_host is a time of one of a thread's clocks by our CLOCK_MONOTONIC, which is now. */
+static __always_inline __u64 on_host(struct task_struct *p, int clock, const struct timespec *own, __u64 now)
+{
+	__u64 time = own->sec * 1000000000ULL + own->nsec - ahead(p, clock);
+
+	if (clock == CLOCK_BOOTTIME)
+		return time - (bpf_ktime_get_boot_ns() - now);
+	if (clock == CLOCK_TAI && bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_ktime_get_tai_ns))
+		return time - (bpf_ktime_get_tai_ns() - now);
+	return time;
 }
 
 SEC("tracepoint/syscalls/sys_enter_clock_nanosleep")
@@ -51,7 +73,7 @@ int jobs_sleep(struct nanosleep_args *args)
 	struct server s;
 	struct job j;
 
-	if ((int)args->clock != CLOCK_MONOTONIC || !(args->flags & TIMER_ABSTIME) || !find_jobs(&s, p))
+	if (!knows(args->clock) || !(args->flags & TIMER_ABSTIME) || !find_jobs(&s, p))
 		return 0;
 	if (bpf_probe_read_user(&until, sizeof(until), (void *)args->request))
 		return 0;
@@ -61,6 +83,6 @@ int jobs_sleep(struct nanosleep_args *args)
 		count_jobs(&s, &j);
 	}
 	s.told->absolute = 1;
-	begin_job(p, on_host(p, &until), 1, s.config->generation);
+	begin_job(p, on_host(p, args->clock, &until, now), 1, s.config->generation);
 	return 0;
 }

@@ -64,6 +64,7 @@ enum kind {
 	KIND_CLEAN = 4,     /* a window begins after clean_windows clean ones */
 	KIND_THROTTLED = 5, /* the kernel stopped the server before ALARM was told, or at a level above it, or for
 			     * whole windows to come */
+	KIND_AGAIN = 6,     /* real-time though the reader was told a while ago to stop it */
 };
 
 struct event {

@@ -38,7 +38,7 @@ enum {
 
 #define PF_KTHREAD 0x00200000
 
-enum { CLOCK_MONOTONIC = 1, TIMER_ABSTIME = 1 };
+enum { CLOCK_MONOTONIC = 1, CLOCK_BOOTTIME = 7, CLOCK_TAI = 11, TIMER_ABSTIME = 1 };
 
 /* The verifier knows it by name and size. */
 struct bpf_timer {
@@ -57,6 +57,11 @@ struct cgroup {
 
 struct cgroup_subsys_state {
 	struct cgroup *cgroup;
+};
+
+/* Only to ask whether the kernel has it (since 6.1). */
+enum bpf_func_id {
+	BPF_FUNC_ktime_get_tai_ns = 208,
 };
 
 /* Only the names: which number a controller has depends on the kernel's configuration. */
@@ -131,6 +136,7 @@ struct timespec64 {
 
 struct timens_offsets {
 	struct timespec64 monotonic;
+	struct timespec64 boottime;
 };
 
 struct time_namespace {
@@ -147,6 +153,7 @@ struct task_struct {
 	int pid;
 	int tgid;
 	int prio;
+	int normal_prio;
 	__u64 start_time;
 	struct sched_entity se;
 	struct sched_rt_entity rt;

@@ -43,6 +43,12 @@ static __always_inline bool is_rt(struct task_struct *p)
 	return p->prio >= 0 && p->prio < 100;
 }
 
+/* wants_rt: its own policy is a real-time one; it may be for others' sake only that it is_rt (priority inheritance). */
+static __always_inline bool wants_rt(struct task_struct *p)
+{
+	return p->normal_prio >= 0 && p->normal_prio < 100;
+}
+
 static __always_inline bool is_deadline(struct task_struct *p)
 {
 	return p->prio < 0;

@@ -30,6 +30,8 @@ type front struct {
 	applied     func() *Applied
 	counted     func() *Counted
 	pressure    func() pressure.State
+	// checkpoints are counted where they are switched on.
+	checkpoints *checkpoints
 
 	certificate *frontdoor.Certificate
 	server      *frontdoor.Server
@@ -71,6 +73,9 @@ func (f *front) routes() []frontdoor.Route {
 		&collector{node: f.environment.NodeName, world: f.world, counted: f.counted},
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector(),
 	)
+	if f.checkpoints != nil {
+		registry.MustRegister(f.checkpoints)
+	}
 	set := setRT{applied: f.applied, fast: f.fast}
 	return []frontdoor.Route{
 		{Pattern: "POST /set-rt", Handler: frontdoor.Post(f.environment.Log.WithName("set-rt"), frontdoor.ParseSetRT, set.set)},

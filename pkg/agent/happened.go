@@ -15,6 +15,7 @@ type told struct {
 	counts   Counts
 	squeezed bool
 	fault    bool
+	escapes  bool
 }
 
 // situation is what Events about a server are made of.
@@ -28,7 +29,7 @@ type situation struct {
 
 // now is what will be told of next time.
 func (s situation) now() told {
-	return told{counts: s.total.Counts, squeezed: s.squeezed(), fault: s.report.Fault}
+	return told{counts: s.total.Counts, squeezed: s.squeezed(), fault: s.report.Fault, escapes: s.report.Escapes != ""}
 }
 
 // squeezed: the server has less than its low budget, by the plan.
@@ -53,6 +54,7 @@ func (s situation) happened() []events.Event {
 	tell(since.Refused, events.EscalationRefused(pod, uid, at, since.Refused))
 	tell(s.atHigh(since), events.OverrunAtHighBudget(pod, uid, at, s.atHigh(since)))
 	tell(one(s.report.Fault && !s.before.fault), events.Faulted(pod, uid, at))
+	tell(one(s.report.Escapes != "" && !s.before.escapes), events.EscapesBudget(pod, uid, at, s.report.Escapes))
 	tell(since.Squeezes, events.Squeezed(pod, uid, at, since.Squeezes, budget))
 	tell(one(s.before.squeezed && !s.squeezed()), events.RestoredBudget(pod, uid, at, budget))
 	tell(since.Recoveries, events.RecoveredOnNode(pod, uid, at, since.Recoveries, budget))

@@ -125,7 +125,8 @@ func serverStatus(spec v1alpha1.RTServer, s table.ServerReport, total Total) v1a
 	out := v1alpha1.RTServerStatus{
 		PodUID: spec.PodUID, Container: spec.Container, BudgetUs: s.BudgetUs, PeriodUs: s.PeriodUs,
 		Level: spec.LevelAt(cmp.Or(s.LevelUs, s.BudgetUs)), Error: s.Error,
-		Overruns: signed(total.Overruns), Misses: signed(total.Misses), Drift: signed(total.Drift),
+		RealtimeThreads: int32(min(s.RealtimeThreads, math.MaxInt32)), //nolint:gosec // at most that
+		Overruns:        signed(total.Overruns), Misses: signed(total.Misses), Drift: signed(total.Drift),
 	}
 	for _, core := range slices.Sorted(slices.Values(s.Cores)) {
 		out.Cores = append(out.Cores, int32(core))

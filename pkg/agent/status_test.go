@@ -166,6 +166,7 @@ func TestWhatHappenedIsToldWithNumbers(t *testing.T) {
 		{"the kernel", low, func(s *table.ServerReport) { s.Refused = 1 }, "EscalationRefused: The kernel refused"},
 		{"at the top", table.ServerReport{ID: "a/app", LevelUs: 4000}, func(s *table.ServerReport) { s.Overruns, s.Fault = 5, true }, "OverrunAtHighBudget: Used up its highest budget 5 times; Faulted: Keeps"},
 		{"at the top, perhaps", low, func(s *table.ServerReport) { s.Overruns, s.Raises, s.LevelUs = 5, 1, 4000 }, "Escalated: Raised once"},
+		{"another master", low, func(s *table.ServerReport) { s.Escapes = "3 threads are elsewhere" }, "EscapesBudget: Is not governed as a whole: 3 threads are elsewhere: "},
 		{"squeezed", low, func(s *table.ServerReport) { s.Squeezes, s.LevelUs = 1, 1000 }, "Squeezed: Gave way"},
 		{"restored", table.ServerReport{ID: "a/app", LevelUs: 1000}, func(s *table.ServerReport) { s.LevelUs = 2000 }, "RestoredBudget: Has its budget of 2000 us again"},
 		{"misses", low, func(s *table.ServerReport) { s.Misses = 7 }, "DeadlineMissed: Missed its deadline 7 times"},

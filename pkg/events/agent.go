@@ -14,6 +14,7 @@ const (
 	ReasonEscalationRefused   = "EscalationRefused"
 	ReasonOverrunAtHighBudget = "OverrunAtHighBudget"
 	ReasonFaulted             = "Faulted"
+	ReasonEscapesBudget       = "EscapesBudget"
 	ReasonSqueezed            = "Squeezed"
 	ReasonRestoredBudget      = "RestoredBudget"
 	ReasonDeadlineMissed      = "DeadlineMissed"
@@ -64,6 +65,11 @@ func OverrunAtHighBudget(on runtime.Object, uid string, w Where, n uint64) Event
 // Faulted tells that a container used up its highest budget again and again.
 func Faulted(on runtime.Object, uid string, w Where) Event {
 	return warning(on, ReasonFaulted, fmt.Sprintf("Keeps using up its highest budget and counts as faulty; it stays within it: %s", w), uid, w.Container)
+}
+
+// EscapesBudget tells of what a container does that its budget does not hold, or that nobody sees.
+func EscapesBudget(on runtime.Object, uid string, w Where, what string) Event {
+	return warning(on, ReasonEscapesBudget, fmt.Sprintf("Is not governed as a whole: %s: %s", what, w), uid, w.Container)
 }
 
 // Squeezed tells that a container gives budget up for a more critical one, by the plan.

@@ -2,6 +2,7 @@ package actuator
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 )
@@ -43,6 +44,8 @@ var (
 	ErrBusy = errors.New("tasks of the group stand in the way")
 	// ErrGone: the group was removed, renamed or made anew.
 	ErrGone = errors.New("the control group is gone")
+	// ErrRenamed: it lives on under another name. It is ErrGone, too.
+	ErrRenamed = fmt.Errorf("it was renamed: %w", ErrGone)
 	// ErrContested: something else changes the group as often as it is set right.
 	ErrContested = errors.New("something else keeps changing the group")
 	// ErrFixed: the backend reserves the high budget from the start and has nothing to raise.
@@ -110,10 +113,12 @@ type Group interface {
 	Move(core int) error
 	// Check compares the kernel with what was asked for, sets again what differs and says what did.
 	Check() (drift []string, err error)
-	// Threads in the group.
-	Threads() (int, error)
-	// Close lets go of the group. With restore everything is put back as it was before the first Open,
-	// otherwise it stays in force.
+	// Threads in the group, and how many of them have a real-time policy now.
+	Threads() (all, realtime int, err error)
+	// Below counts those in groups that the container has made below it, which nobody governs.
+	Below() (int, error)
+	// Close lets go of the group. With restore everything is put back as it was before the first Open, whatever
+	// the group is called by now; otherwise it stays in force.
 	Close(restore bool) error
 }
 

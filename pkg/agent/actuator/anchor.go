@@ -10,10 +10,11 @@ import (
 // second, so that a look costs a system call for each.
 type anchor struct {
 	files
-	cpus    files
-	path    string
-	dir     string
-	machine *machine
+	cpus files
+	path string
+	// dir and cpusDir are where both were opened, controller the former's.
+	dir, cpusDir, controller string
+	machine                  *machine
 	// streak is in how many checks on end something had been changed.
 	streak int
 }
@@ -45,29 +46,47 @@ func (m *machine) anchor(controller, group string, names ...string) (*anchor, er
 	if err != nil {
 		return nil, asGone(err)
 	}
+	cpusDir, err := m.cg.Dir("cpuset", group)
+	if err != nil {
+		return nil, asGone(err)
+	}
 	f, err := m.at(controller, group)
 	if err != nil {
 		return nil, err
 	}
-	a := &anchor{files: f, path: group, dir: dir, machine: m}
+	a := &anchor{files: f, path: group, dir: dir, cpusDir: cpusDir, controller: controller, machine: m}
 	if a.cpus, err = m.at("cpuset", group); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
 	f.keep(names...)
 	a.cpus.keep(cpusetCPUs)
+	m.releaseFormer(a)
 	return a, nil
 }
 
-// still says that the path names the group that was opened.
+// still says that the path names the group that was opened, in both hierarchies.
 func (a *anchor) still() error {
-	inode, err := a.machine.kernel.inode(a.dir)
+	if err := a.stillAt(a.dir, a.controller, a.id()); err != nil || a.cpusDir == a.dir {
+		return err
+	}
+	return a.stillAt(a.cpusDir, "cpuset", a.cpus.id())
+}
+
+func (a *anchor) stillAt(dir, controller string, opened uint64) error {
+	inode, err := a.machine.kernel.inode(dir)
+	if err == nil && inode == opened {
+		return nil
+	}
+	if err != nil && !gone(err) {
+		return fmt.Errorf("looking for %s: %w", a.path, err)
+	}
+	if now, lost := a.machine.whereabouts(controller, a.path, opened); lost == nil {
+		return fmt.Errorf("%s is %s now: %w", a.path, now, ErrRenamed)
+	}
 	if err != nil {
 		return fmt.Errorf("looking for %s: %w", a.path, asGone(err))
 	}
-	if inode != a.id() {
-		return fmt.Errorf("%s is another group than the one that was opened: %w", a.path, ErrGone)
-	}
-	return nil
+	return fmt.Errorf("%s is another group than the one that was opened: %w", a.path, ErrGone)
 }
 
 // cores are those that the group's cpuset names.

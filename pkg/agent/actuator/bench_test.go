@@ -23,7 +23,7 @@ func BenchmarkGroup(b *testing.B) {
 		"Set":     func(g Group) error { return g.Set(150) },
 		"Read":    func(g Group) error { _, _, err := g.Read(); return err },
 		"Check":   func(g Group) error { _, err := g.Check(); return err },
-		"Threads": func(g Group) error { _, err := g.Threads(); return err },
+		"Threads": func(g Group) error { _, _, err := g.Threads(); return err },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

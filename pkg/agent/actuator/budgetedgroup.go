@@ -260,17 +260,17 @@ func (g *budgetedGroup) moveTo(core int) error {
 }
 
 // Threads in the group.
-func (g *budgetedGroup) Threads() (int, error) {
+func (g *budgetedGroup) Threads() (all, realtime int, err error) {
 	g.backend.mu.Lock()
 	defer g.backend.mu.Unlock()
 	if err := g.still(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	n, err := g.backend.countThreads(g.files)
+	all, realtime, err = g.backend.countRealtime(g.files)
 	if err != nil {
-		return 0, fmt.Errorf("listing the threads of %s: %w", g.path, asGone(err))
+		return 0, 0, fmt.Errorf("listing the threads of %s: %w", g.path, asGone(err))
 	}
-	return n, nil
+	return all, realtime, nil
 }
 
 // Close lets go of the group; its levels shrink once it needs them no more.

@@ -302,7 +302,7 @@ func (g *deadlineGroup) Check() (drift []string, err error) {
 }
 
 // Threads in the group.
-func (g *deadlineGroup) Threads() (int, error) {
+func (g *deadlineGroup) Threads() (all, realtime int, err error) {
 	return g.backend.threads(g, g.anchor)
 }
 

@@ -6,7 +6,7 @@
 // a process that is killed at any point can be followed by another which puts everything right: what a
 // server of the new table needs is set again, everything else is put back (Sweep, Restore). Groups are
 // held by descriptors and by inode, so that a group which was removed, renamed or made anew is refused
-// with ErrGone.
+// with ErrGone; what was changed in one that has only another name is put back there.
 //
 // Set, Throttle and Replenish are for the thread that answers overruns: they use descriptors opened
 // before, allocate nothing and take no lock. They may run while any other method of the group does, but

@@ -329,7 +329,7 @@ func (g *fifoGroup) Check() (drift []string, err error) {
 }
 
 // Threads in the group.
-func (g *fifoGroup) Threads() (int, error) {
+func (g *fifoGroup) Threads() (all, realtime int, err error) {
 	return g.backend.threads(g, g.anchor)
 }
 

@@ -64,9 +64,9 @@ func (r record) key() string {
 	return fmt.Sprint(r.Controller, "\x00", r.Group, "\x00", r.Inode, "\x00", r.File, "\x00", r.Thread, "\x00", r.Started)
 }
 
-// journal is the list of records, on disk before it counts. Records are appended and synced; removing
-// some writes the whole anew beside the old and renames. Its first line names the boot: cgroups do not
-// outlive one, and their inodes are given out again.
+// journal is the list of records, in a file before what they tell of is changed, so that they outlive the process. Records are
+// appended; removing some writes the whole anew beside the old and renames. Nothing waits for the disk: the first line names the
+// boot, which cgroups do not outlive, and whose inodes are given out again.
 type journal struct {
 	path    string
 	boot    string

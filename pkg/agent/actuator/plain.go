@@ -186,11 +186,11 @@ func (p *plain) replaced(a *anchor, core int) (drift []string, err error) {
 }
 
 // threads counts those of an open group.
-func (p *plain) threads(g threaded, a *anchor) (int, error) {
+func (p *plain) threads(g threaded, a *anchor) (all, realtime int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.same(g, a); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return p.countThreads(a)
+	return p.countRealtime(a)
 }

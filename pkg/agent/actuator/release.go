@@ -7,16 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// release puts back everything of a group that the journal has, verifies it and forgets it, whichever backend changed it. What
-// belongs to a group that is gone is only forgotten.
-func (m *machine) release(group string) error {
-	unruly := m.giveBack(group)
+// release puts back everything of a group that the journal has, verifies it and forgets it, whichever backend changed it: also when
+// the group has another name by now, for nobody else knows what was changed there. What belongs to one that was removed is only forgotten.
+func (m *machine) release(group string) error { return m.releaseThese(group, m.journal.of(group)) }
+
+func (m *machine) releaseThese(group string, pending []record) error {
+	unruly := m.giveBack(group, pending)
 	if gone(unruly) {
 		unruly = nil
 	}
 	var done []record
 	var faults []error
-	pending := m.journal.of(group)
 	// Files may depend on each other: a runtime fits only after its period. So what is refused is
 	// tried again as long as something else succeeded.
 	for progress := true; progress && len(pending) > 0; {
@@ -39,7 +40,10 @@ func (m *machine) putBack(r record) error {
 	if r.Controller == roomRecord {
 		return nil
 	}
-	f, err := m.at(r.Controller, r.Group)
+	if r.Thread != 0 {
+		return m.putBackThread(r) // wherever it is by now
+	}
+	f, err := m.of(r)
 	if gone(err) {
 		return nil
 	}
@@ -47,12 +51,6 @@ func (m *machine) putBack(r record) error {
 		return err
 	}
 	defer func() { _ = f.close() }()
-	if f.id() != r.Inode {
-		return nil // another group by the same name: nothing of it is ours
-	}
-	if r.Thread != 0 {
-		return m.putBackThread(r)
-	}
 	if r.forbidsRealtime() {
 		if err := m.demoteAll(f); err != nil {
 			return err

@@ -45,6 +45,8 @@ type simKernel struct {
 	// stuck threads want to run and do not.
 	stuck     map[int]bool
 	newThread int
+	// opened are the directories that were.
+	opened []*simFiles
 }
 
 type simThread struct {
@@ -168,7 +170,9 @@ func (k *simKernel) open(dir string) (files, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &simFiles{k: k, dir: dir, inode: inode}, nil
+	f := &simFiles{k: k, dir: dir, inode: inode}
+	k.opened = append(k.opened, f)
+	return f, nil
 }
 
 func (k *simKernel) inode(dir string) (uint64, error) { return linux{}.inode(dir) }

@@ -130,7 +130,10 @@ func (f *simFiles) control(name string) (control, error) {
 	return &simControl{f, name}, nil
 }
 
-func (f *simFiles) close() error { return nil }
+func (f *simFiles) close() error {
+	f.k.opened = slices.DeleteFunc(f.k.opened, func(o *simFiles) bool { return o == f })
+	return nil
+}
 
 type simControl struct {
 	f    *simFiles

@@ -30,6 +30,21 @@ func (m *machine) countThreads(f files) (int, error) {
 	return len(tids), err
 }
 
+// countRealtime counts a group's threads, and those of them that have a real-time policy now.
+func (m *machine) countRealtime(f files) (all, some int, err error) {
+	tids, err := m.threadsOf(f)
+	for _, tid := range tids {
+		var a unix.SchedAttr
+		if m.kernel.attr(int(tid), &a) != nil {
+			continue // it has ended
+		}
+		if realtime(a.Policy) || a.Policy == unix.SCHED_DEADLINE {
+			some++
+		}
+	}
+	return len(tids), some, err
+}
+
 // demoteAll makes ordinary threads of a group's real-time ones. One that is made meanwhile inherits its maker's policy, so the list is
 // read until nothing is left to do.
 func (m *machine) demoteAll(f files) error {
@@ -111,8 +126,8 @@ func (m *machine) putBackThread(r record) error {
 }
 
 // giveBack prepares putting back the threads of a group, by what the backend that changed them did.
-func (m *machine) giveBack(group string) error {
-	records := slices.DeleteFunc(m.journal.of(group), func(r record) bool { return r.Thread == 0 })
+func (m *machine) giveBack(group string, records []record) error {
+	records = slices.DeleteFunc(slices.Clone(records), func(r record) bool { return r.Thread == 0 })
 	switch {
 	case len(records) == 0:
 		return nil
@@ -136,22 +151,18 @@ func (m *machine) takeFIFO(records []record) error {
 		}
 	}
 	first := records[len(records)-1]
-	return m.in(first.Controller, first.Group, func(f files) error {
-		if f.id() != first.Inode {
-			return nil
+	f, err := m.of(first)
+	if err != nil {
+		return err
+	}
+	tids, err := m.threadsOf(f)
+	faults := []error{err, f.close()}
+	for _, tid := range tids {
+		if !known[tid] {
+			faults = append(faults, m.likeFirst(tid, first))
 		}
-		tids, err := m.threadsOf(f)
-		if err != nil {
-			return err
-		}
-		var faults []error
-		for _, tid := range tids {
-			if !known[tid] {
-				faults = append(faults, m.likeFirst(tid, first))
-			}
-		}
-		return errors.Join(faults...)
-	})
+	}
+	return errors.Join(faults...)
 }
 
 // likeFirst gives a real-time thread what the first thread of its group had.

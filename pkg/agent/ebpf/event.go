@@ -73,7 +73,7 @@ type State struct {
 	// Windows begun, and Overruns: those in which the budget was used up with work pending.
 	Windows  uint64
 	Overruns uint64
-	// Throttles of the server by the kernel, or KindEnd told for FlagEnforce. LevelThrottles of a group around it.
+	// Throttles of the server by the kernel, or windows in which KindEnd was told for FlagEnforce. LevelThrottles of a group around it.
 	Throttles      uint64
 	LevelThrottles uint64
 	// LastOverrun is when it was; 0: never.
@@ -117,6 +117,9 @@ const (
 	// KindThrottled: the kernel stopped the server though no KindAlarm was told, or for whole windows to come (UsedNs is
 	// two budgets or more), or a group around it.
 	KindThrottled
+	// KindAgain: with FlagEnforce, the server is real-time though KindEnd was told a while ago: it has set its policy itself, or
+	// the reader is late.
+	KindAgain
 )
 
 // Event is what a program tells. Times are nanoseconds of CLOCK_MONOTONIC.

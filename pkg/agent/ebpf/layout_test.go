@@ -74,7 +74,7 @@ func TestConstants(t *testing.T) {
 		},
 		"kind": {
 			"KIND_ALARM": ebpf.KindAlarm, "KIND_END": ebpf.KindEnd, "KIND_WINDOW": ebpf.KindWindow,
-			"KIND_CLEAN": ebpf.KindClean, "KIND_THROTTLED": ebpf.KindThrottled,
+			"KIND_CLEAN": ebpf.KindClean, "KIND_THROTTLED": ebpf.KindThrottled, "KIND_AGAIN": ebpf.KindAgain,
 		},
 	} {
 		var c *btf.Enum

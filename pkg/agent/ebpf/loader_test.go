@@ -179,6 +179,50 @@ func TestDeadlineTracepoint(t *testing.T) {
 	}
 }
 
+// A thread that has used its server's budget several times over is told of by that program, too, though its alarm was told
+// before: it stands still for whole windows to come.
+func TestDebtAtTheDeadlineTracepoint(t *testing.T) {
+	attached(t)
+	programs := decisions(t)
+	m, program, err := ebpf.OpenWithDeadline(ebpf.Options{Cores: []int{0, 1}, Identity: ebpf.IdentityCpuset})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(program.Close(), m.Close()) })
+	dir, id := cpusetGroup(t, testName())
+	const budget, ran = ms, 4 * ms
+	watch(t, m, 9, ebpf.Config{
+		BudgetNs: uint64(budget), AlarmNs: uint64(budget / 2), WholeNs: uint64(40 * ms), PeriodNs: uint64(400 * ms), Source: ebpf.SourceDeadline,
+		Flags: ebpf.FlagAlarm, Generation: 3, Core: 1,
+	}, id)
+	told := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread is in the group, and ends here
+		told <- func() error {
+			if err := (task{Groups: []string{dir}, Policy: unix.SCHED_DEADLINE, Runtime: uint64(40 * ms), Period: 400 * ms}).join(); err != nil {
+				return err
+			}
+			time.Sleep(time.Millisecond) // to be switched in as a member
+			burn(unix.CLOCK_THREAD_CPUTIME_ID, ran)
+			var entity struct{ Address uint64 }
+			decide(t, programs.DeadlineEntity, &entity)
+			_ = clock(unix.CLOCK_THREAD_CPUTIME_ID) // has the kernel account for the thread
+			_, err := program.Run(&cilium.RunOptions{Context: &entity})
+			return errors.Join(err, leave(cpusetRoot))
+		}()
+	}()
+	if err := <-told; err != nil {
+		t.Fatal(err)
+	}
+	all := events(t, m, 1, 10*time.Millisecond)
+	if len(kinds(all, ebpf.KindAlarm)) != 1 {
+		t.Fatalf("events %+v: want the alarm", all)
+	}
+	if lost := lostBy(all, budget); len(lost) != 1 || lost[0].UsedNs < uint64(ran) {
+		t.Errorf("events %+v: want one of whole windows lost, with a use of at least %d ns", all, ran)
+	}
+}
+
 // rightsEnv has the test binary open a monitor with only the capabilities named.
 const rightsEnv = "MAINSPRING_TEST_RIGHTS"
 

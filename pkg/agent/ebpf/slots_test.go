@@ -214,20 +214,24 @@ func TestThreadThatRanBeforeItWasTracked(t *testing.T) {
 
 func TestJobsAgainstTheTasksOwnLog(t *testing.T) {
 	attached(t)
-	for name, how := range map[string]struct{ relative, behind bool }{
+	for name, how := range map[string]struct {
+		relative, behind bool
+		clock            uintptr
+	}{
 		"sleeps until absolute times": {}, "wake-up to block": {relative: true}, "sleeps until absolute times of its own": {behind: true},
+		"by the time since boot": {clock: unix.CLOCK_BOOTTIME}, "by atomic time": {clock: unix.CLOCK_TAI},
 	} {
 		t.Run(name, func(t *testing.T) {
 			relative := how.relative
 			m := open(t, ebpf.Options{Identity: ebpf.IdentityCpuset, Jobs: true, RunQueue: true})
-			dir, id := cpusetGroup(t, testName()+strconv.FormatBool(relative)+strconv.FormatBool(how.behind))
+			dir, id := cpusetGroup(t, testName()+strconv.FormatBool(relative)+strconv.FormatBool(how.behind)+strconv.Itoa(int(how.clock)))
 			watch(t, m, 6, ebpf.Config{
 				BudgetNs: uint64(9 * ms), AlarmNs: uint64(9 * ms), PeriodNs: uint64(10 * ms), DeadlineNs: uint64(5 * ms),
 				CleanWindows: 3, CleanNs: uint64(ms), Flags: ebpf.FlagJobs, Generation: 1, Core: 1,
 			}, id)
 			p := start(t, task{
 				Groups: []string{dir}, Core: 1, Policy: unix.SCHED_FIFO, Prio: 60, Period: 10 * ms,
-				Work: []int64{2 * ms, 2 * ms, 2 * ms, 7 * ms}, Jobs: 100, Relative: relative, Behind: how.behind,
+				Work: []int64{2 * ms, 2 * ms, 2 * ms, 7 * ms}, Jobs: 100, Relative: relative, Behind: how.behind, Clock: how.clock,
 			})
 			p.let()
 			log := p.wait()[0]

@@ -49,6 +49,9 @@ type task struct {
 	Threads int
 	// Relative has it sleep by a timer instead of until absolute times.
 	Relative bool
+	// Clock by which it sleeps until absolute times; 0: CLOCK_MONOTONIC. By another one each job blocks once in its midst: whoever
+	// takes it for what lies between a wake-up and the next block sees two.
+	Clock uintptr
 	// Wall has it work by the time that passes. Its own CPU time it must ask the kernel for, which then looks at budgets
 	// more often than it does for other programs.
 	Wall bool
@@ -157,7 +160,13 @@ func (t *task) work(jobs []job, release int64) {
 	for i := range jobs {
 		t.sleep(release)
 		woken := clock(unix.CLOCK_MONOTONIC)
-		burn(t.clock(), t.Work[i%len(t.Work)])
+		if t.Clock != 0 {
+			burn(t.clock(), t.Work[i%len(t.Work)]/2)
+			blink()
+			burn(t.clock(), t.Work[i%len(t.Work)]/2)
+		} else {
+			burn(t.clock(), t.Work[i%len(t.Work)])
+		}
 		jobs[i] = job{release, woken, clock(unix.CLOCK_MONOTONIC)}
 		release += t.Period
 	}
@@ -170,7 +179,11 @@ func (t *task) sleep(until int64) {
 	for {
 		rest := until - clock(unix.CLOCK_MONOTONIC)
 		spec := unix.Timespec{Sec: until / 1e9, Nsec: until % 1e9}
-		if !t.Relative {
+		if t.Clock != 0 {
+			own := clock(t.Clock) + rest
+			spec = unix.Timespec{Sec: own / 1e9, Nsec: own % 1e9}
+			_, _, _ = unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, t.Clock, unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+		} else if !t.Relative {
 			_, _, _ = unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
 		} else if rest > 0 {
 			spec = unix.Timespec{Sec: rest / 1e9, Nsec: rest % 1e9}
@@ -180,6 +193,15 @@ func (t *task) sleep(until int64) {
 			return
 		}
 	}
+}
+
+// blink blocks for a moment.
+//
+//go:nosplit
+//go:norace
+func blink() {
+	spec := unix.Timespec{Nsec: 100_000}
+	_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, 0, 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
 }
 
 //go:nosplit

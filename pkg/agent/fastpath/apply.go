@@ -185,6 +185,9 @@ func (e *Engine) arrive(en *entry) error {
 		return errNotRunning
 	case en.group != nil:
 		if err := en.group.Move(c.id); err != nil {
+			if errors.Is(err, actuator.ErrGone) {
+				e.lose(en, err)
+			}
 			return fmt.Errorf("moving to core %d: %w", c.id, err)
 		}
 	default:
@@ -224,7 +227,7 @@ func (e *Engine) attach(en *entry, c *core) error {
 	c.put(en.slot, &place{
 		group: en.group, enforcer: enforcer, config: config, reserved: e.reserved(s), carries: e.Backend.Source() != ebpf.SourceOwn,
 	}, budget.RuntimeUs)
-	en.core = c
+	en.core, en.realtime, en.below, en.undone = c, 0, 0, 0
 	return nil
 }
 

@@ -41,8 +41,9 @@ type place struct {
 	carries bool
 	// stoppedUntil is when the window ends for the rest of which we stopped the server; 0: it is not stopped.
 	stoppedUntil int64
-	// undone is how often a server was found real-time though we had stopped it.
-	undone uint64
+	// stoppedAt is when we stopped it last. undone is how often it was found real-time after that, less what was forgotten since.
+	stoppedAt int64
+	undone    uint64
 	// answeredNs is the use in the window answeredIn that was answered last: an event that tells of no more is of the same overrun.
 	answeredIn, answeredNs uint64
 }
@@ -137,6 +138,8 @@ func (c *core) handle(e *ebpf.Event) {
 		}
 	case ebpf.KindThrottled:
 		c.throttled(e, p, woken)
+	case ebpf.KindAgain:
+		c.again(e, p, woken)
 	case ebpf.KindWindow:
 		p.letGo()
 	case ebpf.KindClean:
@@ -176,21 +179,6 @@ func (c *core) alarm(e *ebpf.Event, p *place, woken int64) {
 	c.answered(e, p, outcome, woken, lead)
 }
 
-// end answers a budget that is used up with work pending: where nobody else stops the server, we do.
-func (c *core) end(e *ebpf.Event, p *place, woken int64) {
-	if p.enforcer != nil && p.stoppedUntil == int64(e.Window+p.config.PeriodNs) {
-		p.undone++
-		_ = p.enforcer.Throttle()
-		return
-	}
-	outcome := c.gov.End(int(e.Slot), int64(e.Window), c.now(), c)
-	c.answered(e, p, outcome, woken, 0)
-	if p.enforcer != nil && !raised(outcome) {
-		_ = p.enforcer.Throttle() // a group that has gone is found by the sweep
-		p.stoppedUntil = int64(e.Window + p.config.PeriodNs)
-	}
-}
-
 func raised(o governor.Outcome) bool {
 	return o.Kind == governor.Raised || o.Kind == governor.Partial
 }
@@ -217,27 +205,6 @@ func (p *place) usedUp(e *ebpf.Event) bool { return e.UsedNs >= atomic.LoadUint6
 // from theirs.
 func (p *place) owes(e *ebpf.Event) bool {
 	return p.carries && e.UsedNs >= 2*atomic.LoadUint64(&p.config.BudgetNs)
-}
-
-// letGo lets a server that we stopped run again.
-func (p *place) letGo() {
-	if p.enforcer != nil {
-		_ = p.enforcer.Replenish() // a group that has gone is found by the sweep
-	}
-	p.stoppedUntil = 0
-}
-
-// lateBy is how long after its window a server that we stopped waits for the program that tells of the next one. The
-// event may be lost.
-const lateBy = int64(10 * time.Millisecond)
-
-// letGoOfLate lets those run whose next window nobody told of.
-func (c *core) letGoOfLate() {
-	for _, slot := range c.active {
-		if p := c.places[slot]; p.stoppedUntil != 0 && c.now() > p.stoppedUntil+lateBy {
-			p.letGo()
-		}
-	}
 }
 
 // tick lets the governor do what time makes due.
@@ -307,16 +274,6 @@ func (c *core) watch(p *place, state governor.State) {
 
 // leadFor is the lead of a budget, in nanoseconds: of a small one, a quarter at most.
 func (c *core) leadFor(budgetUs int64) int64 { return min(c.lead, budgetUs*1000/4) }
-
-// undone is how often the server of a slot was found real-time though we had stopped it.
-func (c *core) undone(slot int) uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p := c.places[slot]; p != nil {
-		return p.undone
-	}
-	return 0
-}
 
 // state of a slot, for the slow half.
 func (c *core) state(slot int) governor.State {

@@ -75,7 +75,8 @@ type Engine struct {
 	adopted bool // there was a table
 	entries map[string]*entry
 	slots   slots
-	// swept is when the last sweep ended.
+	// sweeps are how many there were; swept is when the last one ended.
+	sweeps uint64
 	swept  atomic.Int64
 	heap   heap
 	limits limits
@@ -96,6 +97,9 @@ type entry struct {
 	drift      uint64
 	checkFault error // of the last look at it
 	threads    int
+	realtime   int // of those, but for what we have stopped
+	below      int // threads in groups below its own
+	undone     uint64
 	retryAt    int64
 	failures   int
 	fault      error

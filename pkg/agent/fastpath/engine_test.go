@@ -276,6 +276,45 @@ func TestSomethingElseChangesABudget(t *testing.T) {
 	}
 }
 
+// What a thread's policy is while we have stopped its server says nothing of the program.
+func TestRealtimeThreadsAreThoseThatAreNotStopped(t *testing.T) {
+	n, k := stopped(t)
+	k.change(func() { k.groups["/a"].realtime = 0 })
+	n.sweep()
+	n.send(0, n.programs.event(100, ebpf.KindWindow, n.now.Load()))
+	k.change(func() { k.groups["/a"].realtime = 2 })
+	n.sweep()
+	if a := n.reported("a"); a.RealtimeThreads != 2 {
+		t.Errorf("%d real-time threads; want two", a.RealtimeThreads)
+	}
+	n.send(0, n.programs.event(100, ebpf.KindEnd, n.now.Load()))
+	k.change(func() { k.groups["/a"].realtime = 0 })
+	n.sweep()
+	if a := n.reported("a"); a.RealtimeThreads != 2 {
+		t.Errorf("%d real-time threads while it is stopped; want the two it had", a.RealtimeThreads)
+	}
+}
+
+func TestThreadsThatNobodyGovernsAreTold(t *testing.T) {
+	k := newKernel("/a")
+	n := start(t, k, t.TempDir())
+	n.apply(tableOf(1, high("a", "/a", 0)))
+	k.change(func() { k.groups["/a"].below = 3 })
+	for range 10 {
+		n.sweep()
+	}
+	if a := n.reported("a"); !strings.Contains(a.Escapes, "3 threads are in control groups below the container's own") || a.Error != "" {
+		t.Errorf("escapes %q, error %q; want the threads that are not governed, and no error: the rest is", a.Escapes, a.Error)
+	}
+	k.change(func() { k.groups["/a"].below = 0 })
+	for range 10 {
+		n.sweep()
+	}
+	if a := n.reported("a"); a.Escapes != "" {
+		t.Errorf("escapes %q; want nothing: they have gone", a.Escapes)
+	}
+}
+
 func TestABudgetByHand(t *testing.T) {
 	k := newKernel("/a")
 	n := start(t, k, t.TempDir())
@@ -527,28 +566,99 @@ func TestAKeptTableThatIsBrokenIsTold(t *testing.T) {
 }
 
 // A server that makes itself real-time while it is stopped is stopped again, is not taken for one that overran again, and is
-// told of once that cannot be a late reader's doing.
+// told of when it does so again and again, until it has not for a while. It is governed all the same.
 func TestWhoUndoesItIsToldOf(t *testing.T) {
+	n, k := stopped(t)
+	again := func(times int) {
+		for range times {
+			k.change(func() { k.groups["/a"].throttled = false })
+			n.now.Add(1000)
+			n.send(0, n.programs.event(100, ebpf.KindAgain, n.now.Load()))
+			if !k.groups["/a"].throttled {
+				t.Fatal("it was not stopped again")
+			}
+		}
+		n.sweep()
+	}
+	again(100)
+	if a := n.reported("a"); a.Escapes != "" || a.Fault {
+		t.Errorf("after 100 times, of which a sweep forgot one: %+v", a)
+	}
+	again(2)
+	if a := n.reported("a"); !strings.Contains(a.Escapes, "makes itself real-time again") || a.Fault || a.Error != "" {
+		t.Errorf("after 102 times: %+v", a)
+	}
+	again(0)
+	if a := n.reported("a"); a.Escapes != "" {
+		t.Errorf("another sweep later: %+v", a)
+	}
+}
+
+// A reader that is late, and a budget that is changed while the server is stopped, are not the server's doing.
+func TestOurOwnDelayIsNotTheServers(t *testing.T) {
+	n, _ := stopped(t)
+	before := n.now.Load()
+	for range 500 {
+		n.send(0, n.programs.event(100, ebpf.KindAgain, before))
+		n.send(0, n.programs.event(100, ebpf.KindEnd, n.now.Load()))
+	}
+	n.sweep()
+	if a := n.reported("a"); a.Escapes != "" || a.Error != "" {
+		t.Errorf("%+v; want nothing", a)
+	}
+}
+
+// A ring that is full loses the event that tells of the end. The next one says so, too.
+func TestALostEndIsMadeGood(t *testing.T) {
 	k := newKernel("/a")
 	k.enforce = true
 	n := start(t, k, t.TempDir())
 	low := high("a", "/a", 0)
 	low.Criticality = "Low"
 	n.apply(tableOf(1, low))
-	end := n.programs.event(100, ebpf.KindEnd, n.now.Load())
-	n.send(0, end)
-	for range 99 {
-		k.change(func() { k.groups["/a"].throttled = false })
-		n.send(0, end)
-		if !k.groups["/a"].throttled {
-			t.Fatal("it was not stopped again")
-		}
+	n.send(0, n.programs.event(100, ebpf.KindAgain, n.now.Load()))
+	if !k.groups["/a"].throttled {
+		t.Error("it was not stopped")
 	}
-	if a := n.reported("a"); a.Error != "" || a.Fault {
-		t.Errorf("after 99 times: %+v", a)
+	n.sweep()
+	if a := n.reported("a"); a.Escapes != "" {
+		t.Errorf("escapes %q; want nothing", a.Escapes)
 	}
-	n.send(0, end)
-	if a := n.reported("a"); !strings.Contains(a.Error, "real-time 100 times while it was stopped") || a.Fault {
-		t.Errorf("after 100 times: %+v", a)
+	n.send(0, n.programs.event(100, ebpf.KindWindow, n.now.Load()))
+	late := n.programs.event(100, ebpf.KindAgain, n.now.Load())
+	n.now.Add(20_000_000)
+	n.send(0, late)
+	if k.groups["/a"].throttled {
+		t.Error("it was stopped for a window that is over")
 	}
+}
+
+// Who has a long period is seen four times in it at most, and so must not be forgotten once a second.
+func TestLongPeriodsAreForgivenSeldom(t *testing.T) {
+	k := newKernel("/a")
+	n := start(t, k, t.TempDir())
+	long := high("a", "/a", 0)
+	long.PeriodUs, long.DeadlineUs = 5_000_000, 5_000_000
+	n.apply(tableOf(1, long))
+	forgotten := uint64(0)
+	for range 10 {
+		n.sweep()
+		forgotten += fastpath.Forgotten(n.Engine, "a")
+	}
+	if forgotten != 2 {
+		t.Errorf("%d forgotten in ten seconds; want two", forgotten)
+	}
+}
+
+// stopped has a Low server that we have stopped for the rest of its window.
+func stopped(t *testing.T) (*node, *kernel) {
+	t.Helper()
+	k := newKernel("/a")
+	k.enforce = true
+	n := start(t, k, t.TempDir())
+	low := high("a", "/a", 0)
+	low.Criticality = "Low"
+	n.apply(tableOf(1, low))
+	n.send(0, n.programs.event(100, ebpf.KindEnd, n.now.Load()))
+	return n, k
 }

@@ -18,5 +18,12 @@ func Handler(e *Engine) http.Handler { return e.handler() }
 // Again is again.
 func Again(environment []string) []string { return again(environment) }
 
+// Forgotten is how many evasions of a server the last sweep forgot.
+func Forgotten(e *Engine, id string) uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.forgotten(e.entries[id])
+}
+
 // LettingGo does something for which the world is stopped.
 func LettingGo(e *Engine, do func()) { e.lettingGo(do) }

@@ -109,9 +109,11 @@ type group struct {
 	budgetUs, periodUs int64
 	sets               int
 	setErr, checkErr   error
+	moveErr            error
 	drift              []string
 	closed, restored   bool
 	throttled          bool
+	below, realtime    int
 }
 
 func (g *group) ID() uint64 { return g.id }
@@ -128,15 +130,18 @@ func (g *group) Read() (actuator.Budget, []int, error) {
 }
 func (g *group) Move(core int) error {
 	g.k.note("move %s to %d", g.path, core)
-	g.core = core
-	return nil
+	if g.moveErr == nil {
+		g.core = core
+	}
+	return g.moveErr
 }
 func (g *group) Check() ([]string, error) {
 	g.k.mu.Lock()
 	defer g.k.mu.Unlock()
 	return g.drift, g.checkErr
 }
-func (g *group) Threads() (int, error) { return 3, nil }
+func (g *group) Threads() (all, realtime int, err error) { return 3, g.realtime, nil }
+func (g *group) Below() (int, error)                     { return g.below, nil }
 func (g *group) Close(restore bool) error {
 	g.k.note("close %s %v", g.path, restore)
 	g.closed, g.restored = true, restore
@@ -146,8 +151,14 @@ func (g *group) Close(restore bool) error {
 // enforced is a group whose budget the fast path enforces.
 type enforced struct{ *group }
 
-func (e *enforced) Throttle() error  { e.throttled = true; return nil }
-func (e *enforced) Replenish() error { e.throttled = false; return nil }
+func (e *enforced) Throttle() error { e.throttled = true; return nil }
+func (e *enforced) Replenish() error {
+	if e.closed {
+		return actuator.ErrGone
+	}
+	e.throttled = false
+	return nil
+}
 
 // programs stand in for those in the kernel.
 type programs struct {
@@ -190,7 +201,7 @@ func (p *programs) Ring(core int) (fastpath.Ring, error) {
 func (p *programs) event(id uint64, kind uint32, at int64) ebpf.Event {
 	slot := p.slots[id]
 	used := p.configs[slot].AlarmNs
-	if kind == ebpf.KindEnd {
+	if kind == ebpf.KindEnd || kind == ebpf.KindAgain {
 		used = p.configs[slot].BudgetNs
 	}
 	return ebpf.Event{

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
 	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
 	"github.com/mainspring-rt/mainspring/pkg/agent/governor"
@@ -55,7 +56,7 @@ func (e *Engine) sortedCores() []int { return slices.Sorted(maps.Keys(e.cores)) 
 func (e *Engine) server(en *entry) table.ServerReport {
 	n := e.countsOf(en)
 	out := table.ServerReport{
-		ID: en.spec.ID, Drift: en.drift, Threads: en.threads, Overruns: n.overruns, Throttles: n.throttles, Misses: n.misses, Jobs: n.jobs,
+		ID: en.spec.ID, Drift: en.drift, Threads: en.threads, RealtimeThreads: en.realtime, Overruns: n.overruns, Throttles: n.throttles, Misses: n.misses, Jobs: n.jobs,
 		UsedUs: int64(n.usedNs / 1000), LastOverrun: e.wallOf(n.lastOverrun),
 	}
 	if e.RunQueue && en.core != nil {
@@ -72,7 +73,7 @@ func (e *Engine) server(en *entry) table.ServerReport {
 		fault = fmt.Errorf("its budget is %d us, less than low, %d us: others were promised the room, and it waits until that is over",
 			state.BudgetUs, en.spec.LowUs)
 	}
-	out.Error = textOf(fault, en.checkFault, evasion(en.core.undone(en.slot)))
+	out.Error, out.Escapes = textOf(fault, en.checkFault), textOf(evasion(en.undone), e.nested(en.below))
 	budget, cores, err := en.group.Read()
 	if err != nil {
 		out.Error = cmp.Or(out.Error, err.Error())
@@ -82,16 +83,31 @@ func (e *Engine) server(en *entry) table.ServerReport {
 	return out
 }
 
-// manyUndone is how often a server may be found real-time though it was stopped: a late reader finds it so, too.
+// manyUndone is how often a server may have been found real-time though it was stopped: the count loses one a second, and a
+// scheduler that has just moved a thread may have it so, too.
 const manyUndone = 100
 
-// evasion is the fault of a server that undoes what is done to it.
+// evasion is told of a server that undoes what is done to it.
 func evasion(undone uint64) error {
 	if undone < manyUndone {
 		return nil
 	}
-	return fmt.Errorf("it was real-time %d times while it was stopped, so its budget is not enforced: it sets its policy itself; take "+
-		"CAP_SYS_NICE and RLIMIT_RTPRIO from it, or use a node with backend rtgroup", undone)
+	return errors.New("it makes itself real-time again and again while it is stopped, so its budget does not hold it: take " +
+		"CAP_SYS_NICE and RLIMIT_RTPRIO from it, or use a node with backend rtgroup")
+}
+
+// nested is told of a server that has threads in groups that it has made below its own. Budgets of groups that the kernel keeps
+// bind those below, too.
+func (e *Engine) nested(threads int) error {
+	if threads == 0 {
+		return nil
+	}
+	what := "its budget binds them, but their overruns are not seen, and so not answered"
+	if name := e.Backend.Name(); name == actuator.FIFO || name == actuator.Deadline {
+		what = "neither budget nor watch reaches them"
+	}
+	return fmt.Errorf("%d threads are in control groups below the container's own, where %s: have the container run them in its own group, "+
+		"without an init system that makes others", threads, what)
 }
 
 // textOf is what several faults say, empty when there is none.

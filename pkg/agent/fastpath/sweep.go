@@ -16,6 +16,7 @@ func (e *Engine) Sweep() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	defer func() { e.swept.Store(e.Now()) }()
+	e.sweeps++
 	again := false
 	for _, id := range slices.Sorted(maps.Keys(e.entries)) {
 		en := e.entries[id]
@@ -42,22 +43,42 @@ func (e *Engine) putBack() {
 	}
 }
 
+// belowEvery is in which sweeps groups below a container's own are looked for: they seldom come and go.
+const belowEvery = 10
+
 // check looks after one server. It says whether the server has lost its place.
 func (e *Engine) check(en *entry) bool {
 	drift, err := en.group.Check()
 	if errors.Is(err, actuator.ErrGone) {
-		e.detach(en)
-		e.close(en, false)
+		e.lose(en, err)
 		return true
 	}
 	if len(drift) > 0 {
 		en.drift++
 	}
 	en.checkFault = err
-	if threads, err := en.group.Threads(); err == nil {
-		en.threads = threads
+	if all, realtime, err := en.group.Threads(); err == nil {
+		en.threads = all
+		if !en.core.stopped(en.slot) {
+			en.realtime = realtime
+		}
+	}
+	en.undone = en.core.undone(en.slot, e.forgotten(en))
+	if e.sweeps%belowEvery == 0 {
+		if below, err := en.group.Below(); err == nil {
+			en.below = below
+		}
 	}
 	return false
+}
+
+// forgotten is how many evasions of a server this sweep forgets: one in a second, and not more than one in a window, in which four
+// are seen at most.
+func (e *Engine) forgotten(en *entry) uint64 {
+	if e.sweeps%uint64(max(1, en.spec.PeriodUs/SweepEvery.Microseconds())) != 0 {
+		return 0
+	}
+	return 1
 }
 
 // Set puts one server's least budget in force by hand, until the next table.

@@ -62,9 +62,9 @@ func Lines(w io.Writer) func(table.Report, time.Duration) {
 	before := map[string]string{}
 	return func(r table.Report, since time.Duration) {
 		for _, s := range r.Servers {
-			line := fmt.Sprintf("server=%s core=%s budgetUs=%d levelUs=%d overruns=%d raises=%d partial=%d denied=%d refused=%d squeezes=%d recoveries=%d throttles=%d misses=%d fault=%t error=%q",
+			line := fmt.Sprintf("server=%s core=%s budgetUs=%d levelUs=%d overruns=%d raises=%d partial=%d denied=%d refused=%d squeezes=%d recoveries=%d throttles=%d misses=%d fault=%t error=%q escapes=%q",
 				s.ID, cores(s.Cores), s.BudgetUs, s.LevelUs, s.Overruns, s.Raises, s.Partial, s.Denied, s.Refused, s.Squeezes, s.Recoveries,
-				s.Throttles, s.Misses, s.Fault, s.Error)
+				s.Throttles, s.Misses, s.Fault, s.Error, s.Escapes)
 			if before[s.ID] == line {
 				continue
 			}
@@ -87,6 +87,8 @@ func remark(s table.ServerReport) string {
 	switch {
 	case s.Error != "":
 		return s.Error
+	case s.Escapes != "":
+		return s.Escapes
 	case s.Fault:
 		return "overran its highest budget again and again"
 	}

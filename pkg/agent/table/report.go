@@ -80,14 +80,18 @@ type ServerReport struct {
 	Drift uint64 `json:"drift"`
 	// Fault is latched after repeated overruns at the highest budget.
 	Fault bool `json:"fault,omitempty"`
-	// UsedUs is the CPU time that it has used in all; Threads how many it has.
-	UsedUs  int64 `json:"usedUs"`
-	Threads int   `json:"threads"`
+	// UsedUs is the CPU time that it has used in all; Threads how many it has, and RealtimeThreads how many of them had a real-time
+	// policy when it was looked last, which is at a time when the fast path had not taken it from them.
+	UsedUs          int64 `json:"usedUs"`
+	Threads         int   `json:"threads"`
+	RealtimeThreads int   `json:"realtimeThreads"`
 	// RunQueue is how long its threads waited for their core; absent unless it is measured.
 	RunQueue *Waits `json:"runQueue,omitempty"`
 	// Waiting: its budget is below low, because what others were promised before, by an earlier fast path or by another
 	// table, is not over yet. It comes by itself; until then Error says so.
 	Waiting bool `json:"waiting,omitempty"`
+	// Escapes says what of its container its budget does not hold, or what is not seen of it; empty when all is.
+	Escapes string `json:"escapes,omitempty"`
 	// Error is why the table could not be applied to it; empty when it was.
 	Error string `json:"error,omitempty"`
 }

@@ -56,7 +56,7 @@ func Require(t testing.TB, needs ...Need) {
 
 // Machine has the test wait until no other test of this machine schedules real-time tasks, makes RT groups or
 // attaches to the scheduler: the bandwidth for RT groups is one pot, and a FIFO task of another test
-// would be part of what this one measures. The lock goes with the test.
+// would be part of what this one measures. The lock goes with the test. What tests that were killed left is removed.
 func Machine(t testing.TB) {
 	t.Helper()
 	unlock, err := Lock()
@@ -64,6 +64,7 @@ func Machine(t testing.TB) {
 		t.Fatal(err)
 	}
 	t.Cleanup(unlock)
+	removeLeftover("/sys/fs/cgroup", "/proc")
 }
 
 // Lock is what Machine does, for programs that are no tests.

@@ -17,6 +17,7 @@ const leastEvents = 2000
 
 // findings are all that was measured.
 type findings struct {
+	floors []floor // idle and loaded
 	rounds []round // idle and loaded, each without and with a lead
 	crowd  crowd
 }
@@ -54,6 +55,7 @@ func (f findings) figures() ([]report.Figure, error) {
 		return nil, err
 	}
 	c := f.crowd
+	out = append(out, floors(f.floors)...)
 	return append(out,
 		report.Figure{Key: "detect_p50_us", Value: plain.detect.Quantile(0.5), Note: "loaded: from the end of the budget to the program that saw it"},
 		report.Figure{Key: "detect_p99_us", Value: plain.detect.Quantile(0.99)},
@@ -77,6 +79,6 @@ func reactions(prefix, name string, plain, led round) []report.Figure {
 		{Key: prefix + "react_p99_us", Value: plain.react.Quantile(0.99), Goal: "<= 70 loaded"},
 		{Key: prefix + "react_p999_us", Value: plain.react.Quantile(0.999)},
 		{Key: prefix + "react_max_us", Value: plain.react.Max()},
-		{Key: prefix + "raised_before_end_ratio", Value: led.inTime(), Goal: ">= 0.999", Note: fmt.Sprintf("lead %d us, %s, n %d, counted raise by raise; least slack %.0f us, p50 %.0f us; %s; the hypervisor took the core for %s%s", led.leadUs, name, len(led.react), led.slack.Quantile(0), led.slack.Quantile(0.5), led.late, led.stolen, few)},
+		{Key: prefix + "raised_before_end_ratio", Value: led.inTime(), Goal: ">= 0.999", Note: fmt.Sprintf("lead %d us, %s, n %d, counted raise by raise, small budgets with a quarter of themselves as lead: %s; least slack %.0f us, p50 %.0f us; %s; the hypervisor took the core for %s%s", led.leadUs, name, len(led.react), led.wholeInTime(), led.slack.Quantile(0), led.slack.Quantile(0.5), led.late, led.stolen, few)},
 	}
 }

@@ -71,6 +71,14 @@ func (b bench) run(ctx context.Context, out string) error {
 	environment := report.ReadEnvironment()
 	var found findings
 	for _, loaded := range []bool{false, true} {
+		f, err := b.floor(ctx, loaded)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(os.Stderr, f)
+		found.floors = append(found.floors, f)
+	}
+	for _, loaded := range []bool{false, true} {
 		for _, lead := range []string{"0us", b.lead} {
 			r, err := b.round(ctx, loaded, lead)
 			if err != nil {

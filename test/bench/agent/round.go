@@ -65,6 +65,7 @@ type round struct {
 	leadUs                       int64
 	react, detect, wake, actuate stats.Sorted
 	slack                        stats.Sorted // from the written budget to the end of the one before
+	whole                        stats.Sorted // the same of raises whose budgets had the whole lead, and not a quarter of themselves
 	late                         late
 	stolen                       time.Duration // by the hypervisor, of the servers' core, while it ran
 	lost                         uint64
@@ -103,13 +104,20 @@ func (r round) String() string {
 	if r.loaded {
 		load = "loaded"
 	}
-	return fmt.Sprintf("%s, lead %d us: %d events, react p50 %.1f p99 %.1f max %.1f us (p50 p99: detect %.1f %.1f, wake %.1f %.1f, actuate %.1f %.1f), in time %.4f (%s), %s stolen, %.0f ns per switch, %d lost",
+	return fmt.Sprintf("%s, lead %d us: %d events, react p50 %.1f p99 %.1f max %.1f us (p50 p99: detect %.1f %.1f, wake %.1f %.1f, actuate %.1f %.1f), in time %.4f (%s; %s), %s stolen, %.0f ns per switch, %d lost",
 		load, r.leadUs, len(r.react), r.react.Quantile(0.5), r.react.Quantile(0.99), r.react.Max(), r.detect.Quantile(0.5), r.detect.Quantile(0.99),
-		r.wake.Quantile(0.5), r.wake.Quantile(0.99), r.actuate.Quantile(0.5), r.actuate.Quantile(0.99), r.inTime(), r.late, r.stolen, r.perSwitch.mean(), r.lost)
+		r.wake.Quantile(0.5), r.wake.Quantile(0.99), r.actuate.Quantile(0.5), r.actuate.Quantile(0.99), r.inTime(), r.wholeInTime(), r.late, r.stolen, r.perSwitch.mean(), r.lost)
 }
 
 // inTime is the share of raises that were written before the budget ended.
-func (r round) inTime() float64 { return r.slack.Share(func(us float64) bool { return us >= 0 }) }
+func (r round) inTime() float64 { return r.slack.Share(notLate) }
+
+func notLate(slackUs float64) bool { return slackUs >= 0 }
+
+// wholeInTime says how many of those with the whole lead were.
+func (r round) wholeInTime() string {
+	return fmt.Sprintf("%.4f of %d with the whole lead", r.whole.Share(notLate), len(r.whole))
+}
 
 // round runs the ramp as often as there are passes.
 func (b bench) round(ctx context.Context, loaded bool, lead string) (round, error) {
@@ -132,6 +140,7 @@ func (r *round) add(o round) {
 	r.wake = stats.Of(append(r.wake, o.wake...))
 	r.actuate = stats.Of(append(r.actuate, o.actuate...))
 	r.slack = stats.Of(append(r.slack, o.slack...))
+	r.whole = stats.Of(append(r.whole, o.whole...))
 	r.late = r.late.plus(o.late)
 	r.stolen += o.stolen
 	r.lost += o.lost
@@ -206,7 +215,7 @@ func (b bench) pass(ctx context.Context, loaded bool, lead string) (r round, err
 // take takes the reactions since the first release. Before, the programs start: their threads become real-time in the
 // middle of a run on the core, where no context switch tells of it.
 func (r *round) take(samples []client.Sample, start int64) {
-	var react, detect, wake, actuate, slack []float64
+	var react, detect, wake, actuate, slack, whole []float64
 	for _, s := range samples {
 		if s.Instant < start {
 			continue
@@ -216,11 +225,15 @@ func (r *round) take(samples []client.Sample, start int64) {
 		wake = append(wake, us(s.Woken-s.Detected))
 		actuate = append(actuate, us(s.Written-s.Woken))
 		slack = append(slack, us(s.Instant+s.LeadNs-s.Written))
+		if s.LeadNs >= r.leadUs*1000 {
+			whole = append(whole, us(s.Instant+s.LeadNs-s.Written))
+		}
 		if s.LeadNs > 0 && s.Written > s.Instant+s.LeadNs {
 			r.late.count(s)
 		}
 	}
 	r.react, r.detect, r.wake, r.actuate, r.slack = stats.Of(react), stats.Of(detect), stats.Of(wake), stats.Of(actuate), stats.Of(slack)
+	r.whole = stats.Of(whole)
 }
 
 // tick is the unit of /proc/stat (USER_HZ).

@@ -5,6 +5,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/test/bench/joblog"
 )
 
 func TestTakeCountsFromSamples(t *testing.T) {
@@ -25,6 +26,18 @@ func TestTakeCountsFromSamples(t *testing.T) {
 	}
 }
 
+func TestRaisesWithTheWholeLead(t *testing.T) {
+	r := round{leadUs: 40}
+	r.take([]client.Sample{
+		{Instant: 0, Written: 50_000, LeadNs: 35_000},
+		{Instant: 0, Written: 30_000, LeadNs: 40_000},
+		{Instant: 0, Written: 60_000, LeadNs: 40_000},
+	}, 0)
+	if got := r.wholeInTime(); got != "0.5000 of 2 with the whole lead" {
+		t.Errorf("got %s; the first has a lead of 35 us", got)
+	}
+}
+
 func TestLateRaisesByPhase(t *testing.T) {
 	var r round
 	r.take([]client.Sample{
@@ -36,6 +49,19 @@ func TestLateRaisesByPhase(t *testing.T) {
 	}, 0)
 	if want := (late{detect: 1, wake: 1, actuate: 1}); r.late != want {
 		t.Errorf("%s; want %s: without a lead none is late", r.late, want)
+	}
+}
+
+func TestWakesCountsOnlyWakeUps(t *testing.T) {
+	log := joblog.Log{Jobs: []joblog.Job{{Release: 0, Response: 9_000}, {Release: 10_000, Response: 25_000}, {Release: 20_000, Response: 16_000}, {Release: 40_000, Response: 7_000}}}
+	if got := wakes(log); len(got) != 3 || got[0] != 7 || got.Max() != 25 {
+		t.Errorf("got %v; want 7, 9 and 25 us: the third was due while the second was still to come", got)
+	}
+}
+
+func TestFloorCost(t *testing.T) {
+	if got := (floor{cpuUs: 27.5}).percent(); got != 2.75 {
+		t.Errorf("got %v %%; want 2.75: 27.5 ms in each second", got)
 	}
 }
 
@@ -71,7 +97,10 @@ func TestFiguresHaveExactlyTheKeys(t *testing.T) {
 	for _, key := range []string{"detect_p50_us", "detect_p99_us", "actuate_p50_us", "events", "lost_events", "bpf_ns_per_switch", "cpu_percent", "rss_mib"} {
 		want[key] = true
 	}
-	figures, err := findings{rounds: []round{{}, {leadUs: 200}, {loaded: true}, {loaded: true, leadUs: 200}}}.figures()
+	for _, key := range []string{"floor_wake_p50_us", "floor_wake_p99_us", "floor_wake_p999_us", "floor_cpu_percent"} {
+		want[key], want["loaded_"+key] = true, true
+	}
+	figures, err := findings{floors: []floor{{}, {loaded: true}}, rounds: []round{{}, {leadUs: 200}, {loaded: true}, {loaded: true, leadUs: 200}}}.figures()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,25 @@
+package fastpath
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
+)
+
+// lose lets go of a server whose group has gone, as groups of containers do that end. One that was only renamed lives on, and nobody
+// would watch what is in force there: it gets back what it had, before its core makes it real-time once more. What cannot be put back stays in
+// the journal, and the backend's sweep tries again.
+func (e *Engine) lose(en *entry, why error) {
+	_ = e.Programs.Untrack(en.group.ID()) // it fails when the container has ended
+	fault := en.group.Close(true)
+	en.group = nil
+	e.detach(en)
+	level := slog.LevelInfo
+	if errors.Is(why, actuator.ErrRenamed) || fault != nil {
+		level = slog.LevelWarn
+	}
+	slog.Log(context.Background(), level, "a server's control group has gone; what was changed in it is put back where it lives on",
+		"server", en.spec.ID, "cgroup", en.spec.Cgroup, "reason", why, "notPutBack", textOf(fault))
+}

@@ -1,0 +1,89 @@
+package fastpath
+
+import (
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
+)
+
+// end answers a budget that is used up with work pending: where nobody else stops the server, we do.
+func (c *core) end(e *ebpf.Event, p *place, woken int64) {
+	if p.stoppedIn(e) { // its budget was changed meanwhile
+		c.stop(e, p)
+		return
+	}
+	outcome := c.gov.End(int(e.Slot), int64(e.Window), c.now(), c)
+	c.answered(e, p, outcome, woken, 0)
+	if p.enforcer != nil && !raised(outcome) {
+		c.stop(e, p)
+	}
+}
+
+// again stops a server that is real-time in a window for the rest of which we have stopped it. What the program saw before that was
+// done is our own delay; and where we have not, the event that told of the end was lost.
+func (c *core) again(e *ebpf.Event, p *place, woken int64) {
+	if !p.stoppedIn(e) {
+		if p.usedUp(e) && c.now() < int64(e.Window+p.config.PeriodNs) {
+			c.end(e, p, woken)
+		}
+		return
+	}
+	if int64(e.Detected) > p.stoppedAt {
+		p.undone = min(p.undone+1, mostUndone)
+	}
+	c.stop(e, p)
+}
+
+// mostUndone bounds how long a server that gave up undoing it is still taken for one that does: one is forgotten in a second, or a longer period.
+const mostUndone = 300
+
+func (p *place) stoppedIn(e *ebpf.Event) bool {
+	return p.enforcer != nil && p.stoppedUntil == int64(e.Window+p.config.PeriodNs)
+}
+
+// stop a server for the rest of the window.
+func (c *core) stop(e *ebpf.Event, p *place) {
+	_ = p.enforcer.Throttle() // a group that has gone is found by the sweep
+	p.stoppedUntil, p.stoppedAt = int64(e.Window+p.config.PeriodNs), c.now()
+}
+
+// letGo lets a server that we stopped run again.
+func (p *place) letGo() {
+	if p.enforcer != nil {
+		_ = p.enforcer.Replenish() // a group that has gone is found by the sweep
+	}
+	p.stoppedUntil = 0
+}
+
+// lateBy is how long after its window a server that we stopped waits for the program that tells of the next one. The
+// event may be lost.
+const lateBy = int64(10 * time.Millisecond)
+
+// letGoOfLate lets those run whose next window nobody told of.
+func (c *core) letGoOfLate() {
+	for _, slot := range c.active {
+		if p := c.places[slot]; p.stoppedUntil != 0 && c.now() > p.stoppedUntil+lateBy {
+			p.letGo()
+		}
+	}
+}
+
+// undone is how often the server of a slot was found real-time though we had stopped it, less so many that are forgotten now.
+func (c *core) undone(slot int, forgotten uint64) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.places[slot]
+	if p == nil {
+		return 0
+	}
+	p.undone -= min(p.undone, forgotten)
+	return p.undone
+}
+
+// stopped says whether we have stopped the server of a slot.
+func (c *core) stopped(slot int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.places[slot]
+	return p != nil && p.stoppedUntil != 0
+}
