@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint"
 	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/containerd"
@@ -35,9 +39,55 @@ func (c *checkpoints) Capability() *v1alpha1.CheckpointCapability {
 	return c.keeper.Capability()
 }
 
+// criuOptions are how CRIU treats connections: those that are open are closed, as their other ends cannot follow, those that
+// were not accepted yet are dropped, and so none has to be kept from going on meanwhile, which would take iptables.
+const criuOptions = "tcp-close\nskip-in-flight\nnetwork-lock skip\n"
+
+// criuConfig is the file with the options for CRIU, where runc and CRIU on the machine find it; empty where nothing is checkpointed.
+func (e Environment) criuConfig() string {
+	if !e.Checkpoint {
+		return ""
+	}
+	return filepath.Join(e.StateDir, "criu.conf")
+}
+
+// Describe implements prometheus.Collector.
+func (c *checkpoints) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range checkpoint.Descriptions() {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *checkpoints) Collect(to chan<- prometheus.Metric) {
+	if c.keeper != nil {
+		c.keeper.Collect(to)
+	}
+}
+
+// tellCRIU writes the file, where it is not there already: containers that run name it, and a full disk must not keep the agent from
+// starting.
+func tellCRIU(file string) error {
+	if was, err := os.ReadFile(file); err == nil && string(was) == criuOptions {
+		return nil
+	}
+	next := file + ".next"
+	err := os.WriteFile(next, []byte(criuOptions), 0o600)
+	if err == nil {
+		err = os.Rename(next, file)
+	}
+	if err != nil {
+		return fmt.Errorf("telling CRIU how to treat connections: %w", err)
+	}
+	return nil
+}
+
 // Init listens, so that an agent whose port is taken says so at once.
 func (c *checkpoints) Init(ctx context.Context) error {
 	e := c.environment
+	if err := tellCRIU(e.criuConfig()); err != nil {
+		return err
+	}
 	driver, err := c.driver()
 	if err != nil {
 		return err
@@ -72,7 +122,20 @@ func (c *checkpoints) driver() (checkpoint.CRI, error) {
 	if err != nil {
 		return checkpoint.CRI{}, err
 	}
-	return checkpoint.CRI{Client: c.runtime, Kubelet: asked, Criu: e.CRIU, Kernel: kernel}, nil
+	return checkpoint.CRI{Client: c.runtime, Kubelet: asked, Criu: e.CRIU, Kernel: kernel, Held: c.held}, nil
+}
+
+// held is how much memory the kernel charges to a container.
+func (c *checkpoints) held(pod types.UID, id string) (int64, error) {
+	groups, err := c.machine.Cgroups()
+	if err != nil {
+		return 0, err
+	}
+	group, err := groups.ContainerGroup(string(pod), id)
+	if err != nil {
+		return 0, err
+	}
+	return groups.Memory(group)
 }
 
 // Run works until ctx ends.

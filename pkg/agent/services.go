@@ -79,7 +79,7 @@ func Services(e Environment) ([]Service, error) {
 		list = append(list, plugin)
 	}
 	if e.Port != 0 {
-		front := &front{environment: e, client: httpClient, fast: fast, world: watch.World, applied: feed.Applied, counted: poll.Counted, pressure: press.Now}
+		front := &front{environment: e, client: httpClient, fast: fast, world: watch.World, applied: feed.Applied, counted: poll.Counted, pressure: press.Now, checkpoints: states}
 		list = append(list, front)
 	}
 	return list, nil
@@ -97,7 +97,9 @@ func newPlugins(e Environment, httpClient *http.Client, machine host.Host, fast 
 			NodeName: e.NodeName, Client: kube, KubeletDir: e.KubeletDir, CDIDir: e.CDIDir, Machine: machine.Topology,
 			EscalationReserve: rt.PPM(e.EscalationReserve), Servers: deps.feed, Clock: e.Clock,
 		},
-		nri:    nri.Config{Socket: e.NRISocket, Servers: deps.feed, Room: fast.Room, Created: deps.feed.finder.Created, Clock: e.Clock},
+		nri: nri.Config{
+			Socket: e.NRISocket, Servers: deps.feed, CRIU: e.criuConfig(), Room: fast.Room, Created: deps.feed.finder.Created, Clock: e.Clock,
+		},
 		offers: deps.offer, clock: e.Clock, log: e.Log.WithName("plugins"),
 	}, nil
 }

@@ -61,10 +61,6 @@ state = "{{.State}}"
   plugin_request_timeout = "2s"
 `))
 
-// criuConfig: connections of containers that are checkpointed are closed, as their other ends cannot follow. So none has
-// to be kept from going on meanwhile, which would take iptables.
-const criuConfig = "tcp-close\nnetwork-lock skip\n"
-
 // noNetwork lets containerd say that pods have a network. Pods with one of their own would need the plugin;
 // those of a local node use that of the machine.
 const noNetwork = `{"cniVersion": "1.0.0", "name": "none", "plugins": [{"type": "loopback"}]}`
@@ -114,7 +110,6 @@ func (n *Node) writeRuntimeConfig() error {
 	}
 	for path, content := range map[string]string{
 		n.dir.file("containerd.toml"):                 config.String(),
-		n.dir.file("criu.conf"):                       criuConfig,
 		n.dir.file("cni", "conf", "10-pods.conflist"): n.network(),
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {

@@ -206,13 +206,13 @@ func (n *Node) launch(p **process.Process, tool toolchain.Tool, args ...string) 
 	return nil
 }
 
-// environ has containerd and runc find criu and its configuration; nil is the environment of this process.
+// environ has containerd and runc find criu; nil is the environment of this process.
 func (n *Node) environ() []string {
 	if !n.options.Checkpoints {
 		return nil
 	}
 	path := filepath.Dir(n.options.Bin[toolchain.CRIU]) + string(filepath.ListSeparator) + os.Getenv("PATH")
-	return append(os.Environ(), "PATH="+path, "CRIU_CONFIG_FILE="+n.dir.file("criu.conf"))
+	return append(os.Environ(), "PATH="+path)
 }
 
 func (n *Node) stop(p *process.Process) error {

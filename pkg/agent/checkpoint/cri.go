@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/containerd"
 	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/kubelet"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -25,6 +27,9 @@ type CRI struct {
 	Criu string
 	// Kernel is the release of this machine's.
 	Kernel string
+	// Held is how much memory the kernel charges to a container's group, for containers of which the runtime does not tell: containerd 2.3 has no
+	// figures of those that it has restored. Nil: nobody can be asked.
+	Held func(pod types.UID, id string) (int64, error)
 	// PodAPI tells whether the API server serves KEP-5823's PodCheckpoint. Nil: nobody knows.
 	PodAPI func(ctx context.Context) (bool, error)
 }
@@ -32,6 +37,19 @@ type CRI struct {
 // Checkpoint implements Driver.
 func (d CRI) Checkpoint(ctx context.Context, pod Pod, container string, timeout time.Duration) (string, error) {
 	return d.Kubelet.Checkpoint(ctx, pod.Namespace, pod.Name, container, timeout)
+}
+
+// Memory implements Driver.
+func (d CRI) Memory(ctx context.Context, pod types.UID, id string) (memory, written int64, err error) {
+	memory, written, err = d.Client.Memory(ctx, id)
+	if err == nil || d.Held == nil {
+		return memory, written, err
+	}
+	memory, other := d.Held(pod, id)
+	if other != nil {
+		return 0, 0, errors.Join(err, other)
+	}
+	return memory, 0, nil
 }
 
 // criuTimeout bounds one call of criu.

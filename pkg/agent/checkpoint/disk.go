@@ -133,7 +133,9 @@ func removeArchives(dir string, pod Pod, container string, since time.Time) erro
 	var errs []error
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || !strings.HasPrefix(e.Name(), prefix) || !strings.HasSuffix(e.Name(), ".tar") || info.ModTime().Before(since) {
+		rest, ours := strings.CutPrefix(e.Name(), prefix)
+		_, when := time.Parse(time.RFC3339, strings.TrimSuffix(rest, ".tar"))
+		if err != nil || !ours || when != nil || info.ModTime().Before(since) { // another container's name may begin so
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {

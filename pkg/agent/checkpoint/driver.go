@@ -34,7 +34,7 @@ type Driver interface {
 	// Containers of the pod that run or are paused.
 	Containers(ctx context.Context, pod types.UID) ([]containerd.Container, error)
 	// Memory is how much a container works with and has written to its file system, in bytes.
-	Memory(ctx context.Context, id string) (memory, written int64, err error)
+	Memory(ctx context.Context, pod types.UID, id string) (memory, written int64, err error)
 	// Pause stops a container where it is; Resume lets it go on. What is so already stays so; one that is gone stays gone.
 	Pause(ctx context.Context, id string) error
 	Resume(ctx context.Context, id string) error

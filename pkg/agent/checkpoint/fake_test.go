@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -53,6 +54,8 @@ type fakeAPI struct {
 	fate *fate
 	mu   sync.Mutex
 	all  map[string]*v1alpha1.NodeCheckpoint
+	// progressed is how often somebody has told that it goes on.
+	progressed atomic.Int64
 	// away: nobody answers.
 	away bool
 	used map[string]bool
@@ -85,6 +88,10 @@ func (a *fakeAPI) Get(_ context.Context, name string) (*v1alpha1.NodeCheckpoint,
 func (a *fakeAPI) Report(_ context.Context, name string, uid types.UID, role checkpoint.Role, side v1alpha1.CheckpointSide) error {
 	if a.away {
 		return errAway
+	}
+	if side.ProgressTime != nil { // told beside the work: whoever dies over it dies over that
+		a.progressed.Add(1)
+		return nil
 	}
 	a.fate.do(func() {
 		a.mu.Lock()
@@ -119,6 +126,10 @@ type fakeNode struct {
 	restored []containerd.Container
 	nextErr  error // of the next checkpoint
 	place    string
+	// slow is what is waited for while a state is written or taken.
+	slow func()
+	// bare: it has no images.
+	bare bool
 }
 
 func newFakeNode(archives string, f *fate) *fakeNode {
@@ -140,7 +151,7 @@ func (n *fakeNode) Containers(context.Context, types.UID) ([]containerd.Containe
 	return list, nil
 }
 
-func (n *fakeNode) Memory(context.Context, string) (memory, written int64, err error) {
+func (n *fakeNode) Memory(context.Context, types.UID, string) (memory, written int64, err error) {
 	return 1000, 24, nil
 }
 
@@ -171,12 +182,15 @@ func (n *fakeNode) anyPaused() bool {
 
 func (n *fakeNode) Checkpoint(_ context.Context, pod checkpoint.Pod, container string, _ time.Duration) (string, error) {
 	var path string
+	if n.slow != nil {
+		n.slow()
+	}
 	n.fate.do(func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.unpaused = n.unpaused || !n.paused[n.running[container]]
 		n.written++
-		path = filepath.Join(n.archives, fmt.Sprintf("checkpoint-%s_%s-%s-%d.tar", pod.Name, pod.Namespace, container, n.written))
+		path = filepath.Join(n.archives, fmt.Sprintf("checkpoint-%s_%s-%s-%s.tar", pod.Name, pod.Namespace, container, time.Unix(int64(n.written), 0).UTC().Format(time.RFC3339)))
 		if err := os.WriteFile(path, archiveOf(n.content), 0o644); err != nil {
 			panic(err)
 		}
@@ -209,9 +223,12 @@ func write(w *tar.Writer, text []byte) error {
 	return err
 }
 
-func (n *fakeNode) Has(context.Context, ...string) (bool, error) { return true, nil }
+func (n *fakeNode) Has(context.Context, ...string) (bool, error) { return !n.bare, nil }
 
 func (n *fakeNode) Import(_ context.Context, i containerd.Image) error {
+	if n.slow != nil {
+		n.slow()
+	}
 	n.fate.do(func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()

@@ -70,6 +70,7 @@ type Keeper struct {
 	Config
 	identity *identity
 	records  records
+	figures  figures
 	get      func(name string) *v1alpha1.NodeCheckpoint
 	queue    workqueue.TypedRateLimitingInterface[string]
 
@@ -87,7 +88,7 @@ func New(c Config) (*Keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Keeper{Config: c, identity: own, records: records{dir: c.Dir}, running: map[string]context.CancelFunc{}}, nil
+	return &Keeper{Config: c, identity: own, records: records{dir: c.Dir}, figures: newFigures(), running: map[string]context.CancelFunc{}}, nil
 }
 
 // Capability is what the node can do; nil until it was looked at.
@@ -206,20 +207,25 @@ func (k *Keeper) Reconcile(ctx context.Context, name string) (time.Duration, err
 	return 0, nil
 }
 
-// dismissed: it came to nothing, whatever was done.
+// dismissed: it came to nothing, whatever was done. While a pod may be at work with the state its deletion says nothing: whoever made it
+// takes that pod away first.
 func dismissed(nc *v1alpha1.NodeCheckpoint) bool {
-	return nc.Spec.Stage == v1alpha1.StageDiscard || nc.DeletionTimestamp != nil && nc.Spec.Stage != v1alpha1.StageRelease
+	deleted := nc.DeletionTimestamp != nil && nc.Spec.Stage != v1alpha1.StageRelease && nc.Spec.Stage != v1alpha1.StageRestore
+	return nc.Spec.Stage == v1alpha1.StageDiscard || deleted
+}
+
+// timeless: a pod may be at work with the state, so that no time ends it.
+func timeless(nc *v1alpha1.NodeCheckpoint) bool {
+	return nc.Spec.Stage == v1alpha1.StageRestore || givenUp(nc)
 }
 
 // over says why nothing of the NodeCheckpoint is to be held any longer; empty while something is. That its time is over is
 // believed only when the API server itself says so: its stage may have changed, or its time been prolonged, unseen.
 func (k *Keeper) over(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (string, error) {
 	switch {
-	case nc.Spec.Stage == v1alpha1.StageRelease:
-		return "", nil
 	case dismissed(nc):
 		return "it was discarded", nil
-	case k.Clock.Now().Before(nc.Spec.Expires.Time):
+	case timeless(nc) || k.Clock.Now().Before(nc.Spec.Expires.Time):
 		return "", nil
 	}
 	now, err := k.API.Get(ctx, nc.Name)
@@ -230,7 +236,7 @@ func (k *Keeper) over(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (string,
 		return "", fmt.Errorf("asking whether the time of the NodeCheckpoint is over: %w", err)
 	case now.UID != nc.UID || dismissed(now):
 		return "it was discarded", nil
-	case now.Spec.Stage == v1alpha1.StageRelease || k.Clock.Now().Before(now.Spec.Expires.Time):
+	case timeless(now) || k.Clock.Now().Before(now.Spec.Expires.Time):
 		return "", nil // the cache will tell
 	}
 	return "its time is over", nil

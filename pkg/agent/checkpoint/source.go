@@ -29,14 +29,15 @@ func (k *Keeper) source(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.
 	if err != nil {
 		return 0, err
 	}
+	if givenUp(nc) {
+		return 0, k.releaseSource(ctx, nc, held)
+	}
 	why, err := k.over(ctx, nc)
 	switch {
 	case err != nil:
 		return 0, err
 	case why != "":
 		return 0, k.discardSource(ctx, nc, held, why)
-	case nc.Spec.Stage == v1alpha1.StageRelease:
-		return 0, k.releaseSource(ctx, nc, held)
 	case held != nil && held.Failure != "":
 		return 0, k.failSource(ctx, nc, held, errors.New(held.Failure))
 	case held == nil && finished(nc.Status.Source):
@@ -109,7 +110,12 @@ func (k *Keeper) take(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *re
 			return err
 		}
 	}
-	return k.undisturbed(ctx, held)
+	if err := k.undisturbed(ctx, held); err != nil {
+		return err
+	}
+	k.figures.taken.WithLabelValues(resultDone).Inc()
+	k.figures.seconds.WithLabelValues("write").Observe(k.Clock.Now().Sub(held.Began).Seconds())
+	return nil
 }
 
 // containers are the IDs of those whose state is wanted.
@@ -140,7 +146,7 @@ func (k *Keeper) estimate(ctx context.Context, nc *v1alpha1.NodeCheckpoint, ids 
 	}
 	var largest int64
 	for _, name := range slices.Sorted(maps.Keys(ids)) {
-		memory, written, err := k.Driver.Memory(ctx, ids[name])
+		memory, written, err := k.Driver.Memory(ctx, nc.Spec.PodUID, ids[name])
 		if err != nil {
 			return 0, err
 		}
@@ -165,7 +171,11 @@ func timeoutFor(size int64) time.Duration {
 // write has the state of one container written. It goes on to its end even if the process is told to end: a dump that is
 // broken off may harm the container.
 func (k *Keeper) write(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record, container string, timeout time.Duration) error {
-	path, err := k.Driver.Checkpoint(context.WithoutCancel(ctx), held.Pod, container, timeout)
+	path := ""
+	err := k.meanwhile(ctx, nc, Source, k.sourceSide(held, v1alpha1.CheckpointWorking, ""), func() (err error) {
+		path, err = k.Driver.Checkpoint(context.WithoutCancel(ctx), held.Pod, container, timeout)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -179,6 +189,7 @@ func (k *Keeper) write(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *r
 	if _, err := bases(path); err != nil {
 		return err
 	}
+	k.figures.bytes.WithLabelValues("written").Add(float64(bytes))
 	held.Archives = append(held.Archives, archive{Container: container, Path: path, Bytes: bytes, Digest: digest})
 	return k.records.save(held)
 }
@@ -227,6 +238,7 @@ func (k *Keeper) removeArchives(held *record) error {
 // found that the kubelet finished late.
 func (k *Keeper) failSource(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record, why error) error {
 	if held.Failure == "" {
+		k.figures.taken.WithLabelValues(resultFailed).Inc()
 		held.Failure = why.Error()
 		if err := k.records.save(held); err != nil { // a full disk: go on without
 			k.Log.Error(err, "noting that a checkpoint failed", "nodeCheckpoint", nc.Name)
@@ -252,6 +264,11 @@ func (k *Keeper) discardSource(ctx context.Context, nc *v1alpha1.NodeCheckpoint,
 		return nil
 	}
 	return k.records.remove(held)
+}
+
+// givenUp: the source is gone, or about to go, for good. That no time, and no deletion, takes back.
+func givenUp(nc *v1alpha1.NodeCheckpoint) bool {
+	return nc.Spec.Stage == v1alpha1.StageHandOver || nc.Spec.Stage == v1alpha1.StageRelease
 }
 
 // releaseSource removes the archives. The containers stay paused: the pod goes, and until then there is another in its

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,14 +38,16 @@ func (k *Keeper) target(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.
 	switch {
 	case err != nil:
 		return 0, err
+	case nc.Spec.Stage == v1alpha1.StageRelease, why != "" && nc.Spec.Stage == v1alpha1.StageHandOver: // a pod may have been made of it
+		return 0, k.releaseTarget(ctx, nc, held)
 	case why != "":
 		return 0, k.discardTarget(ctx, nc, held, why)
-	case nc.Spec.Stage == v1alpha1.StageRelease:
-		return 0, k.releaseTarget(ctx, nc, held)
 	case held == nil && finished(nc.Status.Target):
 		return 0, nil
 	case held != nil && held.Failure != "":
 		return 0, k.failTarget(ctx, nc, held, errors.New(held.Failure))
+	case timeless(nc):
+		return k.keep(ctx, nc, held)
 	case nc.Spec.Stage == v1alpha1.StageCheckpoint || nc.Status.Source == nil || nc.Status.Source.State != v1alpha1.CheckpointCheckpointed:
 		return watchEvery, k.report(ctx, nc, Target, k.targetSide(held, v1alpha1.CheckpointWorking, ""))
 	}
@@ -61,6 +64,27 @@ func (k *Keeper) receive(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held 
 	} else if err != nil {
 		return 0, ignoreCanceled(err) // what ended it has the NodeCheckpoint looked at again
 	}
+	return k.await(ctx, nc, held)
+}
+
+// errNothing means that a pod is to be made of a state that is not here.
+var errNothing = errors.New("the pod's state is not on this node")
+
+// keep holds the state for whoever is made of it, whatever the source's agent says meanwhile.
+func (k *Keeper) keep(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record) (time.Duration, error) {
+	if held == nil {
+		held = k.newRecord(nc, Target)
+	}
+	for _, c := range nc.Spec.Containers {
+		if a := held.archive(c.Name); a == nil || !a.Imported {
+			return 0, k.failTarget(ctx, nc, held, errNothing)
+		}
+	}
+	return k.await(ctx, nc, held)
+}
+
+// await tells which containers the runtime has made of what is here.
+func (k *Keeper) await(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record) (time.Duration, error) {
 	all, err := k.lookForRestored(ctx, held)
 	if err != nil {
 		return 0, err
@@ -115,7 +139,8 @@ func (k *Keeper) bringAll(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held
 	if can := k.discover(ctx); !can.Restores {
 		return fmt.Errorf("%w: %s", ErrUnsupported, can.Message)
 	}
-	return k.within(ctx, nc.Name, func(ctx context.Context) error {
+	began := k.Clock.Now()
+	err := k.within(ctx, nc.Name, func(ctx context.Context) error {
 		for _, want := range nc.Status.Source.Archives {
 			if found := held.archive(want.Container); found != nil && found.Imported {
 				continue
@@ -126,6 +151,11 @@ func (k *Keeper) bringAll(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held
 		}
 		return nil
 	})
+	if err == nil {
+		k.figures.brought.WithLabelValues(resultDone).Inc()
+		k.figures.seconds.WithLabelValues("transfer").Observe(k.Clock.Now().Sub(began).Seconds())
+	}
+	return err
 }
 
 // bring fetches one archive and has the runtime take it.
@@ -152,14 +182,23 @@ func (k *Keeper) bring(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *r
 	if err != nil {
 		return err
 	}
+	k.figures.bytes.WithLabelValues("received").Add(float64(want.Bytes))
 	a := held.archive(want.Container)
 	if a.Bases, err = bases(path); err != nil {
 		return err
 	}
+	if has, err := k.Driver.Has(ctx, a.Bases...); err != nil || !has { // the runtime would look for it elsewhere, and not find it
+		return errors.Join(err, fmt.Errorf("%w: this node has no image %s, of which the container was made", ErrUnsupported, strings.Join(a.Bases, ", ")))
+	}
 	if err := k.records.save(held); err != nil {
 		return err
 	}
-	if err := k.Driver.Import(ctx, containerd.Image{Name: a.Image, Container: a.Container, Archive: path, Bytes: a.Bytes, Digest: a.Digest}); err != nil {
+	err = k.meanwhile(ctx, nc, Target, k.targetSide(held, v1alpha1.CheckpointWorking, ""), func() error {
+		taking, cancel := context.WithTimeout(ctx, timeoutFor(a.Bytes))
+		defer cancel()
+		return k.Driver.Import(taking, containerd.Image{Name: a.Image, Container: a.Container, Archive: path, Bytes: a.Bytes, Digest: a.Digest})
+	})
+	if err != nil {
 		return err
 	}
 	a.Imported = true
@@ -215,6 +254,7 @@ func (k *Keeper) lookForRestored(ctx context.Context, held *record) (bool, error
 		for _, c := range running {
 			if c.RestoredFrom == a.Image {
 				a.Restored, changed = c.ID, true
+				k.figures.restored.Inc()
 			}
 		}
 		all = all && a.Restored != ""
@@ -244,6 +284,7 @@ func (k *Keeper) letGo(ctx context.Context, held *record, retire bool) error {
 
 func (k *Keeper) failTarget(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record, why error) error {
 	if held.Failure == "" {
+		k.figures.brought.WithLabelValues(resultFailed).Inc()
 		held.Failure = why.Error()
 		if err := k.records.save(held); err != nil { // a full disk: go on without
 			k.Log.Error(err, "noting that a transfer failed", "nodeCheckpoint", nc.Name)

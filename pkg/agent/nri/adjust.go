@@ -43,6 +43,22 @@ func adjustment(cores []int, first table.First) *api.ContainerAdjustment {
 	return a
 }
 
+// criuConfig is the annotation by which runc learns of a container's own options for CRIU. They overrule what runc sets itself, as
+// the file that CRIU_CONFIG_FILE names cannot.
+const criuConfig = "org.criu.config"
+
+// withCRIU adds the options for CRIU to an adjustment, which may be nil; not where somebody has given the container its own.
+func (p *plugin) withCRIU(a *api.ContainerAdjustment, c *api.Container) *api.ContainerAdjustment {
+	if _, given := c.GetAnnotations()[criuConfig]; p.CRIU == "" || given {
+		return a
+	}
+	if a == nil {
+		a = &api.ContainerAdjustment{}
+	}
+	a.AddAnnotation(criuConfig, p.CRIU)
+	return a
+}
+
 // kept is the answer to an update of the container's resources that would take it off its core; nil when
 // it would not.
 func kept(containerID string, s subject, asked *api.LinuxResources) *api.ContainerUpdate {

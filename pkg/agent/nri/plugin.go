@@ -33,6 +33,9 @@ type Config struct {
 	Claims Claims
 	// Servers is the node's table.
 	Servers driver.Servers
+	// CRIU is the file that tells CRIU how to checkpoint and restore containers of this node; empty: what the machine has for
+	// all of runc counts.
+	CRIU string
 	// Room has the fast path make room, at the levels above, for a container whose group, Server.Cgroup, is about to be
 	// made; the answer is what the runtime should write. It ends with its context.
 	Room func(ctx context.Context, s table.Server) (table.First, error)
@@ -52,7 +55,7 @@ type plugin struct {
 func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	s := p.identify(pod, c)
 	if !s.ours() {
-		return nil, nil, nil
+		return p.withCRIU(nil, c), nil, nil
 	}
 	if s.server == nil && s.record != nil {
 		s = p.await(ctx, pod, c)
@@ -61,7 +64,7 @@ func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	if err != nil {
 		return nil, nil, err
 	}
-	return adjustment(cores, p.first(ctx, s, c)), nil, nil
+	return p.withCRIU(adjustment(cores, p.first(ctx, s, c)), c), nil, nil
 }
 
 func (p *plugin) identify(pod *api.PodSandbox, c *api.Container) subject {

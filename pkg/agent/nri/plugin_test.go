@@ -38,6 +38,27 @@ func TestAContainerIsMadeOnItsCoreWithItsBudget(t *testing.T) {
 	}
 }
 
+// Every container can be checkpointed: a client that asks at the wrong moment must not be what forbids it.
+func TestContainersAreToldHowToBeCheckpointed(t *testing.T) {
+	n, r := start(t)
+	n.add("p", 2, true)
+	own := func(c *api.Container) { c.Annotations = map[string]string{"org.criu.config": "/etc/criu/mine.conf"} }
+	for name, tc := range map[string]struct {
+		pod  string
+		c    *api.Container
+		want string
+	}{
+		"one of ours":           {"p", container("p", "app"), criuFile},
+		"another one":           {"q", container("q", "app"), criuFile},
+		"one with its own file": {"q", container("q", "app", own), ""},
+	} {
+		got, err := r.create(t, tc.pod, tc.c)
+		if err != nil || r.annotations["org.criu.config"] != tc.want {
+			t.Errorf("%s: %v, %v, annotations %v; want %q", name, got, err, r.annotations, tc.want)
+		}
+	}
+}
+
 func TestOthersAreLetThrough(t *testing.T) {
 	n, r := start(t)
 	n.add("p", 2, true)

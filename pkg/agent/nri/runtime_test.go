@@ -99,6 +99,8 @@ type runtime struct {
 	pods       []*api.PodSandbox
 	containers []*api.Container
 	synced     chan struct{}
+	// annotations that the last container was given.
+	annotations map[string]string
 }
 
 func (r *runtime) sync(ctx context.Context, callback adaptation.SyncCB) error {
@@ -179,6 +181,9 @@ func (w *wire) cut() {
 	w.ends = nil
 }
 
+// criuFile has the options for CRIU.
+const criuFile = "/var/lib/mainspring/agent/criu.conf"
+
 // connect runs the plugin until the test ends.
 func connect(t *testing.T, r *runtime, n *node) {
 	t.Helper()
@@ -190,7 +195,7 @@ func connectAt(t *testing.T, r *runtime, n *node, socket string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- nri.Run(ctx, nri.Config{Socket: socket, Claims: n, Servers: n, Room: n.room, Created: n.tell, Clock: clock.RealClock{}})
+		done <- nri.Run(ctx, nri.Config{Socket: socket, Claims: n, Servers: n, CRIU: criuFile, Room: n.room, Created: n.tell, Clock: clock.RealClock{}})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -254,6 +259,7 @@ func (r *runtime) create(t *testing.T, pod string, c *api.Container) (*api.Linux
 	if err != nil {
 		return nil, err
 	}
+	r.annotations = answer.GetAdjust().GetAnnotations()
 	return answer.GetAdjust().GetLinux().GetResources(), nil
 }
 

@@ -1,0 +1,156 @@
+package checkpoint_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/containerd"
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+)
+
+// handedOver is a pair whose source is gone, or about to go, for good.
+func handedOver(t *testing.T) *pair {
+	p := newPair(t)
+	p.settle()
+	p.stage(v1alpha1.StageTransfer)
+	p.expect(v1alpha1.CheckpointCheckpointed, v1alpha1.CheckpointTransferred)
+	p.stage(v1alpha1.StageHandOver)
+	return p
+}
+
+// The target looks for what is made of the state after the source has gone.
+func TestTheStateOfASourceThatIsGoneIsKept(t *testing.T) {
+	p := handedOver(t)
+	p.expect(v1alpha1.CheckpointReleased, v1alpha1.CheckpointTransferred)
+	if files := p.left(p.source); len(files) > 0 || !p.source.node.paused["id-app"] {
+		t.Errorf("the source has %v, and paused are %v", files, p.source.node.paused)
+	}
+	p.source.node.running, p.source.node.paused = nil, map[string]bool{} // the kubelet has ended it
+	p.start(p.target)
+	p.target.node.restored = []containerd.Container{{Name: "app", ID: "id-new", RestoredFrom: "mainspring.local/checkpoint/0a-1b:app"}}
+	p.settle()
+	p.expect(v1alpha1.CheckpointReleased, v1alpha1.CheckpointTransferred)
+	if got := p.now().Status.Target.Archives[0].Restored; got != "id-new" {
+		t.Errorf("restored is %q", got)
+	}
+	p.stage(v1alpha1.StageRelease)
+	p.expect(v1alpha1.CheckpointReleased, v1alpha1.CheckpointReleased)
+}
+
+// Whatever becomes of it, the source never runs again; what the target has means its base image then, for whoever was made of it.
+func TestASourceThatWasHandedOverNeverRunsAgain(t *testing.T) {
+	for what, ends := range map[string]func(*pair){
+		"released": func(p *pair) { p.clock.Step(2 * time.Hour); p.settle(); p.stage(v1alpha1.StageRelease) },
+		"deleted": func(p *pair) {
+			p.api.change(name, func(nc *v1alpha1.NodeCheckpoint) { nc.DeletionTimestamp = ptr.To(metav1.NewTime(p.clock.Now())) })
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			p := handedOver(t)
+			ends(p)
+			p.settle()
+			p.expect(v1alpha1.CheckpointReleased, v1alpha1.CheckpointReleased)
+			if !p.source.node.paused["id-app"] || !p.source.node.paused["id-side"] {
+				t.Errorf("paused are %v", p.source.node.paused)
+			}
+			for image, means := range p.target.node.images {
+				if means != "sha256:app example.test/app:1" {
+					t.Errorf("image %s means %s", image, means)
+				}
+			}
+			if files := append(p.left(p.source), p.left(p.target)...); len(files) > 0 {
+				t.Errorf("still there: %v", files)
+			}
+		})
+	}
+}
+
+// An agent that has not heard of it asks, before it believes that its time is over.
+func TestASourceWhoseAgentHasNotHeardOfItStaysStopped(t *testing.T) {
+	for _, stage := range []v1alpha1.CheckpointStage{v1alpha1.StageRestore, v1alpha1.StageHandOver} {
+		p := newPair(t)
+		p.settle()
+		p.stage(v1alpha1.StageTransfer)
+		old := p.now()
+		p.source.keeper.Know(func(string) *v1alpha1.NodeCheckpoint { return old.DeepCopy() })
+		p.api.change(name, func(nc *v1alpha1.NodeCheckpoint) { nc.Spec.Stage = stage })
+		p.clock.Step(2 * time.Hour)
+		p.once(p.source)
+		if !p.source.node.paused["id-app"] {
+			t.Errorf("%s: the source was resumed, though another pod may have its state", stage)
+		}
+	}
+}
+
+// While a pod may be at work with the state neither time nor a deletion lets the source run on: only whoever has taken that pod away.
+func TestNobodyRunsBesideAPodThatWasRestored(t *testing.T) {
+	for what, happens := range map[string]func(*pair){
+		"expired": func(p *pair) { p.clock.Step(2 * time.Hour) },
+		"deleted": func(p *pair) {
+			p.api.change(name, func(nc *v1alpha1.NodeCheckpoint) { nc.DeletionTimestamp = ptr.To(metav1.NewTime(p.clock.Now())) })
+		},
+	} {
+		p := newPair(t)
+		p.settle()
+		p.stage(v1alpha1.StageTransfer)
+		p.stage(v1alpha1.StageRestore)
+		happens(p)
+		p.settle()
+		p.expect(v1alpha1.CheckpointCheckpointed, v1alpha1.CheckpointTransferred)
+		if !p.source.node.paused["id-app"] || len(p.target.node.images) != 2 {
+			t.Errorf("%s: paused are %v, images %v", what, p.source.node.paused, p.target.node.images)
+		}
+		p.stage(v1alpha1.StageDiscard)
+		p.expectRunsOn()
+	}
+}
+
+// A target without the image that the containers were made of says so before anything is made of their state.
+func TestATargetWithoutTheImage(t *testing.T) {
+	p := newPair(t)
+	p.target.node.bare = true
+	p.settle()
+	p.stage(v1alpha1.StageTransfer)
+	p.expect(v1alpha1.CheckpointCheckpointed, v1alpha1.CheckpointFailed)
+	if got := p.now().Status.Target.Message; !strings.Contains(got, "this node has no image sha256:app, example.test/app:1") {
+		t.Errorf("it says %q", got)
+	}
+	p.stage(v1alpha1.StageDiscard)
+	p.expectRunsOn()
+}
+
+// A target that has lost the state says so.
+func TestATargetWithoutTheState(t *testing.T) {
+	p := newPair(t)
+	p.settle()
+	p.stage(v1alpha1.StageHandOver)
+	p.expect(v1alpha1.CheckpointReleased, v1alpha1.CheckpointFailed)
+}
+
+func TestAgentsThatAreKilledWhileASourceIsHandedOver(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		for die := 1; ; die++ {
+			p := newPair(t)
+			p.settle()
+			p.stage(v1alpha1.StageTransfer)
+			p.stage(v1alpha1.StageRestore)
+			p.api.fate.calls, p.api.fate.die, p.api.fate.after = 0, die, after
+			p.stage(v1alpha1.StageHandOver)
+			p.expect(v1alpha1.CheckpointReleased, v1alpha1.CheckpointTransferred)
+			p.stage(v1alpha1.StageRelease)
+			p.expect(v1alpha1.CheckpointReleased, v1alpha1.CheckpointReleased)
+			p.source.stop()
+			p.target.stop()
+			if !p.source.node.paused["id-app"] || t.Failed() {
+				t.Fatalf("killed at call %d, after it: %v: paused are %v", die, after, p.source.node.paused)
+			}
+			if p.api.fate.calls < die {
+				break
+			}
+		}
+	}
+}
