@@ -115,8 +115,8 @@ func (c *machines) twin(ctx context.Context, m *Machine) (string, error) {
 		if nodeName(other) == nodeName(m) {
 			return fmt.Sprintf("nodeName is %q, as that of machine %q; each machine needs a name of its own", nodeName(m), other.Name), nil
 		}
-		if board := boardOf(m); board != "" && board == boardOf(other) {
-			return fmt.Sprintf("power.redfish is %s, as that of machine %q; each machine needs a ComputerSystem of its own", board, other.Name), nil
+		if shared := sharedPower(m, other); shared != "" {
+			return shared, nil
 		}
 	}
 	return "", nil
@@ -127,12 +127,4 @@ func older(a, b *Machine) bool {
 		return a.Name < b.Name
 	}
 	return a.CreationTimestamp.Before(&b.CreationTimestamp)
-}
-
-// boardOf is what a machine's Redfish settings switch.
-func boardOf(m *Machine) string {
-	if r := m.Spec.Power.Redfish; r != nil {
-		return r.Endpoint + " " + r.System
-	}
-	return ""
 }

@@ -51,6 +51,7 @@ func TestRedfishSwitches(t *testing.T) {
 		"a button only":          {service: func(s *service) { s.allowed = []string{"PushPowerButton", "ForceOff", "ForceRestart"} }, want: "PushPowerButton ForceOff PushPowerButton ForceOff PushPowerButton ForceRestart"},
 		"entity tag, 428":        {service: func(s *service) { s.wantETag = 428 }, want: "On GracefulShutdown On ForceOff On ForceRestart"},
 		"entity tag, 412":        {service: func(s *service) { s.wantETag = 412 }, want: "On GracefulShutdown On ForceOff On ForceRestart"},
+		"one on the third page":  {service: func(s *service) { s.systems, s.page = 6, 2 }, spec: []func(*v1alpha1.RedfishPower){func(r *v1alpha1.RedfishPower) { r.System = "437XR1138R2" }}, want: "On GracefulShutdown On ForceOff On ForceRestart"},
 		"one of several systems": {service: func(s *service) { s.systems = 3 }, spec: []func(*v1alpha1.RedfishPower){func(r *v1alpha1.RedfishPower) { r.System = "437XR1138R2" }}, want: "On GracefulShutdown On ForceOff On ForceRestart"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,6 +149,8 @@ func TestRedfishErrors(t *testing.T) {
 		"wrong password":            {spec: func(r *v1alpha1.RedfishPower) { r.Credentials.Name = "wrong" }, is: power.ErrCredentials, want: "401"},
 		"wrong password, session":   {spec: func(r *v1alpha1.RedfishPower) { r.Credentials.Name = "wrong"; session(r) }, is: power.ErrCredentials, want: "are not valid"},
 		"may not reset":             {service: func(s *service) { s.answer = status(reset, 403) }, is: power.ErrCredentials, want: "403"},
+		"several on pages":          {service: func(s *service) { s.systems, s.page = 3, 2 }, is: power.ErrConfig, want: "3 ComputerSystems; redfish.system must name one"},
+		"pages without end":         {service: func(s *service) { s.endless = true }, is: power.ErrConfig, want: "on more than 64 pages"},
 		"several systems":           {service: func(s *service) { s.systems = 2 }, is: power.ErrConfig, want: "2 ComputerSystems; redfish.system must name one"},
 		"no such system":            {spec: func(r *v1alpha1.RedfishPower) { r.System = "x" }, is: power.ErrConfig, want: `no ComputerSystem "x"`},
 		"no Redfish":                {service: func(s *service) { s.answer = status("/redfish/v1/", 404) }, is: power.ErrConfig, want: "404"},

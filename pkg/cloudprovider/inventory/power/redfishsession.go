@@ -25,10 +25,14 @@ type root struct {
 	Links   struct{ Sessions link }
 }
 
-// collection is any resource collection.
+// collection is any resource collection, or a page of it.
 type collection struct {
 	Members []link
+	Next    string `json:"Members@odata.nextLink"`
 }
+
+// mostPages bounds how many pages of a collection are read.
+const mostPages = 64
 
 // computerSystem is the part of a ComputerSystem that we use.
 type computerSystem struct {
@@ -127,11 +131,11 @@ func (s *session) logout(ctx context.Context, location string) {
 
 // computerSystem reads the one that the settings name, or the only one.
 func (s *session) computerSystem(ctx context.Context) (*computerSystem, error) {
-	members := collection{}
-	if err := s.get(ctx, cmp.Or(s.root.Systems.ODataID, serviceRoot+"Systems"), &members); err != nil {
+	members, err := s.members(ctx, cmp.Or(s.root.Systems.ODataID, serviceRoot+"Systems"))
+	if err != nil {
 		return nil, err
 	}
-	chosen, err := s.choose(members.Members)
+	chosen, err := s.choose(members)
 	if err != nil {
 		return nil, err
 	}
@@ -146,6 +150,23 @@ func (s *session) computerSystem(ctx context.Context) (*computerSystem, error) {
 	system.ODataID = chosen
 	system.ODataETag = cmp.Or(a.header.Get("ETag"), system.ODataETag)
 	return system, nil
+}
+
+// members are those of a collection, on however many pages the service lists them.
+func (s *session) members(ctx context.Context, target string) ([]link, error) {
+	var out []link
+	for range mostPages {
+		page := collection{}
+		if err := s.get(ctx, target, &page); err != nil {
+			return nil, err
+		}
+		out = append(out, page.Members...)
+		if page.Next == "" {
+			return out, nil
+		}
+		target = page.Next
+	}
+	return nil, fmt.Errorf("%w: the service lists its ComputerSystems on more than %d pages", ErrConfig, mostPages)
 }
 
 func (s *session) choose(members []link) (string, error) {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -17,7 +18,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/inventory/power"
 )
 
-// service is a Redfish service with one ComputerSystem. Its answers have the shape of those of DMTF's public mockup of
+// service is a Redfish service with one ComputerSystem. Its answers are written by hand in the shape of those of DMTF's public mockup of
 // a rack-mounted server (DSP2043, public-rackmount1), and it keeps to the protocol of DSP0266 where the mockup has no
 // behaviour: authentication, actions, tasks, entity tags.
 type service struct {
@@ -28,6 +29,8 @@ type service struct {
 	wantETag   int      // status of a reset without If-Match; 0: not asked for
 	tasks      []string // a reset is a task that goes through these states
 	systems    int      // how many ComputerSystems
+	page       int      // how many of them on a page; 0: all
+	endless    bool     // each page names a next one
 	answer     func(w http.ResponseWriter, r *http.Request) bool
 	// what happens
 	state  string
@@ -84,17 +87,32 @@ func (s *service) login(w http.ResponseWriter, r *http.Request) {
 	reply(w, 201, map[string]any{"@odata.type": "#Session.v1_7_0.Session", "@odata.id": sessions + "/1", "Id": "1", "UserName": user})
 }
 
+// list answers with a page of a collection.
+func (s *service) list(w http.ResponseWriter, r *http.Request, members []any) {
+	answer := map[string]any{"@odata.id": r.URL.Path, "Members@odata.count": len(members)}
+	skip, _ := strconv.Atoi(r.URL.Query().Get("$skip"))
+	end := len(members)
+	if s.page > 0 {
+		end = min(end, skip+s.page)
+	}
+	answer["Members"] = members[min(skip, end):end]
+	if end < len(members) || s.endless {
+		answer["Members@odata.nextLink"] = fmt.Sprintf("%s?$skip=%d", r.URL.Path, end)
+	}
+	reply(w, 200, answer)
+}
+
 func (s *service) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == sessions+"/1" && r.Method == http.MethodDelete:
 		s.open--
 		w.WriteHeader(204)
 	case r.URL.Path == "/redfish/v1/Systems":
-		members := []any{link(system)}
+		var members []any
 		for i := 1; i < s.systems; i++ {
 			members = append(members, link(fmt.Sprintf("/redfish/v1/Systems/blade-%d/", i)))
 		}
-		reply(w, 200, map[string]any{"@odata.id": r.URL.Path, "Members@odata.count": len(members), "Members": members})
+		s.list(w, r, append(members, link(system)))
 	case r.URL.Path == system && r.Method == http.MethodGet:
 		w.Header().Set("ETag", `"W/A1"`)
 		reply(w, 200, s.computerSystem())
