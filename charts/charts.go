@@ -6,6 +6,7 @@ package charts
 import (
 	"bytes"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 
@@ -15,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-//go:embed mainspring-crds/files/*.yaml mainspring/files/webhooks.yaml mainspring/files/deviceclass.yaml
+//go:embed mainspring-crds/files/*.yaml mainspring/files/webhooks.yaml mainspring/files/deviceclass.yaml mainspring/files/heirs.yaml
 var files embed.FS
 
 // CRDs returns the definitions as YAML, in the order of their file names.
@@ -53,6 +54,21 @@ func decode(name string, into any) error {
 		return fmt.Errorf("decoding embedded manifest %s: %w", name, err)
 	}
 	return nil
+}
+
+// Heirs returns what keeps owners from making a pod anew whose state is on its way.
+func Heirs() (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding, error) {
+	const name = "mainspring/files/heirs.yaml"
+	data, err := files.ReadFile(name)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading embedded manifest: %w", err)
+	}
+	policy, binding := &admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}
+	first, second, _ := bytes.Cut(data, []byte("\n---\n"))
+	if err := errors.Join(yaml.UnmarshalStrict(first, policy), yaml.UnmarshalStrict(second, binding)); err != nil {
+		return nil, nil, fmt.Errorf("decoding embedded manifest %s: %w", name, err)
+	}
+	return policy, binding, nil
 }
 
 // WebhookConfigurations are all configurations of admission webhooks that Mainspring has.

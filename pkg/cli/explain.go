@@ -152,6 +152,7 @@ func (e explainSettings) connect() (reader client.Client, namespace string, err 
 	if err != nil {
 		return nil, "", err
 	}
+	config.QPS = -1 // the API server divides its time itself; a limit here would answer for it when a deadline is near
 	if reader, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return nil, "", fmt.Errorf("making client: %w", err)
 	}

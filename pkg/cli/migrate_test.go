@@ -113,8 +113,8 @@ func TestDrainThatTakesTooLongIsAborted(t *testing.T) {
 		}
 		return ""
 	})
-	code, out, err := run(append([]string{"drain", namespace, "--timeout", "1s"}, flags...)...)
-	if code != 1 || !strings.Contains(err, "stays cordoned") || !strings.Contains(err, "it took longer than --timeout 1s") || !strings.Contains(out, "web: Aborted") {
+	code, out, err := run(append([]string{"drain", namespace, "--timeout", "4s"}, flags...)...)
+	if code != 1 || !strings.Contains(err, "stays cordoned") || !strings.Contains(err, "it took longer than --timeout 4s") || !strings.Contains(out, "web: Aborted") {
 		t.Errorf("exit %d, %q, %q", code, out, err)
 	}
 	node := &corev1.Node{}

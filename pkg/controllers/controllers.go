@@ -73,17 +73,19 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 		overlaid, measured, cluster, op.InstanceTypeStore, op.PredictionStore,
 		karpenter.WithRegistrationHook(calibration(op, overlaid, store, o.CalibrationTimeout)))
 
-	disruptions, ok := find[*karpenterdisruption.Queue](standard)
+	provisioner, ok := find[*provisioning.Provisioner](standard)
 	if !ok {
-		return Set{}, fmt.Errorf("assembling controllers: Karpenter's list has no *disruption.Queue")
+		return Set{}, fmt.Errorf("assembling controllers: Karpenter's list has no *provisioning.Provisioner")
 	}
-	queue, err := newQueue(op, overlaid, cluster, disruptions, o)
-	if err != nil {
+	var queue *orchestration.Queue
+	gate := disruption.NewGate(op.GetClient(), op.Clock, store, func() disruption.Actions { return queue })
+	disruptions := gate.NewQueue(op.EventRecorder, cluster, provisioner)
+	if queue, err = newQueue(op, overlaid, cluster, disruptions, o); err != nil {
 		return Set{}, err
 	}
 	list, err := withOwnDisruption(ctx, op, queue, disruption.Dependencies{
 		Clock: op.Clock, Client: op.GetClient(), Reader: op.GetAPIReader(), CloudProvider: overlaid, Recorder: op.EventRecorder,
-		Cluster: cluster, Queue: disruptions, Store: store, Actions: queue, Bell: disruption.NewDoorbell(),
+		Cluster: cluster, Provisioner: provisioner, Queue: disruptions, Gate: gate, Store: store, Actions: queue, Bell: disruption.NewDoorbell(),
 	}, standard)
 	if err != nil {
 		return Set{}, err
@@ -101,19 +103,14 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 	return Set{Controllers: list, Cluster: cluster, CloudProvider: overlaid}, nil
 }
 
-// withOwnDisruption replaces Karpenter's disruption controller by ours, on the queue and
-// provisioner that it was built with. The running cost of the cluster is private to Karpenter's
+// withOwnDisruption replaces Karpenter's disruption controller and queue by ours, on the provisioner that they were built with. The running cost of the cluster is private to Karpenter's
 // list, so the controllers that feed and read it are rebuilt around an instance that ours can read. Ours also does the
 // queue's actions that replace nodes.
 func withOwnDisruption(ctx context.Context, op *operator.Operator, queue *orchestration.Queue, d disruption.Dependencies, standard []controller.Controller) ([]controller.Controller, error) {
-	var ok bool
-	if d.Provisioner, ok = find[*provisioning.Provisioner](standard); !ok {
-		return nil, fmt.Errorf("assembling controllers: Karpenter's list has no *provisioning.Provisioner")
-	}
 	d.Cost = cost.NewClusterCost(ctx, d.CloudProvider, op.GetClient())
 	observed := !options.FromContext(ctx).DisableClusterStateObservability
 	drops := []dropper{
-		drop[*karpenterdisruption.Controller], drop[*informer.NodePoolController],
+		drop[*karpenterdisruption.Controller], drop[*karpenterdisruption.Queue], drop[*informer.NodePoolController],
 		drop[*informer.NodeClaimController], drop[*informer.PricingController],
 	}
 	if observed {
@@ -129,7 +126,7 @@ func withOwnDisruption(ctx context.Context, op *operator.Operator, queue *orches
 		informer.NewNodePoolController(op.GetClient(), d.CloudProvider, d.Cluster, d.Cost),
 		informer.NewNodeClaimController(op.GetClient(), d.CloudProvider, d.Cluster, d.Cost),
 		informer.NewPricingController(op.GetClient(), d.CloudProvider, d.Cost),
-		ours,
+		d.Queue, ours,
 	)
 	if observed {
 		list = append(list, metricsnodepool.NewController(op.GetClient(), d.CloudProvider, d.Cost))

@@ -30,21 +30,21 @@ type Migrations struct {
 // migrations are the loops that move pods to other nodes. The queue's actions of that kind are done here, too.
 func migrations(op *operator.Operator, cluster *state.Cluster, store *rtstate.Store, queue *orchestration.Queue, o Options) []controller.Controller {
 	simulator := &placement.Simulator{Client: op.GetClient(), Cluster: cluster, Recorder: op.EventRecorder, Clock: op.Clock}
-	d := migration.Dependencies{
-		Clock: op.Clock, Client: op.GetClient(), API: op.GetAPIReader(), Store: store, Recorder: recorder{op.EventRecorder},
-		Running:   func() []*v1alpha1.RTAction { return queue.Running(rules.Migrate) },
-		Placement: simulator,
-	}
-	queue.Handle(rules.Migrate, migration.New(d))
 	judge := policy.NewJudge(policy.Options{
 		Client: op.GetClient(), Secrets: op.GetAPIReader(), Namespace: o.Migrations.SecretNamespace, Clock: op.Clock, Default: o.Migrations.Engine,
 	})
+	d := migration.Dependencies{
+		Clock: op.Clock, Client: op.GetClient(), API: op.GetAPIReader(), Store: store, Recorder: recorder{op.EventRecorder},
+		Running:   func() []*v1alpha1.RTAction { return queue.Running(rules.Migrate) },
+		Placement: simulator, Judge: judge,
+	}
+	queue.Handle(rules.Migrate, migration.New(d))
 	return []controller.Controller{
 		migration.NewReconciler(migration.ReconcilerDependencies{
 			Dependencies: d, Actions: queue, Rooms: simulator.Rooms, Checkpointing: o.Migrations.Checkpointing, Threshold: o.Migrations.Threshold,
-			Judge: judge,
 		}),
-		&migration.Gates{Client: op.GetClient()},
+		&migration.Gates{Client: op.GetClient(), API: op.GetAPIReader()},
+		&migration.Leftovers{Dependencies: d},
 		&migrationpolicy.Controller{Client: op.GetClient(), Tokens: judge},
 	}
 }

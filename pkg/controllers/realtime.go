@@ -15,6 +15,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/placement"
 	rtstate "github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/state/informer"
 )
@@ -32,7 +33,8 @@ const (
 func realtime(op *operator.Operator, cluster *state.Cluster, store *rtstate.Store, queue *orchestration.Queue, o rtruntime.Options) []controller.Controller {
 	rearrange := rtruntime.NewRearrange(rtruntime.RearrangeDependencies{
 		API: op.GetAPIReader(), Store: store, Clock: op.Clock, Granularity: o.Granularity,
-		Running: func() []*v1alpha1.RTAction { return queue.Running(rules.Rearrange) },
+		Running:  func() []*v1alpha1.RTAction { return queue.Running(rules.Rearrange) },
+		HoldsPod: queue.HoldsPod,
 	})
 	queue.Handle(rules.Rearrange, rearrange)
 	loops := rtruntime.NewControllers(rtruntime.Dependencies{
@@ -41,6 +43,7 @@ func realtime(op *operator.Operator, cluster *state.Cluster, store *rtstate.Stor
 		Recorder:      op.EventRecorder,
 		Store:         store,
 		InFlight:      inFlight(cluster, op.Clock),
+		Placement:     &placement.Simulator{Client: op.GetClient(), Cluster: cluster, Recorder: op.EventRecorder, Clock: op.Clock},
 		Actions:       queue,
 		Rearrange:     rearrange,
 		FreedCapacity: func() { cluster.MarkUnconsolidated() },

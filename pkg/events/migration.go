@@ -12,6 +12,8 @@ const (
 	ReasonMigrationWaits = "MigrationWaits"
 	ReasonMigrated       = "Migrated"
 	ReasonMigrationOver  = "MigrationOver"
+	// ReasonMigrationElsewhere: its target had no room when its turn came.
+	ReasonMigrationElsewhere = "MigrationElsewhere"
 )
 
 // Migrating tells a pod, or its McKube, that it is evicted to run on another node, where its cores are kept for it.
@@ -27,6 +29,11 @@ func MigrationWaits(on runtime.Object, uid, why, action string) Event {
 // Migrated tells a pod, or its McKube, that it runs in the place of one that was evicted from another node.
 func Migrated(on runtime.Object, uid, pod, from, to, action string) Event {
 	return normal(on, ReasonMigrated, fmt.Sprintf("Pod %s runs on node %s with its cores, in place of one on node %s (action %s)", pod, to, from, action), uid, action)
+}
+
+// MigrationElsewhere tells a PodMigration that it goes to another node than was decided, and why.
+func MigrationElsewhere(on runtime.Object, uid, from, to, why string) Event {
+	return normal(on, ReasonMigrationElsewhere, fmt.Sprintf("It goes to node %s and not to node %s: %s", to, from, why), uid, from)
 }
 
 // MigrationOver tells a PodMigration what became of it.

@@ -126,6 +126,10 @@ func evictionGate(mgr manager.Manager, o WebhookOptions, store *state.Store, clk
 	return &webhooks.Gate{
 		Synced: store.Synced,
 		Pod:    func(namespace, name string) (*state.PodView, bool) { return store.Snapshot().PodNamed(namespace, name) },
+		Closed: func(node string) bool {
+			n, known := store.Snapshot().NodeView(node)
+			return known && (!n.Schedulable || n.Deleting)
+		},
 		Client: mgr.GetClient(), Clock: clk, Deadline: o.EvictionDeadline, Self: webhooks.Self(mgr.GetClient()),
 	}
 }

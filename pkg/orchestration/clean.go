@@ -59,6 +59,9 @@ func (q *Queue) release(ctx context.Context, o *v1alpha1.RTAction) error {
 	if err != nil && client.IgnoreNotFound(err) != nil && !isConflict(err) {
 		return fmt.Errorf("releasing action %s: %w", o.Name, err)
 	}
+	if err == nil && free.DeletionTimestamp.IsZero() && q.ledger.advance(o, free) {
+		return nil
+	}
 	return q.ledger.refresh(ctx, o.Name)
 }
 

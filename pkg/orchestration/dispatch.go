@@ -108,7 +108,11 @@ func (q *Queue) review(ctx context.Context, o *v1alpha1.RTAction) error {
 	if err != nil {
 		return err
 	}
+	_, said := q.said(o)
 	age := func(a rules.Action, now time.Time) rules.Action {
+		if a.Phase == phaseOf(o) {
+			a.Message = said
+		}
 		if why != "" {
 			a = a.Withdraw(why, now)
 		}
@@ -188,8 +192,10 @@ func (q *Queue) refuse(ctx context.Context, o *v1alpha1.RTAction, why string) er
 	return err
 }
 
-// note is what was last told about an action that waits.
+// note is what was last told about an action that waits, or is under way.
 type note struct {
+	// phase of the action then.
+	phase           rules.Phase
 	reason, message string
 	// written is when it was last stored.
 	written time.Time
@@ -206,7 +212,7 @@ const notesAtOnce = 200
 func (q *Queue) note(ctx context.Context, o *v1alpha1.RTAction, v rules.Verdict, now time.Time) (stored bool, err error) {
 	q.lock.Lock()
 	n := q.noted[o.Name]
-	n.reason, n.message = v.Reason, record.Short(v.Message, 1024)
+	n.phase, n.reason, n.message = rules.Waiting, v.Reason, record.Short(v.Message, 1024)
 	store := o.Status.WaitingFor != n.reason || o.Status.Message != n.message && now.Sub(n.written) >= seldom
 	if store {
 		n.written = now

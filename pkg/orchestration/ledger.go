@@ -206,6 +206,23 @@ func (l *ledger) reload(ctx context.Context, name string) error {
 	return nil
 }
 
+// advance takes in what the API server has made of an action by another way than its status, if the version that this was made of is
+// still the last that is known.
+func (l *ledger) advance(from, to *v1alpha1.RTAction) bool {
+	e, ok := l.find(from.Name)
+	if !ok {
+		return false
+	}
+	e.writing.Lock()
+	defer e.writing.Unlock()
+	known, ok := l.get(from.Name)
+	if !ok || known.ResourceVersion != from.ResourceVersion || l.inDoubt(e) {
+		return false
+	}
+	l.put(to)
+	return true
+}
+
 // refresh reads an action again, unless it is being written.
 func (l *ledger) refresh(ctx context.Context, name string) error {
 	if e, ok := l.find(name); ok {

@@ -2,6 +2,7 @@ package orchestration_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,7 +37,8 @@ func (m *mover) Step(ctx context.Context, task orchestration.Task) (rules.Result
 	case how.givesUp:
 		return rules.Result{Undo: true, Message: "there is no room"}, nil
 	case how.hangs:
-		return rules.Result{Message: "nothing happens"}, nil
+		m.looks++
+		return rules.Result{Message: fmt.Sprintf("nothing happens, for the %d. time", m.looks)}, nil
 	}
 	err := m.effect(task, "finish", func() {
 		m.evict(ctx, task)

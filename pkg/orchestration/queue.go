@@ -35,12 +35,13 @@ type Queue struct {
 	// dispatching and running wake the loops.
 	dispatching, running bell
 
-	// submitting keeps two requests for the same from being made two attempts.
+	// submitting keeps two requests for the same from being made two attempts. creating are the names of those that are being stored.
 	submitting sync.Mutex
+	creating   sync.Map
 	lock       sync.Mutex
 	// asked is when a cause was last asked about.
 	asked map[string]time.Time
-	// noted is what was last told about a waiting action, and when.
+	// noted is what was last told about an action that waits or is under way, and when it was stored.
 	noted map[string]note
 	// dropped are actions that are no longer stored and still count: users have deleted them. drops is how often that has
 	// changed, and buried which of these changes the Lease has.
@@ -169,6 +170,8 @@ func (q *Queue) Submit(ctx context.Context, r Request) (Ticket, error) {
 
 // create stores a new action, or finds the one that is stored under its name.
 func (q *Queue) create(ctx context.Context, o *v1alpha1.RTAction) (*v1alpha1.RTAction, error) {
+	q.creating.Store(o.Name, nil)
+	defer q.creating.Delete(o.Name)
 	err := q.Client.Create(ctx, o)
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -186,6 +189,12 @@ func (q *Queue) create(ctx context.Context, o *v1alpha1.RTAction) (*v1alpha1.RTA
 	q.ledger.put(o)
 	q.tell(nil, o)
 	return o, nil
+}
+
+// creates tells whether an action is being stored just now.
+func (q *Queue) creates(name string) bool {
+	_, ok := q.creating.Load(name)
+	return ok
 }
 
 // latest attempt at what a key stands for; nil for none. One that a user has deleted counts: it was withdrawn.
@@ -264,14 +273,10 @@ func (q *Queue) Running(kind rules.Kind) []*v1alpha1.RTAction {
 // ticket of an action, with what the dispatcher said last.
 func (q *Queue) ticket(o *v1alpha1.RTAction) Ticket {
 	a, _ := record.Read(o) // what is wrong with it is in its message
-	t := Ticket{Name: o.Name, Phase: a.Phase, Attempt: o.Spec.Attempt, WaitingFor: o.Status.WaitingFor, Message: o.Status.Message}
+	t := Ticket{Name: o.Name, Phase: a.Phase, Attempt: o.Spec.Attempt}
+	t.WaitingFor, t.Message = q.said(o)
 	if a.Phase.Over() {
 		t.Again = q.again(o, a)
-	}
-	q.lock.Lock()
-	defer q.lock.Unlock()
-	if n, ok := q.noted[o.Name]; ok && a.Phase == rules.Waiting {
-		t.WaitingFor, t.Message = n.reason, n.message
 	}
 	return t
 }

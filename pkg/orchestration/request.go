@@ -30,6 +30,11 @@ type Request struct {
 	Node, TargetNode, NodePool string
 	// Moves of containers to other cores of Node, for kind Rearrange only: 64 at most.
 	Moves []v1alpha1.ActionMove
+	// Displaces are the pods with real-time containers that leave Node with it, for kind ReplaceNode only: 200 at most. Whoever asks again
+	// for the same node asks for the same action, whatever runs there by then.
+	Displaces []v1alpha1.ActionPod
+	// Beside: another pod serves before one of Pods goes.
+	Beside bool
 	// Uses beside those that follow from the above.
 	Uses []v1alpha1.ActionUse
 	// StartBy is until when it is of use to begin; zero: always.
@@ -67,6 +72,10 @@ func (r Request) validate() error {
 		return fmt.Errorf("pods: %d are more than 200", len(r.Pods))
 	case len(r.Moves) > 0 && r.Kind != rules.Rearrange:
 		return fmt.Errorf("moves: only actions of kind Rearrange have them, not those of kind %s", r.Kind)
+	case len(r.Displaces) > 0 && r.Kind != rules.ReplaceNode:
+		return fmt.Errorf("displaces: only actions of kind ReplaceNode do, not those of kind %s", r.Kind)
+	case len(r.Displaces) > 200:
+		return fmt.Errorf("displaces: %d are more than 200", len(r.Displaces))
 	case len(r.Moves) > 64:
 		return fmt.Errorf("moves: %d are more than 64", len(r.Moves))
 	}
@@ -102,7 +111,7 @@ func (r Request) object(key string, attempt int32, since time.Time) *v1alpha1.RT
 		Spec: v1alpha1.RTActionSpec{
 			Kind: v1alpha1.ActionKind(r.Kind), Reason: r.Reason, Message: record.Short(r.Message, 1024), Cause: r.Cause, Attempt: attempt,
 			Beneficiary: r.Beneficiary, Pods: r.Pods, Node: r.Node, TargetNode: r.TargetNode, NodePool: r.NodePool,
-			Moves: r.Moves, Uses: r.Uses,
+			Moves: r.Moves, Displaces: r.Displaces, Uses: r.Uses, Beside: r.Beside,
 			Since: micro(since), StartBy: micro(r.StartBy), Timeout: metav1.Duration{Duration: r.Timeout},
 		},
 	}
@@ -132,7 +141,7 @@ func (q *Queue) again(o *v1alpha1.RTAction, a rules.Action) time.Time {
 	case rules.RolledBack, rules.Withdrawn, rules.Expired:
 		return a.Entered.Add(restAfter(o.Spec.Attempt))
 	case rules.Failed:
-		if len(a.Pods) == 0 || !a.Kind.Moves() { // else some may have been moved
+		if len(a.Moves) == 0 { // else some may have been moved
 			return a.Entered.Add(restAfter(o.Spec.Attempt))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/util/workqueue"
 	controllerruntime "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +23,8 @@ import (
 const (
 	// workers of the runner: executors ask and return, they do not sit and wait.
 	workers = 10
+	// unseen is how long a watch may take to show a new action.
+	unseen = 5 * time.Second
 	// unready is when to ask again whether the queue is ready.
 	unready = 250 * time.Millisecond
 )
@@ -73,8 +76,10 @@ func (q *Queue) look(ctx context.Context, name string) error {
 	}
 	known, ok := q.ledger.get(name)
 	switch {
-	case !ok && err != nil:
-		return nil
+	case !ok && err != nil, ok && err != nil && q.Clock.Now().Sub(known.CreationTimestamp.Time) < unseen:
+		return nil // it is not there; or the watch does not show it yet
+	case !ok && q.creates(name):
+		return nil // the watch is ahead of the answer
 	case ok && err == nil && known.DeletionTimestamp.IsZero() == shown.DeletionTimestamp.IsZero():
 		return nil
 	}
@@ -144,6 +149,7 @@ func (q *Queue) report(ctx context.Context, task Task, r rules.Result, failed er
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	return q.change(ctx, task.Action.ID, task.Object.ResourceVersion, func(o *v1alpha1.RTAction) {
+		before := o.Status.DeepCopy()
 		o.Status.Progress, o.Status.LastError = task.Progress, ""
 		if failed != nil {
 			o.Status.LastError = record.Short(failed.Error(), 1024)
@@ -151,5 +157,35 @@ func (q *Queue) report(ctx context.Context, task Task, r rules.Result, failed er
 		}
 		record.Spend(o, r.Spent)
 		record.Write(task.Action.Report(r, q.Clock.Now()), o)
+		q.hush(before, o)
 	})
+}
+
+// hush puts off storing what only says in other words what an action that is under way waits for: such messages change with
+// every step, and no decision depends on them. Tickets have the last one, and it is stored when the action ends for being late.
+func (q *Queue) hush(before *v1alpha1.RTActionStatus, o *v1alpha1.RTAction) {
+	said, now := o.Status.Message, q.Clock.Now()
+	same := o.Status.DeepCopy()
+	same.Message = before.Message
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	n := q.noted[o.Name]
+	switch {
+	case !equality.Semantic.DeepEqual(same, before) || said != before.Message && now.Sub(n.written) >= seldom:
+		n.written = now
+	default:
+		o.Status.Message = before.Message
+	}
+	n.phase, n.reason, n.message = phaseOf(o), "", said
+	q.noted[o.Name] = n
+}
+
+// said is what was last said about an action in its phase, stored or not.
+func (q *Queue) said(o *v1alpha1.RTAction) (reason, message string) {
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	if n, ok := q.noted[o.Name]; ok && n.phase == phaseOf(o) {
+		return n.reason, n.message
+	}
+	return o.Status.WaitingFor, o.Status.Message
 }

@@ -41,6 +41,8 @@ type stage struct {
 	has, done map[string][]string
 	// effects are what executors did, in order.
 	effects []string
+	// looks is how often an executor has found that nothing happens.
+	looks int
 	// conduct is how an executor fares with a request, by its reason.
 	conduct map[string]conduct
 }

@@ -53,6 +53,7 @@ func (q *Queue) publish(before, o *v1alpha1.RTAction) {
 		q.Recorder.Publish(events.ActionStarted(append(targets, beneficiary(o)), did)...)
 	case p == rules.RollingBack:
 		q.Recorder.Publish(events.ActionRollsBack(append(targets, beneficiary(o)), did)...)
+	case p == rules.Succeeded && rules.Kind(o.Spec.Kind) == rules.Migrate: // the pod in its place is told, and the PodMigration
 	case p.Over() && before != nil && phaseOf(before).Holds():
 		q.Recorder.Publish(events.ActionFinished(append(targets, beneficiary(o)), did)...)
 	case p.Over():
@@ -75,14 +76,14 @@ func beneficiary(o *v1alpha1.RTAction) runtime.Object {
 	return &v1alpha1.RTAction{ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID}}
 }
 
-// targetsOf are references to the pods and nodes that the action is done to.
+// targetsOf are references to the pods and nodes that the action is done to. Nodes are not told of each pod that comes and goes.
 func targetsOf(o *v1alpha1.RTAction) []runtime.Object {
 	var out []runtime.Object
 	for _, p := range o.Spec.Pods {
 		out = append(out, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID}})
 	}
 	for _, name := range []string{o.Spec.Node, o.Spec.TargetNode} {
-		if name != "" {
+		if name != "" && rules.Kind(o.Spec.Kind) != rules.Migrate {
 			out = append(out, node(name))
 		}
 	}

@@ -216,8 +216,8 @@ func (q *Queue) charge(ctx context.Context, p *picture, pods map[string][]*corev
 	budgets := map[string][]policyv1.PodDisruptionBudget{}
 	for i := range p.actions {
 		a := &p.actions[i]
-		if a.Kind == rules.Rearrange || a.Kind == rules.OpenNode {
-			continue // nothing ends
+		if a.Kind == rules.Rearrange || a.Kind == rules.OpenNode || p.objects[a.ID].Spec.Beside {
+			continue // nothing ends, or not before something else is there
 		}
 		charged := map[rules.Key]int{}
 		for _, pod := range pods[a.ID] {

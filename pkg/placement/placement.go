@@ -10,8 +10,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -20,9 +19,13 @@ import (
 	"sigs.k8s.io/karpenter/pkg/events"
 	"sigs.k8s.io/karpenter/pkg/operator/logging"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
+	karpenterscheduling "sigs.k8s.io/karpenter/pkg/scheduling"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
+
+// errUnsynced: what is not known yet keeps nobody off a node, and so nothing can be told.
+var errUnsynced = errors.New("not all nodes are known yet")
 
 // Simulator places pods on nodes in thought. All fields are required.
 type Simulator struct {
@@ -35,22 +38,62 @@ type Simulator struct {
 // Refusal is why pods, as if they were pending, would not all be placed on a node beside what is there; empty: they would. Their
 // ResourceClaims are left out.
 func (s *Simulator) Refusal(ctx context.Context, node string, pods []*corev1.Pod) (string, error) {
-	all := s.Cluster.DeepCopyNodes().Active()
-	i := slices.IndexFunc(all, func(n *state.StateNode) bool { return n.Node != nil && n.Node.Name == node })
+	return s.Asking(pods...)(ctx, node, nil)
+}
+
+// Asking answers the same for several nodes, and once some pods have gone: the nodes are those that there are when it
+// is first asked.
+func (s *Simulator) Asking(pods ...*corev1.Pod) func(ctx context.Context, node string, gone map[types.UID]bool) (string, error) {
+	q := &question{Simulator: s, pods: pods}
+	return func(ctx context.Context, node string, gone map[types.UID]bool) (string, error) {
+		why, err := q.refusal(ctx, node, gone)
+		if err != nil {
+			return "", fmt.Errorf("simulating the placement on node %s: %w", node, err)
+		}
+		return why, nil
+	}
+}
+
+// question is asked about pods. nodes are all that stay; nil before they were copied.
+type question struct {
+	*Simulator
+	pods  []*corev1.Pod
+	nodes []*state.StateNode
+}
+
+func (q *question) refusal(ctx context.Context, node string, gone map[types.UID]bool) (string, error) {
+	if q.nodes == nil {
+		if !q.Cluster.HasSynced() && !q.Cluster.Synced(ctx) {
+			return "", errUnsynced
+		}
+		q.nodes = q.Cluster.DeepCopyNodes().Active()
+	}
+	i := slices.IndexFunc(q.nodes, func(n *state.StateNode) bool { return n.Node != nil && n.Node.Name == node })
 	if i < 0 {
 		return "it is gone, or about to go", nil
 	}
-	target := all[i]
-	shapes := make([]*corev1.Pod, len(pods))
-	for i, pod := range pods {
-		if why, err := s.unreachable(ctx, pod, target.Node); why != "" || err != nil {
+	shapes := make([]*corev1.Pod, len(q.pods))
+	volumes := map[types.UID][]karpenterscheduling.Requirements{}
+	for j, pod := range q.pods {
+		shapes[j] = shape(pod)
+		if why, err := q.unreachable(ctx, pod, q.nodes[i].Node, gone); why != "" || err != nil {
 			return why, err
 		}
-		shapes[i] = shape(pod)
+		var err error
+		if volumes[pod.UID], err = scheduling.NewVolumeTopology(q.Client).GetRequirements(log.IntoContext(ctx, logging.NopLogger), pod); err != nil {
+			return missing("what its volumes need", err)
+		}
+		if err := q.level(ctx, shapes[j], gone); err != nil {
+			return "", err
+		}
 	}
-	results, err := s.solve(ctx, target, all, shapes)
+	target, err := q.without(ctx, q.nodes[i], gone)
 	if err != nil {
-		return "", fmt.Errorf("simulating the placement on node %s: %w", node, err)
+		return "", err
+	}
+	results, err := q.solve(ctx, target, shapes, volumes, gone)
+	if err != nil {
+		return "", err
 	}
 	for _, pod := range shapes {
 		if _, unplaced := results.PodErrors[pod]; unplaced { // whose words are about nodes that could be opened
@@ -60,19 +103,31 @@ func (s *Simulator) Refusal(ctx context.Context, node string, pods []*corev1.Pod
 	return "", nil
 }
 
-// solve places pods on the target alone, by what is on all nodes.
-func (s *Simulator) solve(ctx context.Context, target *state.StateNode, all []*state.StateNode, pods []*corev1.Pod) (scheduling.Results, error) {
+// solve places pods on the target alone, by what is on all nodes but for those that have gone. Karpenter counts nobody of
+// those for whom a topology is made, so it is made for those as well.
+func (q *question) solve(
+	ctx context.Context, target *state.StateNode, pods []*corev1.Pod, volumes map[types.UID][]karpenterscheduling.Requirements, gone map[types.UID]bool,
+) (scheduling.Results, error) {
 	var opts []scheduling.Options
 	if options.FromContext(ctx).PreferencePolicy == options.PreferencePolicyIgnore {
 		opts = append(opts, scheduling.IgnorePreferences)
 	}
 	quiet := log.IntoContext(ctx, logging.NopLogger)
-	topology, err := scheduling.NewTopology(quiet, s.Client, s.Cluster, all, nil, nil, pods, opts...)
+	uncounted := slices.Clone(pods)
+	for uid := range gone {
+		nobody := &corev1.Pod{}
+		nobody.UID = uid
+		uncounted = append(uncounted, nobody)
+	}
+	topology, err := scheduling.NewTopology(quiet, q.Client, q.Cluster, q.nodes, nil, nil, uncounted, opts...)
 	if err != nil {
 		return scheduling.Results{}, err
 	}
+	for key, domain := range target.Labels() { // Karpenter takes those of a pod's own anti-affinity from NodePools
+		topology.Register(key, domain)
+	}
 	nodes := []*state.StateNode{target}
-	scheduler := scheduling.NewScheduler(quiet, s.Client, nil, s.Cluster, nodes, topology, nil, nil, s.Recorder, s.Clock, nil, nil, opts...)
+	scheduler := scheduling.NewScheduler(quiet, q.Client, nil, q.Cluster, nodes, topology, nil, nil, q.Recorder, q.Clock, volumes, nil, opts...)
 	results, err := scheduler.Solve(quiet, pods)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		err = nil // Karpenter's own time is over: what is not placed by then has an error of its own
@@ -90,42 +145,4 @@ func shape(pod *corev1.Pod) *corev1.Pod {
 		}
 	}
 	return out
-}
-
-// unreachable is why a volume of the pod cannot be had on the node; empty: all can. Karpenter passes over local volumes, as it looks
-// for nodes to open, on which they could not be anyway.
-func (s *Simulator) unreachable(ctx context.Context, pod *corev1.Pod, node *corev1.Node) (string, error) {
-	for _, v := range pod.Spec.Volumes {
-		if v.PersistentVolumeClaim == nil {
-			continue
-		}
-		claim := &corev1.PersistentVolumeClaim{}
-		if err := s.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: v.PersistentVolumeClaim.ClaimName}, claim); err != nil {
-			return missing("PersistentVolumeClaim "+v.PersistentVolumeClaim.ClaimName, err)
-		}
-		if claim.Spec.VolumeName == "" {
-			continue
-		}
-		bound := &corev1.PersistentVolume{}
-		if err := s.Client.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, bound); err != nil {
-			return missing("PersistentVolume "+claim.Spec.VolumeName, err)
-		}
-		if !reaches(bound, node) {
-			return fmt.Sprintf("volume %s of pod %s/%s cannot be had there", bound.Name, pod.Namespace, pod.Name), nil
-		}
-	}
-	return "", nil
-}
-
-// reaches tells whether a volume can be had on a node.
-func reaches(v *corev1.PersistentVolume, node *corev1.Node) bool {
-	return volume.CheckNodeAffinity(v, node.Labels) == nil
-}
-
-// missing says what an error of reading something means.
-func missing(what string, err error) (string, error) {
-	if apierrors.IsNotFound(err) {
-		return what + " does not exist", nil
-	}
-	return "", fmt.Errorf("reading %s: %w", what, err)
 }

@@ -55,6 +55,7 @@ func newLand(t *testing.T) *land {
 		l.must(l.api.Update(l.ctx, n))
 		l.must(l.cluster.UpdateNode(l.ctx, n))
 	}
+	l.cluster.SetSynced(true)
 	return l
 }
 

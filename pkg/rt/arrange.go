@@ -20,6 +20,8 @@ type Node struct {
 	Current Placement
 	// Witness is where the scheduler allocated them: a packing that passes on every core.
 	Witness Placement
+	// Held servers are in other hands, so that nobody has them moved for another's sake.
+	Held map[string]bool
 }
 
 // Why a server's core changes.
@@ -50,9 +52,9 @@ type Change struct {
 // core that admits it, or that does when the fewest servers of strictly lower criticality move to other
 // cores; else on its witness core; else on the best. Else whichever moves fewer servers: displacing
 // less critical ones on any core, or returning servers to their witness cores, core by core until all
-// pass. When the witness packing passes, no server that it holds is refused. Nothing else ever moves a
+// pass. When the witness packing passes and nobody is held, no server that it holds is refused. Nothing else ever moves a
 // server, and only in a return does one move for another of equal or lower criticality: to where its
-// claim is.
+// claim is. Held servers are moved for nobody: who needs that is refused for as long.
 //
 // Refused are servers for which there is no core; with the verdict of the nearest one.
 func Arrange(in Node) (placed Placement, changes []Change, refused map[string]Verdict) {

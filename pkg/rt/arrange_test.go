@@ -45,6 +45,13 @@ func TestArrange(t *testing.T) {
 			want:    rt.Placement{"middle": 2, "high": 2, "low": 0},
 			changes: []rt.Change{{ID: "high", From: rt.NoCore, To: 2, Reason: "Placed"}, {ID: "low", From: 2, To: 0, Reason: "Displaced"}},
 		},
+		"not of who is held": {
+			node: rt.Node{
+				Cores: cores(3), Servers: seed, Current: onTwo, Witness: rt.Placement{"middle": 2, "low": 2, "high": 0}, Held: map[string]bool{"low": true, "middle": true},
+			},
+			want:    rt.Placement{"middle": 2, "high": 0, "low": 2},
+			changes: []rt.Change{{ID: "high", From: rt.NoCore, To: 0, Reason: "Placed"}},
+		},
 		"not if they have nowhere to go": {
 			node: rt.Node{
 				Cores: cores(3), Servers: append([]rt.Server{percent("x", rt.High, 60, 60), percent("y", rt.High, 60, 60)}, seed...),

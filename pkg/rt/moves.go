@@ -15,7 +15,7 @@ func (a *arrangement) displace(loads []Load, s Server, cores []int) (Placement, 
 		if i < 0 {
 			continue
 		}
-		victims, ok := Victims(loads[i], s)
+		victims, ok := victims(loads[i], s, func(o Server) bool { return !a.in.Held[o.ID] })
 		if !ok || (best != nil && len(victims)+1 >= len(best)) {
 			continue
 		}
@@ -60,7 +60,8 @@ func (a *arrangement) restore(s Server) (Placement, bool) {
 	for range len(a.cores) + 1 { // each round restores one more core
 		bad, found := a.firstBad(next)
 		if !found {
-			return difference(a.at, next), true
+			moves := difference(a.at, next)
+			return moves, !a.movesHeld(moves, s)
 		}
 		if restored[bad] {
 			return nil, false
@@ -69,6 +70,16 @@ func (a *arrangement) restore(s Server) (Placement, bool) {
 		a.sendBack(next, bad, s)
 	}
 	return nil, false
+}
+
+// movesHeld tells whether any but s are moved who are in other hands.
+func (a *arrangement) movesHeld(moves Placement, s Server) bool {
+	for id := range moves {
+		if id != s.ID && a.in.Held[id] {
+			return true
+		}
+	}
+	return false
 }
 
 // sendBack moves servers that are not at their witness core off a core, for the sake of s.

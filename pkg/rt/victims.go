@@ -16,9 +16,14 @@ const exactVictims = 12
 // bandwidth is improved by exchanges of one victim; under other policies the set is minimal in that
 // every victim is needed. Nothing has to leave when s fits already; ok is false when s does not fit
 // even alone with its equals.
-func Victims(load Load, s Server) (victims []Server, ok bool) {
+func Victims(load Load, s Server) ([]Server, bool) {
+	return victims(load, s, func(Server) bool { return true })
+}
+
+// victims are those among servers that may leave.
+func victims(load Load, s Server, may func(Server) bool) ([]Server, bool) {
 	others := without(load.Servers, s.ID)
-	lower := slices.DeleteFunc(slices.Clone(others), func(o Server) bool { return o.Criticality >= s.Criticality })
+	lower := slices.DeleteFunc(slices.Clone(others), func(o Server) bool { return o.Criticality >= s.Criticality || !may(o) })
 	return cheapest(lower, fitsWithout(load, others, s), load.Granularity)
 }
 

@@ -221,7 +221,7 @@ func checkPreemption(s *Snapshot, pod *PodView, g Governed) Gate {
 	for _, v := range plan.Victims {
 		victims = append(victims, fmt.Sprintf("%s/%s (%s)", v.Namespace, v.Pod, v.Criticality))
 	}
-	return closed(GatePreemption, ReasonRoomCanBeMade, "core %d of node %s would take it without %s; the controller evicts them when no node is being opened for it", plan.Core, plan.Node, strings.Join(victims, ", "))
+	return closed(GatePreemption, ReasonRoomCanBeMade, "core %d of node %s would take it without %s; the controller evicts them when no node is being opened for it, and nothing else keeps it off that node", plan.Core, plan.Node, strings.Join(victims, ", "))
 }
 
 func numbersOf(cores []int) string {

@@ -21,6 +21,47 @@ type Destination struct {
 // say which nodes will do beside those that accept the pod; they are asked last. ok is false without governed containers,
 // and when no node will do.
 func (s *Snapshot) Destination(uid types.UID, accept ...NodeFilter) (d Destination, ok bool) {
+	return s.destination(uid, nil, accept...)
+}
+
+// Destinations finds one for each of several pods that leave a node together: what one takes, the next does not have. The most critical
+// choose first, then the largest. ok is false when one of them finds none.
+func (s *Snapshot) Destinations(pods []types.UID, accept func(pod types.UID, n *NodeView) bool) (out map[types.UID]Destination, ok bool) {
+	var groups [][]ServerView
+	for _, uid := range pods {
+		if pod, ok := s.Pod(uid); ok && len(pod.servers()) > 0 {
+			groups = append(groups, pod.servers())
+		}
+	}
+	inOrder(groups, s.granularity)
+	out, taken := map[types.UID]Destination{}, arrivals{}
+	for _, group := range groups {
+		uid := group[0].PodUID
+		d, ok := s.destination(uid, taken, func(n *NodeView) bool { return accept(uid, n) })
+		if !ok {
+			return nil, false
+		}
+		out[uid] = d
+		taken.add(d, group)
+	}
+	return out, len(out) == len(pods)
+}
+
+// arrivals are servers that go to cores of nodes.
+type arrivals map[string]map[int][]rt.Server
+
+func (a arrivals) add(d Destination, group []ServerView) {
+	if a[d.Node] == nil {
+		a[d.Node] = map[int][]rt.Server{}
+	}
+	for _, v := range group {
+		core := d.Cores[v.ID]
+		a[d.Node][core] = append(a[d.Node][core], v.Server)
+	}
+}
+
+// destination is that beside what goes to nodes already.
+func (s *Snapshot) destination(uid types.UID, taken arrivals, accept ...NodeFilter) (d Destination, ok bool) {
 	pod, found := s.Pod(uid)
 	if !found {
 		return Destination{}, false
@@ -43,7 +84,7 @@ func (s *Snapshot) Destination(uid types.UID, accept ...NodeFilter) (d Destinati
 		if accepted, _ := s.Accepts(n, pod); !accepted {
 			continue
 		}
-		cores, fits := n.spread(group)
+		cores, fits := n.spread(group, taken[n.Name])
 		if fits && !slices.ContainsFunc(accept, func(f NodeFilter) bool { return !f(n) }) {
 			return Destination{Node: n.Name, Cores: cores}, true
 		}
@@ -82,11 +123,12 @@ func (s *Snapshot) roomiest(but *NodeView, server rt.Server) []*NodeView {
 	return out
 }
 
-// spread puts each server on the core that has the most left and admits it.
-func (n *NodeView) spread(group []ServerView) (map[string]int, bool) {
+// spread puts each server on the core that has the most left and admits it, beside what comes there already.
+func (n *NodeView) spread(group []ServerView, taken map[int][]rt.Server) (map[string]int, bool) {
 	loads := make([]rt.Load, len(n.Cores))
 	for i := range n.Cores {
 		loads[i] = n.Claims(&n.Cores[i])
+		loads[i].Servers = append(slices.Clip(loads[i].Servers), taken[n.Cores[i].ID]...)
 	}
 	out := map[string]int{}
 	for _, v := range group {

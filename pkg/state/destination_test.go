@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/mainspring-rt/mainspring/pkg/state"
@@ -44,6 +45,32 @@ func TestDestination(t *testing.T) {
 	n, _ := s.NodeView("c")
 	if !n.Tainted("pressed") || n.Tainted("other") || n.Label(corev1.LabelHostname) != "c" {
 		t.Error("taints and labels of the node are not told")
+	}
+}
+
+// Pods that leave together find room together, or not at all.
+func TestDestinationsOfSeveral(t *testing.T) {
+	t.Parallel()
+	a, b := statetest.Node("a", "a-1"), statetest.Node("b", "b-1")
+	objects := []runtime.Object{a, b, statetest.Slice(a, statetest.Cores(3)...), statetest.Slice(b, statetest.Cores(2)...)}
+	for i, name := range []string{"p", "q", "r"} {
+		p := statetest.On(statetest.WithClaim(statetest.Pod("default", name, types.UID(name), "app"), "app", name), "a")
+		objects = append(objects, p, statetest.McKube("default", name, name, "Low", 50, 50), statetest.Claim(p, name, "app", "a", i, 501_000))
+	}
+	s := statetest.Build(objects...)
+	anywhere := func(types.UID, *state.NodeView) bool { return true }
+	two, ok := s.Destinations([]types.UID{"p", "q"}, anywhere)
+	if !ok || two["p"].Node != "b" || two["q"].Node != "b" || two["p"].Cores["p/app"] == two["q"].Cores["q/app"] {
+		t.Errorf("%+v %t, want a core of b for each", two, ok)
+	}
+	if three, ok := s.Destinations([]types.UID{"p", "q", "r"}, anywhere); ok {
+		t.Errorf("%+v: b has two cores", three)
+	}
+	if d, ok := s.Destinations([]types.UID{"p", "q"}, func(uid types.UID, _ *state.NodeView) bool { return uid != "q" }); ok {
+		t.Errorf("%+v: q may not go there", d)
+	}
+	if d, ok := s.Destinations([]types.UID{"p", "nobody"}, anywhere); ok {
+		t.Errorf("%+v: one is not there", d)
 	}
 }
 

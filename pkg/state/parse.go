@@ -140,6 +140,7 @@ func parsePod(p *corev1.Pod) *PodView {
 		Grace:      time.Duration(ptr.Deref(p.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)) * time.Second,
 		Pending:    p.Annotations[mcv1.AnnotationPending] == "true",
 		Configured: p.Annotations[mcv1.AnnotationConfigured] == "true",
+		Replaces:   types.UID(p.Annotations[mcv1.AnnotationReplaces]),
 		Claims:     podClaims(p), placement: placementOf(p),
 	}
 	owner := metav1.GetControllerOf(p)

@@ -9,8 +9,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
-// victimCandidates is how many cores, from the tightest fit on, are compared for the cheapest set once
-// the smallest number of victims is known.
+// victimCandidates is how many cores of a class, from the tightest fit on, are compared for the cheapest set among those where one, two
+// or all victims would do.
 const victimCandidates = 64
 
 // VictimPlan is the cheapest way to make room for a server by evicting pods.
@@ -20,6 +20,8 @@ type VictimPlan struct {
 	Victims []ServerView
 	// Verdict is the core's test without the victims.
 	Verdict rt.Verdict
+
+	loss int64
 }
 
 // Pods are the UIDs of the pods that would go.
@@ -33,10 +35,8 @@ func (p VictimPlan) Pods() []types.UID {
 	return out
 }
 
-// Victims finds the cheapest servers of strictly lower criticality whose claims would have to go so
-// that the server finds a core: as few as possible, then of the lowest criticality, then of the
-// smallest bandwidth. Cores where one, two or all such servers would do are found by index, in this
-// order. One and two are the smallest numbers there are under EDF; of the cores where they would do, 64 are
+// Victims finds the servers of strictly lower criticality that cost least (rt.Loss) and whose claims would have to go so
+// that the server finds a core. Cores where one, two or all such servers would do are found by index; of each kind 64 of a class are
 // compared. ok is false when no victims would do, or none are needed.
 func (s *Snapshot) Victims(server rt.Server, accept ...NodeFilter) (plan VictimPlan, ok bool) {
 	if server.Criticality == rt.Low {
@@ -44,11 +44,11 @@ func (s *Snapshot) Victims(server rt.Server, accept ...NodeFilter) (plan VictimP
 	}
 	look := search{snapshot: s, server: server, accept: accept}
 	for level := range victimLevels {
-		if plan, ok = look.cheapest(int(server.Criticality)-1, level); ok {
-			return plan, len(plan.Victims) > 0
+		if p, found := look.cheapest(int(server.Criticality)-1, level); found && (!ok || p.cheaper(plan)) {
+			plan, ok = p, true
 		}
 	}
-	return VictimPlan{}, false
+	return plan, ok && len(plan.Victims) > 0
 }
 
 // cheapest compares cores where the level's number of victims would do.
@@ -64,7 +64,7 @@ func (q *search) cheapest(below, level int) (best VictimPlan, found bool) {
 			if !ok {
 				continue
 			}
-			if !found || plan.cheaper(best, shelf.granularity) {
+			if !found || plan.cheaper(best) {
 				best, found = plan, true
 			}
 			if left--; left == 0 {
@@ -85,51 +85,38 @@ func (q *search) victimsOn(ref coreRef) (VictimPlan, bool) {
 		return VictimPlan{}, false
 	}
 	load := n.Claims(core)
-	for i := range load.Servers {
-		if v, ok := n.Server(load.Servers[i].ID); !ok || v.McKube == nil {
-			load.Servers[i].Criticality = rt.High // reservations, and what has no pod to evict
+	plan := VictimPlan{Node: n.Name, Core: core.ID}
+	var candidates []rt.Candidate
+	for _, o := range load.Servers {
+		if v, ok := n.Server(o.ID); ok && v.McKube != nil && o.Criticality < q.server.Criticality { // no reservations, nor what has no pod to evict
+			charge := o.Charge(load.Granularity)
+			candidates = append(candidates, rt.Candidate{ID: o.ID, Loss: rt.Loss(o.Criticality, charge), Size: charge})
 		}
 	}
-	gone, ok := rt.Victims(load, q.server)
+	gone, ok := rt.LeastLoss(candidates, func(gone []rt.Candidate) bool {
+		return rt.Admit(core.Core, staying(load.Servers, gone), q.server).Admitted
+	})
 	if !ok {
 		return VictimPlan{}, false
 	}
-	plan := VictimPlan{Node: n.Name, Core: core.ID}
 	for _, g := range gone {
+		plan.loss += g.Loss
 		if victim, ok := n.Server(g.ID); ok {
 			plan.Victims = append(plan.Victims, *victim)
 		}
 	}
-	left := slices.DeleteFunc(load.Servers, func(o rt.Server) bool {
-		return slices.ContainsFunc(gone, func(g rt.Server) bool { return g.ID == o.ID })
+	plan.Verdict = rt.Admit(core.Core, staying(load.Servers, gone), q.server)
+	return plan, true
+}
+
+// staying are the servers but for those gone.
+func staying(servers []rt.Server, gone []rt.Candidate) []rt.Server {
+	return slices.DeleteFunc(slices.Clone(servers), func(o rt.Server) bool {
+		return slices.ContainsFunc(gone, func(g rt.Candidate) bool { return g.ID == o.ID })
 	})
-	plan.Verdict = rt.Admit(core.Core, left, q.server)
-	return plan, plan.Verdict.Admitted
 }
 
-// cheaper compares plans as rt.Victims compares sets; equal ones by node and core.
-func (p VictimPlan) cheaper(o VictimPlan, granularity int64) bool {
-	return cmp.Or(
-		cmp.Compare(len(p.Victims), len(o.Victims)),
-		slices.Compare(p.criticalities(), o.criticalities()),
-		cmp.Compare(p.bandwidth(granularity), o.bandwidth(granularity)),
-		cmp.Compare(p.Node, o.Node), cmp.Compare(p.Core, o.Core),
-	) < 0
-}
-
-func (p VictimPlan) criticalities() []rt.Criticality {
-	out := make([]rt.Criticality, len(p.Victims))
-	for i, v := range p.Victims {
-		out[i] = v.Criticality
-	}
-	slices.SortFunc(out, func(a, b rt.Criticality) int { return cmp.Compare(b, a) })
-	return out
-}
-
-func (p VictimPlan) bandwidth(granularity int64) rt.PPM {
-	total := rt.PPM(0)
-	for _, v := range p.Victims {
-		total += v.charge(granularity)
-	}
-	return total
+// cheaper compares plans; those that cost the same by node and core.
+func (p VictimPlan) cheaper(o VictimPlan) bool {
+	return cmp.Or(cmp.Compare(p.loss, o.loss), cmp.Compare(p.Node, o.Node), cmp.Compare(p.Core, o.Core)) < 0
 }

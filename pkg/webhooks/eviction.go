@@ -46,6 +46,8 @@ type Gate struct {
 	// Synced is nil, or says what is still missing for answers. Pod finds a pod as the state cache has it.
 	Synced func() error
 	Pod    func(namespace, name string) (*state.PodView, bool)
+	// Closed tells whether a node takes no pods any longer; nil: nobody knows.
+	Closed func(node string) bool
 	// Client reads PodMigrations from a cache, and creates them.
 	Client client.Client
 	Clock  clock.PassiveClock
@@ -93,10 +95,32 @@ func (g *Gate) decide(ctx context.Context, req admission.Request, pod *state.Pod
 		return g.begin(ctx, req, pod)
 	case o.Status.Phase.Over():
 		return g.pass(gateOver, fmt.Sprintf("PodMigration %s/%s is over (%s): %s", o.Namespace, o.Name, o.Status.Phase, o.Status.Message))
-	case g.Clock.Since(o.CreationTimestamp.Time) >= g.Deadline:
+	case !frozen(o) && !g.Clock.Now().Before(g.until(o)):
 		return g.pass(gateLate, fmt.Sprintf("PodMigration %s/%s has not ended within %s", o.Namespace, o.Name, g.Deadline))
 	}
 	return g.later(req, o)
+}
+
+// until is when an eviction is not put off any longer: the deadline counts from when the migration has begun, and while it waits for its
+// turn from when it was asked for.
+func (g *Gate) until(o *v1alpha1.PodMigration) time.Time {
+	if begun := o.Status.StartTime; begun != nil {
+		return begun.Add(g.Deadline)
+	}
+	return o.CreationTimestamp.Add(g.Deadline)
+}
+
+// frozen tells whether the pod's state is on its way: the pod stands still, and to evict it would destroy what it is. Such a migration ends by
+// its own time.
+func frozen(o *v1alpha1.PodMigration) bool {
+	if o.Status.Strategy != v1alpha1.StrategyCheckpoint {
+		return false
+	}
+	switch o.Status.Phase {
+	case "", v1alpha1.MigrationPending, v1alpha1.MigrationReserving:
+		return false
+	}
+	return !o.Status.Phase.Over()
 }
 
 // begin has the pod migrated.
@@ -104,9 +128,10 @@ func (g *Gate) begin(ctx context.Context, req admission.Request, pod *state.PodV
 	o := &v1alpha1.PodMigration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: EvictionMigration(pod.UID)},
 		Spec: v1alpha1.PodMigrationSpec{
-			PodName: pod.Name, PodUID: pod.UID, Trigger: v1alpha1.TriggerEviction,
+			PodName: pod.Name, PodUID: pod.UID, Trigger: g.trigger(ctx, req, pod.NodeName),
 			Reason:                  short(fmt.Sprintf("%s asked for its eviction from node %s", req.UserInfo.Username, pod.NodeName), longestReason),
 			TTLSecondsAfterFinished: ptr.To(int32(keptFor.Seconds())),
+			WaitTimeout:             &metav1.Duration{Duration: max(g.Deadline, time.Second)},
 		},
 	}
 	err := g.Client.Create(ctx, o)
@@ -121,6 +146,18 @@ func (g *Gate) begin(ctx context.Context, req admission.Request, pod *state.PodV
 	return g.later(req, o)
 }
 
+// trigger is why the pod is to go: its node is drained, by ourselves (Karpenter's termination is in this process) or whoever has cordoned it,
+// or somebody wants this one pod gone.
+func (g *Gate) trigger(ctx context.Context, req admission.Request, node string) v1alpha1.MigrationTrigger {
+	if self, err := g.Self(ctx); err == nil && self != "" && req.UserInfo.Username == self {
+		return v1alpha1.TriggerDrain
+	}
+	if g.Closed != nil && g.Closed(node) {
+		return v1alpha1.TriggerDrain
+	}
+	return v1alpha1.TriggerEviction
+}
+
 // later tells the caller to come again.
 func (g *Gate) later(req admission.Request, o *v1alpha1.PodMigration) admission.Response {
 	evictions.WithLabelValues(gateLater).Inc()
@@ -128,8 +165,12 @@ func (g *Gate) later(req admission.Request, o *v1alpha1.PodMigration) admission.
 	if phase == "" {
 		phase = v1alpha1.MigrationPending
 	}
-	message := fmt.Sprintf("pod %s/%s is being migrated to another node by PodMigration %s (%s): come again; from %s on it may be evicted all the same",
-		req.Namespace, req.Name, o.Name, phase, o.CreationTimestamp.Add(g.Deadline).UTC().Format(time.RFC3339))
+	message := fmt.Sprintf("pod %s/%s is being migrated to another node by PodMigration %s (%s): come again", req.Namespace, req.Name, o.Name, phase)
+	if frozen(o) {
+		message += "; its state is on its way, so it may not be evicted until that is over"
+	} else {
+		message += "; from " + g.until(o).UTC().Format(time.RFC3339) + " on it may be evicted all the same"
+	}
 	return refused(apierrors.NewTooManyRequests(message, int(comeBack.Seconds())))
 }
 

@@ -210,6 +210,50 @@ func TestAnEvictionPassesWhenItsMigrationIsOver(t *testing.T) {
 	expectLater(t, g.evict(t), "eviction-u1")
 }
 
+// The deadline counts from when the migration has begun.
+func TestADeadlineCountsFromTheBeginning(t *testing.T) {
+	begun := metav1.NewMicroTime(evening.Add(9 * time.Minute))
+	g := newGate(t, migrationOf("eviction-u1", "u1", v1alpha1.MigrationVerifying, func(o *v1alpha1.PodMigration) { o.Status.StartTime = &begun }))
+	g.clock.SetTime(evening.Add(10 * time.Minute))
+	expectLater(t, g.evict(t), "from 2026-11-21T20:19:00Z on")
+	g.clock.SetTime(evening.Add(19 * time.Minute))
+	expectPasses(t, g.evict(t), "has not ended within 10m0s")
+}
+
+// A pod whose state is on its way is not evicted, however late it is: the migration ends by its own time.
+func TestAPodThatStandsStillIsNotEvicted(t *testing.T) {
+	for phase, stays := range map[v1alpha1.MigrationPhase]bool{
+		v1alpha1.MigrationPending: false, v1alpha1.MigrationReserving: false, v1alpha1.MigrationCheckpointing: true, v1alpha1.MigrationTransferring: true,
+		v1alpha1.MigrationRestoring: true, v1alpha1.MigrationVerifying: true, v1alpha1.MigrationCuttingOver: true, v1alpha1.MigrationRollingBack: true,
+	} {
+		g := newGate(t, migrationOf("by-hand", "u1", phase, func(o *v1alpha1.PodMigration) { o.Status.Strategy = v1alpha1.StrategyCheckpoint }))
+		g.clock.SetTime(evening.Add(time.Hour))
+		if r := g.evict(t); r.Allowed == stays {
+			t.Errorf("%s: %+v", phase, r)
+		} else if stays && !strings.Contains(r.Result.Message, "its state is on its way") {
+			t.Errorf("%s: %s", phase, r.Result.Message)
+		}
+	}
+}
+
+// Whose eviction is a node's drain says so: Karpenter's, which is ours, and that of a pod whose node takes no others.
+func TestWhyAPodIsToGo(t *testing.T) {
+	for _, c := range []struct {
+		user   string
+		closed bool
+		want   v1alpha1.MigrationTrigger
+	}{
+		{evictor, false, v1alpha1.TriggerEviction}, {evictor, true, v1alpha1.TriggerDrain}, {controllerUser, false, v1alpha1.TriggerDrain},
+	} {
+		g := newGate(t)
+		g.Closed = func(node string) bool { return c.closed && node == "n1" }
+		expectLater(t, g.evict(t, func(r *admissionapi.AdmissionRequest, _ *policyv1.Eviction) { r.UserInfo.Username = c.user }))
+		if o := g.migrations(t)[0]; o.Spec.Trigger != c.want || o.Spec.WaitTimeout.Duration != g.Deadline {
+			t.Errorf("%s, node closed %t: %+v", c.user, c.closed, o.Spec)
+		}
+	}
+}
+
 func TestAnEvictionPassesAfterItsDeadline(t *testing.T) {
 	g := newGate(t, migrationOf("eviction-u1", "u1", v1alpha1.MigrationPending))
 	g.clock.SetTime(evening.Add(10*time.Minute - 1))

@@ -98,7 +98,7 @@ func (s *stage) migratesEvictions(t *testing.T) {
 			t.Errorf("%+v", status.Status().Details)
 		}
 	}
-	if all := s.migrationsIn(t, "default"); len(all) != 1 || all[0].Name != webhooks.EvictionMigration(p.UID) || all[0].Spec.Trigger != v1alpha1.TriggerEviction {
+	if all := s.migrationsIn(t, "default"); len(all) != 1 || all[0].Name != webhooks.EvictionMigration(p.UID) || all[0].Spec.Trigger != v1alpha1.TriggerDrain { // by the user that runs the webhooks here
 		t.Errorf("%+v", all)
 	}
 	other := s.running(t, "ungoverned")

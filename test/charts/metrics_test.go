@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/karpenter/pkg/state/prediction"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent"
+	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint"
 	"github.com/mainspring-rt/mainspring/pkg/controllers"
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
 	"github.com/mainspring-rt/mainspring/pkg/state"
@@ -75,7 +76,7 @@ func defaultOptions(t *testing.T) context.Context {
 func ofAgents(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
-	for _, d := range agent.Descriptions() {
+	for _, d := range slices.Concat(agent.Descriptions(), checkpoint.Descriptions()) {
 		addDescription(t, found, d)
 	}
 	return found

@@ -111,7 +111,7 @@ func (e *NodeExplanation) AddActions(ctx context.Context, c client.Reader) error
 	if err := c.Get(ctx, client.ObjectKey{Name: e.Node}, &r); err != nil || e.Stage == "" {
 		return client.IgnoreNotFound(err)
 	}
-	causes := []string{v1alpha1.PressureCause(r.UID, e.Begun), v1alpha1.RecoveryCause(r.UID, e.Begun)}
+	causes := []string{v1alpha1.PressureCause(r.UID, e.Begun), v1alpha1.LastResortCause(r.UID, e.Begun), v1alpha1.RecoveryCause(r.UID, e.Begun)}
 	var list v1alpha1.RTActionList
 	if err := c.List(ctx, &list); err != nil {
 		return fmt.Errorf("reading RTActions: %w", err)

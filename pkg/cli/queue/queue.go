@@ -56,7 +56,9 @@ type Action struct {
 	TargetNode  string   `json:"targetNode,omitempty"`
 	Pods        []string `json:"pods,omitempty"`
 	// Moves are containers and the cores they go to: "<pod's uid>/<container>><core>".
-	Moves      []string `json:"moves,omitempty"`
+	Moves []string `json:"moves,omitempty"`
+	// Displaces are the pods that leave their node with it.
+	Displaces  []string `json:"displaces,omitempty"`
 	WaitingFor string   `json:"waitingFor,omitempty"`
 	Message    string   `json:"message,omitempty"`
 	LastError  string   `json:"lastError,omitempty"`
@@ -134,6 +136,9 @@ func line(o *v1alpha1.RTAction, a rules.Action) Action {
 	for _, m := range o.Spec.Moves {
 		out.Moves = append(out.Moves, fmt.Sprintf("%s/%s>%d", m.PodUID, m.Container, m.Core))
 	}
+	for _, p := range o.Spec.Displaces {
+		out.Displaces = append(out.Displaces, p.Namespace+"/"+p.Name)
+	}
 	return out
 }
 
@@ -167,13 +172,13 @@ func table(out *strings.Builder, title string, actions []Action, wide bool, now 
 	t := tabwriter.NewWriter(&rows, 0, 0, 2, ' ', 0)
 	head := "ACTION\tFOR\tCRITICALITY\tNODE\tSTATE\tAGE\tWHY"
 	if wide {
-		head = "ACTION\tFOR\tCRITICALITY\tNODE\tSTATE\tAGE\tREASON\tATTEMPT\tPODS\tMOVES\tWHY"
+		head = "ACTION\tFOR\tCRITICALITY\tNODE\tSTATE\tAGE\tREASON\tATTEMPT\tPODS\tMOVES\tDISPLACES\tWHY"
 	}
 	fmt.Fprintln(t, head)
 	for _, a := range actions {
 		cells := []string{a.Name, a.For, a.Criticality, a.where(), a.state(), duration.HumanDuration(max(0, now.Sub(a.Since)))}
 		if wide {
-			cells = append(cells, a.Reason, fmt.Sprint(a.Attempt), strings.Join(a.Pods, ","), strings.Join(a.Moves, ","), a.why())
+			cells = append(cells, a.Reason, fmt.Sprint(a.Attempt), strings.Join(a.Pods, ","), strings.Join(a.Moves, ","), strings.Join(a.Displaces, ","), a.why())
 		} else {
 			cells = append(cells, shorten(a.why()))
 		}

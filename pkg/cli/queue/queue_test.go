@@ -24,6 +24,7 @@ func action(name, criticality string, phase v1alpha1.ActionPhase, age time.Durat
 			Beneficiary: v1alpha1.ActionBeneficiary{Kind: "Pod", Namespace: "default", Name: "control", Criticality: criticality},
 			Pods:        []v1alpha1.ActionPod{{Namespace: "default", Name: "logger", UID: "u"}},
 			Moves:       []v1alpha1.ActionMove{{PodUID: "u", Container: "control", Core: 2}},
+			Displaces:   []v1alpha1.ActionPod{{Namespace: "default", Name: "peer", UID: "v"}},
 		},
 		Status: v1alpha1.RTActionStatus{Phase: phase, PhaseTime: &metav1.MicroTime{Time: now.Add(-age / 2)}},
 	}
@@ -86,7 +87,7 @@ func TestWideTablesHaveEverything(t *testing.T) {
 	if err := queue.Build(sample(), 10*time.Minute, now).Text(&out, true, now); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"REASON  ATTEMPT  PODS            MOVES", "NoCore  1        default/logger  u/control>2", strings.TrimSpace(strings.Repeat("word ", 40))} {
+	for _, want := range []string{"REASON  ATTEMPT  PODS            MOVES        DISPLACES", "NoCore  1        default/logger  u/control>2  default/peer", strings.TrimSpace(strings.Repeat("word ", 40))} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, out.String())
 		}

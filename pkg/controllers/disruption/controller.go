@@ -43,8 +43,9 @@ type Dependencies struct {
 	Recorder      events.Recorder
 	Cluster       *state.Cluster
 	Provisioner   *provisioning.Provisioner
-	// Queue is the one queue that runs commands: a second one would race it for budgets.
+	// Queue is the one queue that runs commands: a second one would race it for budgets. Gate is its client.
 	Queue *disruption.Queue
+	Gate  *Gate
 	// Cost is the running price of each NodePool, the denominator of Balanced consolidation.
 	Cost *cost.ClusterCost
 	// Store knows the real-time work.
@@ -59,6 +60,14 @@ type Dependencies struct {
 func (d Dependencies) actions() (out []*v1alpha1.RTAction) {
 	for _, kind := range rules.Kinds {
 		out = append(out, d.Actions.Running(kind)...)
+	}
+	return out
+}
+
+func named(actions []*v1alpha1.RTAction) map[string]bool {
+	out := map[string]bool{}
+	for _, a := range actions {
+		out[a.Name] = true
 	}
 	return out
 }
@@ -108,7 +117,9 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 // Reconcile makes one pass of the loop.
 func (c *Controller) Reconcile(ctx context.Context) (reconciler.Result, error) {
 	c.Bell.answer()
-	c.desk.open(c.Actions.Running(rules.ReplaceNode))
+	running := c.Actions.Running(rules.ReplaceNode)
+	c.desk.open(running)
+	c.Gate.forget(named(running))
 	result, err := c.Controller.Reconcile(ctx)
 	c.close(ctx, err)
 	return result, err

@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	podutils "sigs.k8s.io/karpenter/pkg/utils/pod"
 
 	"github.com/mainspring-rt/mainspring/pkg/eviction"
@@ -15,18 +17,22 @@ import (
 const mostAsked = 512
 
 // kept is why a pod that would have to leave the node may not be evicted, in the API server's words; empty when all may. A policy is
-// known only to who asks, so each pod's eviction is asked for as a dry run. Never: it will not be allowed soon.
-func (d Dependencies) kept(ctx context.Context, node string) (why string, never bool, err error) {
+// known only to who asks, so each pod's eviction is asked for as a dry run. Never: it will not be allowed soon. Of Karpenter's annotation
+// the API server knows nothing: the node is not gone before the pod that has it is, and Karpenter does not evict that.
+func kept(ctx context.Context, c client.Client, clk clock.Clock, node string) (why string, never bool, err error) {
 	pods := &corev1.PodList{}
-	if err := d.Client.List(ctx, pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
+	if err := c.List(ctx, pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
 		return "", false, fmt.Errorf("listing the pods of node %s: %w", node, err)
 	}
 	for i := range pods.Items[:min(len(pods.Items), mostAsked)] {
 		pod := &pods.Items[i]
-		if !podutils.IsReschedulable(pod) || !podutils.IsDrainable(pod, d.Clock) || pod.DeletionTimestamp != nil {
+		if podutils.IsDrainable(pod, clk) && !podutils.IsDisruptable(pod, clk, nil) {
+			return fmt.Sprintf("pod %s/%s has annotation %s", pod.Namespace, pod.Name, karpv1.DoNotDisruptAnnotationKey), false, nil
+		}
+		if !podutils.IsReschedulable(pod) || !podutils.IsDrainable(pod, clk) || pod.DeletionTimestamp != nil {
 			continue
 		}
-		answer, err := eviction.Ask(ctx, d.Client, pod, client.DryRunAll)
+		answer, err := eviction.Ask(ctx, c, pod, client.DryRunAll)
 		if err != nil {
 			return "", false, err
 		}

@@ -112,7 +112,7 @@ func (p *rtPressure) command(ctx context.Context, c *disruption.Candidate, actio
 	if objections := p.housed(ctx, p.Store.Snapshot(), &command); len(objections) > 0 {
 		return disruption.Command{}, note{impossible: true, message: objections[0].message}, nil
 	}
-	why, never, err := p.kept(ctx, c.Name())
+	why, never, err := kept(ctx, p.Client, p.Clock, c.Name())
 	if why != "" || err != nil {
 		return disruption.Command{}, note{impossible: never, message: why}, err
 	}

@@ -31,6 +31,8 @@ const (
 	// progressReplacements are the NodeClaims of its replacements, and progressSaid what they last waited for.
 	progressReplacements = "replacements"
 	progressSaid         = "waitsFor"
+	// progressKept is why the node was not closed when they were ready.
+	progressKept = "kept"
 )
 
 // hurry is how long slow searches are left alone before they are interrupted again for a node that could not be
@@ -60,7 +62,7 @@ func (r replace) Step(ctx context.Context, task orchestration.Task) (rules.Resul
 	case t.claim == nil && t.node == nil:
 		return rules.Result{Outcome: rules.Succeeded, Message: fmt.Sprintf("Node %s is closed", t.name)}, nil
 	case t.claim == nil || t.claim.DeletionTimestamp != nil:
-		return r.leave(ctx, t)
+		return r.leave(ctx, task, t)
 	case task.Undoing():
 		return r.undo(ctx, task, t)
 	}
@@ -88,7 +90,7 @@ func (r replace) identify(ctx context.Context, task orchestration.Task) (rules.R
 		return rules.Result{Undo: true, Message: fmt.Sprintf("Karpenter does not manage node %s", name)}, nil
 	}
 	task.Progress[progressNodeUID] = string(node.UID)
-	task.Progress[progressClaim] = known.NodeClaim.Name + "/" + string(known.NodeClaim.UID)
+	task.Progress[progressClaim] = claimKey(known.NodeClaim)
 	return rules.Result{Message: "Karpenter is asked for a replacement"}, nil
 }
 
@@ -155,8 +157,8 @@ func (r replace) commandFor(claim string) *disruption.Command {
 
 // leave waits for the real-time containers to be elsewhere. The node's place in the NodePool's budget is counted by
 // Karpenter from here on. The node itself is free for others: what is evicted from it may become a migration, which would
-// wait for it.
-func (r replace) leave(ctx context.Context, t target) (rules.Result, error) {
+// wait for it. There is no way back: when nobody wants it any longer and a pod may not go, there is nothing to wait for.
+func (r replace) leave(ctx context.Context, task orchestration.Task, t target) (rules.Result, error) {
 	result := rules.Result{Spent: append(r.spent(t), rules.Key{Resource: rules.Node, Name: t.name})}
 	still := r.containers(t)
 	if len(still) == 0 {
@@ -164,9 +166,12 @@ func (r replace) leave(ctx context.Context, t target) (rules.Result, error) {
 		return result, nil
 	}
 	result.Message = fmt.Sprintf("node %s is being closed; there are still %s", t.name, few(still))
-	why, _, err := r.kept(ctx, t.name)
+	why, _, err := kept(ctx, r.Client, r.Clock, t.name)
 	if why != "" {
 		result.Message += "; " + why
+		if task.Undoing() {
+			result.Outcome, result.Message = rules.Failed, task.Action.Message+"; but "+result.Message
+		}
 	}
 	return result, err
 }
@@ -196,7 +201,12 @@ func (r replace) spent(t target) []rules.Key {
 func (r replace) follow(ctx context.Context, task orchestration.Task, t target) (rules.Result, error) {
 	if t.command != nil {
 		message, err := r.readiness(ctx, task, t.command)
-		return rules.Result{Spent: r.spent(t), Message: message}, err
+		result := rules.Result{Spent: r.spent(t), Message: message}
+		if last := r.Gate.lastOf(task.Object.Name); last.why != "" {
+			task.Progress[progressKept] = last.why
+			result.Message, result.Undo = last.why, last.never
+		}
+		return result, err
 	}
 	switch {
 	case t.started:
@@ -222,6 +232,9 @@ func (r replace) tooLate(task orchestration.Task) bool {
 // failed says why Karpenter's queue has given a command up: what the replacement waited for when it was last seen, and what
 // Karpenter has said of it in Events, which outlive it.
 func (r replace) failed(ctx context.Context, task orchestration.Task) (string, error) {
+	if why := task.Progress[progressKept]; why != "" {
+		return "Karpenter has given the command up: " + why, nil
+	}
 	message := "Karpenter has given the replacement up: it was refused by the provider or did not get ready in time"
 	if said := task.Progress[progressSaid]; said != "" {
 		message += "; last seen: " + said

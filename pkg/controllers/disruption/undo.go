@@ -6,7 +6,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
-	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
 	nodeutils "sigs.k8s.io/karpenter/pkg/utils/node"
 	podutils "sigs.k8s.io/karpenter/pkg/utils/pod"
@@ -26,8 +25,8 @@ func (r replace) undo(ctx context.Context, task orchestration.Task, t target) (r
 	case t.command != nil && t.command.Reason() != Reason:
 		return rules.Result{Outcome: rules.RolledBack, Message: fmt.Sprintf("the node is being closed for reason %s, which is left to go on", t.command.Reason())}, nil
 	case t.command != nil:
-		// Whoever is at this command at this moment may still delete the node: that shows at the next step.
-		r.takeBack(t.command)
+		// Whoever is at this command at this moment may have deleted the node: that shows at the next step.
+		r.Cluster.UnmarkForDeletion(r.Gate.takeBack(t.command)...)
 		return rules.Result{Message: "the command was taken back"}, nil
 	}
 	if err := r.clean(ctx, t); err != nil {
@@ -45,20 +44,6 @@ func (r replace) undo(ctx context.Context, task orchestration.Task, t target) (r
 		message += "; its replacement " + few(left) + " stays, for pods are there already"
 	}
 	return rules.Result{Outcome: rules.RolledBack, Message: message}, nil
-}
-
-// takeBack takes a command out of Karpenter's queue as if it had failed.
-func (r replace) takeBack(command *disruption.Command) {
-	r.Queue.Lock()
-	var ids []string
-	for id, other := range r.Queue.ProviderIDToCommand {
-		if other == command {
-			ids = append(ids, id)
-			delete(r.Queue.ProviderIDToCommand, id)
-		}
-	}
-	r.Queue.Unlock()
-	r.Cluster.UnmarkForDeletion(ids...)
 }
 
 // clean takes away what marks the node as disrupted. Karpenter does so too at its next pass, which may be long.

@@ -152,12 +152,13 @@ func (w *world) restart() {
 	w.cluster = karpstate.NewCluster(w.clock, w.client, w.cloud)
 	w.devices = deviceallocation.NewController(w.client)
 	provisioner := provisioning.NewProvisioner(own, w.events, w.cloud, w.cluster, w.clock, w.devices, virtualpods.NewVirtualPodCache(w.client))
-	w.queue = karpdisruption.NewQueue(own, w.events, w.cluster, w.clock, provisioner)
 	w.store = state.New(state.Options{})
 	w.store.Complete()
+	gate := disruption.NewGate(own, w.clock, w.store, func() disruption.Actions { return &w.actions })
+	w.queue = gate.NewQueue(w.events, w.cluster, provisioner)
 	w.dependencies = disruption.Dependencies{
 		Clock: w.clock, Client: own, Reader: w.reader, CloudProvider: w.cloud, Recorder: w.events, Cluster: w.cluster, Provisioner: provisioner,
-		Queue: w.queue, Cost: cost.NewClusterCost(w.ctx, w.cloud, w.client), Store: w.store, Actions: &w.actions, Bell: w.bell,
+		Queue: w.queue, Gate: gate, Cost: cost.NewClusterCost(w.ctx, w.cloud, w.client), Store: w.store, Actions: &w.actions, Bell: w.bell,
 	}
 	w.loop = disruption.NewController(w.ctx, w.dependencies)
 	w.sync()

@@ -177,7 +177,7 @@ func (l *ladder) keep(ctx context.Context, snapshot *state.Snapshot, n *state.No
 // look puts together what the next step is decided on.
 func (l *ladder) look(n *state.NodeView, m *memory, now time.Time) (scene, error) {
 	s := scene{
-		Episode: episodeOf(n), Sees: sees(n), Tainted: n.Tainted(taintKey),
+		Episode: episodeOf(n), Sees: sees(n), Closing: n.Deleting, Tainted: n.Tainted(taintKey),
 		Options: l.Options, Now: now,
 	}
 	if s.Sees {
@@ -185,10 +185,14 @@ func (l *ladder) look(n *state.NodeView, m *memory, now time.Time) (scene, error
 		s.Sure = m.watch.sure(l.Options, now)
 	}
 	if s.Active {
-		var err error
-		if s.Answers, err = l.Actions.ForCause(s.Cause()); err != nil {
-			return s, err
+		for _, cause := range s.answers() {
+			list, err := l.Actions.ForCause(cause)
+			if err != nil {
+				return s, err
+			}
+			s.Answers = append(s.Answers, list...)
 		}
+		var err error
 		if s.Returns, err = l.Actions.ForCause(s.RecoveryCause()); err != nil {
 			return s, err
 		}

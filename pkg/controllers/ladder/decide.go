@@ -25,8 +25,11 @@ type scene struct {
 	Episode
 	// Sees: the node's agent may be believed. Sure: it was watched for long enough to say that nobody suffers.
 	Sees, Sure bool
-	Tainted    bool
-	Sufferers  []Sufferer
+	// Closing: the node is being deleted. Nothing is begun there, and what was begun is brought to its end: that may take long, when a
+	// pod may not be evicted.
+	Closing   bool
+	Tainted   bool
+	Sufferers []Sufferer
 	// Answers are the actions for the episode's cause, Returns those of its recovery.
 	Answers, Returns []*v1alpha1.RTAction
 	// Entered is since when the stage is known to be as it is.
@@ -52,12 +55,12 @@ type step struct {
 // next decides what comes next.
 func (s scene) next() step {
 	switch {
-	case !s.Active && len(s.Sufferers) > 0:
+	case !s.Active && len(s.Sufferers) > 0 && !s.Closing:
 		return step{Stage: s.Sufferers[0].Source, Message: describe(s.Sufferers)}
 	case !s.Active:
 		return step{Untaint: s.Tainted}
 	case !s.Sees:
-		return step{Wait: again, For: "its agent is silent, or the node is being closed"}
+		return step{Wait: again, For: "its agent is silent"}
 	case len(s.Sufferers) > 0:
 		return s.pressed()
 	case !s.Sure:
@@ -70,6 +73,9 @@ func (s scene) next() step {
 func (s scene) pressed() step {
 	if !s.Pressed() {
 		return step{Stage: s.Sufferers[0].Source, Message: describe(s.Sufferers), Withdraw: open(s.Returns, waitingOrRunning)}
+	}
+	if s.Closing {
+		return step{Wait: again, For: "the node is being closed"}
 	}
 	if !s.Tainted {
 		return step{Taint: true}
@@ -112,10 +118,12 @@ func (s scene) calm() step {
 	if rest > 0 {
 		return step{Wait: rest, For: "nobody suffers; what was taken is given back step by step"}
 	}
-	switch s.Stage {
-	case StageEased:
+	switch {
+	case s.Stage == StageEased:
 		return step{Stage: StageRecovering, Message: s.Message}
-	case StageRecovering:
+	case s.Stage == StageRecovering && s.Closing: // nobody goes back to another core of it
+		return step{Stage: StageLifting, Message: s.Message}
+	case s.Stage == StageRecovering:
 		return step{Return: true}
 	}
 	if s.Tainted {

@@ -85,6 +85,12 @@ func TestTheNextStep(t *testing.T) {
 		{"lifting", ladder.Scene{Sees: true, Sure: true, Tainted: true, Entered: start}, "Lifting", "untaint"},
 		{"lifted", ladder.Scene{Sees: true, Sure: true, Entered: start}, "Lifting", "wait 15s"},
 		{"the end", ladder.Scene{Sees: true, Sure: true, Entered: start.Add(-time.Minute)}, "Lifting", "to Ended"},
+		{"a node that is being closed begins nothing", ladder.Scene{Sees: true, Closing: true, Sufferers: suffering(0)}, "", ""},
+		{"and climbs no further", ladder.Scene{Sees: true, Closing: true, Tainted: true, Sufferers: suffering(0)}, overruns, "wait 2s"},
+		{"and eases, though it stays", ladder.Scene{Sees: true, Sure: true, Closing: true, Tainted: true}, overruns, "to Eased"},
+		{"and gives up what it waited for", ladder.Scene{Sees: true, Sure: true, Closing: true, Tainted: true, Answers: list(in("Running", 90)), Entered: start.Add(-time.Minute)}, "Eased", "withdraw x, wait 2s"},
+		{"and has nobody go back", ladder.Scene{Sees: true, Sure: true, Closing: true, Tainted: true, Entered: start.Add(-15 * time.Second)}, "Recovering", "to Lifting"},
+		{"and loses its taint", ladder.Scene{Sees: true, Sure: true, Closing: true, Tainted: true, Entered: start}, "Lifting", "untaint"},
 		{"a relapse", ladder.Scene{Sees: true, Sure: true, Tainted: true, Sufferers: suffering(0), Returns: list(in("Running", 1))}, "Recovering", "withdraw x, to " + overruns},
 	} {
 		c.scene.Episode = ladder.Episode{

@@ -68,7 +68,7 @@ type history struct {
 
 // sees tells whether what the node reports may be believed.
 func sees(n *state.NodeView) bool {
-	return n.RTNode != nil && n.Agent == state.AgentAlive && !n.Deleting && n.UID != ""
+	return n.RTNode != nil && n.Agent == state.AgentAlive && n.UID != ""
 }
 
 // look takes in what the node reports now. pressed: an earlier process has found it under pressure, so that one

@@ -199,12 +199,12 @@ func gains(before, after []rt.Server) bool {
 // price is what an action costs those who are moved.
 type price int64
 
-// priceOf a set of servers: more critical ones weigh more than any bandwidth, and a larger one more than a smaller.
+// priceOf a set of servers, with the budgets that are in force.
 func priceOf(n *state.NodeView, servers []*state.ServerView) price {
 	total := price(0)
 	for _, s := range servers {
 		in := s.InForce()
-		total += price([...]int64{rt.Low: 1_000, rt.Middle: 4_000, rt.High: 16_000}[s.Criticality]) + price(in.Charge(n.Granularity)/1000)
+		total += price(rt.Loss(s.Criticality, in.Charge(n.Granularity)))
 	}
 	return total
 }

@@ -70,15 +70,21 @@ func (e Episode) Pressed() bool { return e.Active && slices.Contains(Sources, e.
 // Cause is that of the actions which answer the pressure.
 func (e Episode) Cause() string { return v1alpha1.PressureCause(e.Node, e.Begun) }
 
+// LastResort is the cause of the one action that may move again who was moved for the pressure.
+func (e Episode) LastResort() string { return v1alpha1.LastResortCause(e.Node, e.Begun) }
+
+// answers are the causes of actions that answer the pressure.
+func (e Episode) answers() []string { return []string{e.Cause(), e.LastResort()} }
+
 // RecoveryCause is that of the actions by which containers go back.
 func (e Episode) RecoveryCause() string { return v1alpha1.RecoveryCause(e.Node, e.Begun) }
 
-// causes are both, while it goes on.
+// causes are those of all that is done about it, while it goes on.
 func (e Episode) causes() []string {
 	if !e.Active {
 		return nil
 	}
-	return []string{e.Cause(), e.RecoveryCause()}
+	return append(e.answers(), e.RecoveryCause())
 }
 
 // in is the episode in another stage. One that begins does so in a second of its own, so that no two have the same cause.

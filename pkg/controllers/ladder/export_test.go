@@ -1,10 +1,12 @@
 package ladder
 
 import (
+	"context"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
@@ -38,11 +40,17 @@ func (w watch) Look(n *state.NodeView, pressed bool, o Options, now time.Time) (
 	return w.look(n, pressed, o, now)
 }
 
+// Note keeps who leaves.
+func Note(ctx context.Context, c client.Client, a answer) error {
+	return visit{ladder: &ladder{Dependencies: Dependencies{Client: c}}}.note(ctx, a.Leaving)
+}
+
 // Condition is the episode as it is stored.
 func (e Episode) Condition() metav1.Condition { return e.condition() }
 
 // Overfills tells whether a pod would find no more room where it goes than there is where it comes from.
 func (p planner) Overfills(uid types.UID) bool {
 	p.prepare()
-	return p.overfills(uid)
+	d, ok := p.destination(uid)
+	return !ok || p.overfills(uid, d)
 }

@@ -8,15 +8,19 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
-	"k8s.io/apimachinery/pkg/types"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	karpenterevents "sigs.k8s.io/karpenter/pkg/events"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 )
 
 // A container that misses its deadlines wherever it is is not sent round the cluster: it is moved once, and then it is told
@@ -57,13 +61,143 @@ func TestWhoIsLateEverywhereIsMovedOnce(t *testing.T) {
 	}
 }
 
-// leftLate says of a pod's McKube which node it left for being late, how long ago, and how often.
+// leftLate says of the pod in whose place a pod is which node it left for being late, how long ago, and how often.
 func (w *town) leftLate(pod, node string, ago time.Duration, times int) {
-	value, err := json.Marshal(map[string]any{"node": types.UID(node), "at": start.Add(-ago), "times": times})
+	before := "before-" + pod
+	value, err := json.Marshal([]map[string]any{{"pod": before, "node": node, "at": start.Add(-ago), "times": times, "newest": statetest.Birth}})
 	if err != nil {
 		panic(err)
 	}
 	w.mckubes[pod].Annotations = map[string]string{mcv1.AnnotationLeftLate: string(value)}
+	w.pods[pod].Annotations = map[string]string{mcv1.AnnotationReplaces: before}
+}
+
+// noted has what must be noted before an action stand on the McKubes of pods.
+func (w *town) noted(t *testing.T, a ladder.Answer, pods ...string) {
+	t.Helper()
+	if len(a.Leaving) != 1 {
+		t.Fatalf("%s: leaving are %v", a.What, a.Leaving)
+	}
+	value, err := json.Marshal(a.Leaving[0].Left)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range pods {
+		w.mckubes[pod].Annotations = map[string]string{mcv1.AnnotationLeftLate: string(value)}
+	}
+}
+
+// Who is late on two nodes pays for it, and so does who takes its place, and no other pod of its McKube: not while the action has not
+// moved anybody, and not after that.
+func TestASiblingOfWhoIsLateEverywhereIsHelped(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		// heir says whose place it has; made is when, after the others.
+		replaces string
+		made     time.Duration
+	}{
+		"a migration has written down whose heir it is": {"one", time.Minute},
+		"an owner has made it":                          {"", time.Minute},
+		"in the second in which the others were made":   {"", 0},
+	} {
+		w := newTown()
+		for _, n := range []string{"a", "b", "c", "d"} {
+			w.node(n, 2)
+		}
+		w.run("one", "a", "High", 20, 20, 0)
+		w.run("two", "b", "High", 20, 20, 0)
+		m := w.mckubes["one"]
+		m.Spec.Podname, m.Spec.Selector = "", &metav1.LabelSelector{MatchLabels: map[string]string{mcv1.LabelRT: "x"}}
+		w.mckubes["two"] = m
+		first, ok := w.planner("a", ladder.SourceMisses, "one").Choose()
+		if !ok {
+			t.Fatalf("%s: nothing helps", name)
+		}
+		helped := chosen(t, w.planner("b", ladder.SourceMisses, "two"))
+		w.noted(t, first, "one")
+		for who, node := range map[string]string{"one": "a", "two": "b"} {
+			if got := chosen(t, w.planner(node, ladder.SourceMisses, who)); !strings.HasPrefix(got, "Migrate") {
+				t.Errorf("%s: nobody was moved yet, and %s is not helped: %s", name, who, got)
+			}
+		}
+		w.gone("one")
+		heir := w.run("heir", "c", "High", 20, 20, 0)
+		heir.CreationTimestamp = metav1.NewTime(w.pods["two"].CreationTimestamp.Add(c.made))
+		if c.replaces != "" {
+			heir.Annotations = map[string]string{mcv1.AnnotationReplaces: c.replaces}
+		}
+		w.mckubes["heir"] = m
+		if got := chosen(t, w.planner("b", ladder.SourceMisses, "two")); got != helped {
+			t.Errorf("%s: two was to have %q, and has %q", name, helped, got)
+		}
+		young := w.run("young", "d", "High", 20, 20, 0)
+		young.CreationTimestamp = metav1.NewTime(heir.CreationTimestamp.Add(time.Minute))
+		w.mckubes["young"] = m
+		if got := chosen(t, w.planner("d", ladder.SourceMisses, "young")); !strings.HasPrefix(got, "Migrate") {
+			t.Errorf("%s: another pod was made later, is in nobody's place, and is not helped: %s", name, got)
+		}
+		p := w.planner("c", ladder.SourceMisses, "heir")
+		p.Now = start.Add(9 * time.Minute)
+		if got := chosen(t, p); got != "nothing" {
+			t.Errorf("%s: the heir is sent on: %s", name, got)
+		}
+		p.Now = start.Add(11 * time.Minute)
+		second, ok := p.Choose()
+		if !ok || len(second.Leaving) != 1 || len(second.Leaving[0].Left) != 1 || second.Leaving[0].Left[0].Times != 2 {
+			t.Errorf("%s: after its rest: %s, %+v", name, second.What, second.Leaving)
+		}
+	}
+}
+
+// Two pods of a McKube leave two nodes, and the second look has not seen yet what the first has written: nothing of it is lost.
+func TestTwoWhoLeaveAtOnceAreBothRemembered(t *testing.T) {
+	t.Parallel()
+	w := newTown()
+	for _, n := range []string{"a", "b", "c"} {
+		w.node(n, 2)
+	}
+	var m *mcv1.McKube
+	for i, pod := range []string{"one", "two"} {
+		w.run(pod, []string{"a", "b"}[i], "High", 20, 20, 0)
+		if m == nil {
+			m = w.mckubes[pod]
+			m.Spec.Podname, m.Spec.Selector, m.ResourceVersion = "", &metav1.LabelSelector{MatchLabels: map[string]string{mcv1.LabelRT: "x"}}, ""
+		}
+		w.mckubes[pod] = m
+	}
+	scheme := runtime.NewScheme()
+	if err := mcv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(m.DeepCopy()).Build()
+	see := func() {
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leaves := func(pod, node string) ladder.Answer {
+		a, ok := w.planner(node, ladder.SourceMisses, pod).Choose()
+		if !ok || len(a.Leaving) != 1 {
+			t.Fatalf("%s: %s, leaving %+v", pod, a.What, a.Leaving)
+		}
+		return a
+	}
+	see()
+	first, second := leaves("one", "a"), leaves("two", "b")
+	if err := ladder.Note(t.Context(), api, first); err != nil {
+		t.Fatal(err)
+	}
+	if err := ladder.Note(t.Context(), api, second); !apierrors.IsConflict(err) {
+		t.Errorf("what was not seen is written over: %v", err)
+	}
+	see()
+	if err := ladder.Note(t.Context(), api, leaves("two", "b")); err != nil {
+		t.Fatal(err)
+	}
+	see()
+	if noted := m.Annotations[mcv1.AnnotationLeftLate]; !strings.Contains(noted, `"one"`) || !strings.Contains(noted, `"two"`) {
+		t.Errorf("noted is %s", noted)
+	}
 }
 
 func TestANodeIsNotReplacedForWhoeverIsLateEverywhere(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
-	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
@@ -20,6 +20,10 @@ import (
 
 // tries is how many actions of a rung are looked at before it counts as one that has none.
 const tries = 32
+
+// attempts is how many attempts at anything else the last resort waits for. More would keep it from ever helping where a budget or a policy
+// never lets a pod go.
+const attempts = 3
 
 // planner chooses the action that answers a pressure. It changes nothing.
 type planner struct {
@@ -60,6 +64,8 @@ type option struct {
 	left rt.PPM
 	// leavers are those of the pods that leave the node for their own sake.
 	leavers []types.UID
+	// displaced are the pods that leave with their node, and again those of them that were moved for the cause before.
+	displaced, again []types.UID
 	// What it does, in words.
 	What string
 }
@@ -68,14 +74,27 @@ type option struct {
 type answer struct {
 	option
 	Request orchestration.Request
-	// Leaving are the McKubes on which it must be noted first that the node is left.
-	Leaving []*mcv1.McKube
+	// Leaving is who leaves the node because it is late there, which must be noted first.
+	Leaving []departure
 	// Vain: it was tried before and came to nothing, as did all others that would help.
 	Vain bool
 	// Passed over are the cheaper rungs, and why; of one that is tried again in vain, all rungs.
 	Passed []string
 	// Again is when an attempt that rests may be made again; zero for none.
 	Again time.Time
+	// rests: an action that has not been tried often yet rests, and may help then.
+	rests bool
+}
+
+// heard is what became of an attempt at something that would help.
+func (a *answer) heard(t orchestration.Ticket) {
+	if t.Again.IsZero() {
+		return
+	}
+	a.rests = a.rests || t.Attempt < attempts
+	if a.Again.IsZero() || t.Again.Before(a.Again) {
+		a.Again = t.Again
+	}
 }
 
 // rung finds the options of a kind, in any order. why says in words what there is none of.
@@ -86,7 +105,8 @@ type rung struct {
 }
 
 // rungs from the cheapest. Where all that runs on a node is late, the node is what is wrong: to replace it moves nobody more
-// than to move them all one by one, and leaves no such node behind for the next.
+// than to move them all one by one, and leaves no such node behind for the next. But where it moves again who was moved before,
+// everything else comes first.
 func (p *planner) rungs() []rung {
 	all := []rung{
 		{rules.Rearrange, (*planner).rearrangements, "no other placement on the node's cores gives more room"},
@@ -95,7 +115,7 @@ func (p *planner) rungs() []rung {
 		{rules.OpenNode, (*planner).openings, "no pod waits for a core elsewhere whose leaving would help"},
 		{rules.ReplaceNode, (*planner).replacements, "another node of the kind would not help, or the node belongs to no NodePool, or pods of it must stay"},
 	}
-	if p.late() {
+	if p.late() && !slices.ContainsFunc(sortedPods(p.pods), func(uid types.UID) bool { return p.moved[uid] }) {
 		return append(all[len(all)-1:], all[:len(all)-1]...)
 	}
 	return all
@@ -124,7 +144,10 @@ func (p planner) choose() (out answer, ok bool) {
 			if i == tries {
 				break
 			}
-			o.Kind = r.kind
+			if o.Kind = r.kind; len(o.again) > 0 && out.rests {
+				why = "it would move again who was moved before, and something else may help soon"
+				continue
+			}
 			request := p.request(o, out.Passed)
 			ticket, known := p.Ticket(request)
 			if known {
@@ -139,8 +162,8 @@ func (p planner) choose() (out answer, ok bool) {
 			if ok && !out.Vain {
 				return out, true
 			}
-			if known && !ticket.Again.IsZero() && (out.Again.IsZero() || ticket.Again.Before(out.Again)) {
-				out.Again = ticket.Again
+			if known {
+				out.heard(ticket)
 			}
 		}
 		out.Passed = append(out.Passed, fmt.Sprintf("%s: %s", r.kind, why))
@@ -166,15 +189,11 @@ func (p *planner) prepare() {
 func movedBy(actions []*v1alpha1.RTAction) map[types.UID]bool {
 	out := map[types.UID]bool{}
 	for _, o := range actions {
-		kind, phase := rules.Kind(o.Spec.Kind), phaseOf(o)
-		if kind == rules.OpenNode || phase != rules.Succeeded && phase != rules.Failed && !phase.Holds() {
+		if phase := phaseOf(o); phase != rules.Succeeded && phase != rules.Failed && !phase.Holds() {
 			continue
 		}
-		for _, pod := range o.Spec.Pods {
-			out[pod.UID] = true
-		}
-		for _, m := range o.Spec.Moves {
-			out[m.PodUID] = true
+		for _, m := range record.Moves(o.Spec) {
+			out[types.UID(m.Pod)] = true
 		}
 	}
 	return out
@@ -235,8 +254,7 @@ func (p *planner) sets() [][]types.UID {
 			if at := p.before.on(s.ID); at != rt.NoCore && at != id {
 				continue
 			}
-			gone, ok := rt.Victims(p.ranked(rt.Load{Core: core, Servers: p.before[id]}), s.Wanted)
-			if pods := p.podsOf(gone); ok && len(pods) > 1 {
+			if pods := p.least(core, p.before[id], s.Wanted); len(pods) > 1 {
 				out = append(out, pods)
 			}
 		}
@@ -256,14 +274,30 @@ func (p *planner) ranked(l rt.Load) rt.Load {
 	return l
 }
 
-func (p *planner) podsOf(servers []rt.Server) []types.UID {
-	pods := map[types.UID]bool{}
-	for _, o := range servers {
-		if v, ok := p.Node.Server(o.ID); ok {
-			pods[v.PodUID] = true
+// least are the less critical pods on a core whose going costs least and leaves room for a server; none where none would do.
+func (p *planner) least(core rt.Core, servers []rt.Server, wanted rt.Server) []types.UID {
+	candidates, of := map[types.UID]rt.Candidate{}, map[string]types.UID{}
+	for _, o := range p.ranked(rt.Load{Core: core, Servers: servers}).Servers {
+		v, ok := p.Node.Server(o.ID)
+		if !ok || o.Criticality >= wanted.Criticality || o.ID == wanted.ID {
+			continue
 		}
+		c := candidates[v.PodUID]
+		c.ID, c.Loss, c.Size = string(v.PodUID), int64(priceOf(p.Node, p.pods[v.PodUID])), c.Size+o.Charge(core.Granularity)
+		candidates[v.PodUID], of[o.ID] = c, v.PodUID
 	}
-	return sortedUIDs(pods)
+	gone, _ := rt.LeastLoss(slices.Collect(maps.Values(candidates)), func(gone []rt.Candidate) bool {
+		rest := slices.DeleteFunc(slices.Clone(servers), func(o rt.Server) bool {
+			uid, may := of[o.ID]
+			return may && slices.Contains(gone, candidates[uid])
+		})
+		return rt.Admit(core, rest, wanted).Admitted
+	})
+	out := map[types.UID]bool{}
+	for _, c := range gone {
+		out[types.UID(c.ID)] = true
+	}
+	return sortedUIDs(out)
 }
 
 // gone is what it brings, and costs, when pods go.

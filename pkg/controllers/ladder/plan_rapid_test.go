@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
@@ -70,19 +71,28 @@ func namesOf(w *town) []string {
 }
 
 // Whatever is chosen: it helps; every core that gains passes its test; nobody as critical is evicted, or more critical
-// moved; nothing was touched that was moved before or must stay; no cheaper rung, and no better action of the same,
+// moved; nothing was touched that is in other hands or must stay, or, but as the last resort, was moved before; no cheaper rung, and no better action of the same,
 // was there to take; and the same question has the same answer.
 func TestWhateverIsChosen(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w, p := someTown(t)
-		moved := map[types.UID]bool{}
+		held, moved := map[types.UID]bool{}, map[types.UID]bool{}
+		before := &v1alpha1.RTAction{Spec: v1alpha1.RTActionSpec{Kind: "Rearrange"}, Status: v1alpha1.RTActionStatus{Phase: "Succeeded"}}
 		for _, name := range namesOf(w) {
-			if rapid.IntRange(0, 5).Draw(t, "moved") == 0 {
+			switch rapid.IntRange(0, 9).Draw(t, "fate") {
+			case 0:
+				held[types.UID(name)] = true
+			case 1:
 				moved[types.UID(name)] = true
+				before.Spec.Moves = append(before.Spec.Moves, v1alpha1.ActionMove{PodUID: types.UID(name), Container: "app"})
 			}
 		}
-		p.Held = func(uid types.UID) bool { return moved[uid] }
+		p.Held, p.Answers = func(uid types.UID) bool { return held[uid] }, []*v1alpha1.RTAction{before}
+		vain := rapid.SliceOfDistinct(rapid.SampledFrom(rules.Kinds), func(k rules.Kind) rules.Kind { return k }).Draw(t, "vain")
+		p.Ticket = func(r orchestration.Request) (orchestration.Ticket, bool) {
+			return orchestration.Ticket{Phase: rules.Failed}, slices.Contains(vain, r.Kind)
+		}
 		a, ok := p.Choose()
 		if again, same := p.Choose(); same != ok || again.What != a.What {
 			t.Fatalf("%q, and then %q", a.What, again.What)
@@ -98,15 +108,20 @@ func TestWhateverIsChosen(t *testing.T) {
 			m := w.mckubes[string(uid)].Spec
 			criticality, _ := rt.ParseCriticality(string(m.Criticality))
 			switch {
-			case moved[uid]:
+			case held[uid]:
 				t.Fatalf("%s: %s is in other hands", a.What, uid)
+			case moved[uid] && a.Request.Cause != p.LastResort():
+				t.Fatalf("%s: %s was moved already", a.What, uid)
 			case criticality > top:
 				t.Fatalf("%s: %s is more critical", a.What, uid)
 			case a.Kind == rules.Preempt && criticality >= top:
 				t.Fatalf("%s: %s is not less critical", a.What, uid)
-			case a.Kind == rules.Migrate && m.Migration != nil:
+			case (a.Kind == rules.Migrate || a.Kind == rules.ReplaceNode) && m.Migration != nil:
 				t.Fatalf("%s: %s must stay", a.What, uid)
 			}
+		}
+		if a.Request.Cause != p.Cause() && (a.Kind != rules.ReplaceNode || !slices.ContainsFunc(touched(a), func(uid types.UID) bool { return moved[uid] })) {
+			t.Fatalf("%s for %s", a.What, a.Request.Cause)
 		}
 		if a.Kind == rules.Rearrange {
 			holds(t, p.Node, a)
@@ -117,10 +132,14 @@ func TestWhateverIsChosen(t *testing.T) {
 	})
 }
 
+// touched are the pods that an action moves, as its record will say.
 func touched(a ladder.Answer) []types.UID {
 	out := slices.Clone(a.Pods)
 	for _, m := range a.Moves {
 		out = append(out, m.PodUID)
+	}
+	for _, p := range a.Request.Displaces {
+		out = append(out, p.UID)
 	}
 	return out
 }
@@ -153,7 +172,7 @@ func unbeaten(t *rapid.T, p ladder.Planner, a ladder.Answer) {
 	for i := range p.Node.Servers {
 		o := &p.Node.Servers[i]
 		view, ok := p.Snapshot.Pod(o.PodUID)
-		if o.Physical != own.Physical || o.ID == own.ID || !ok || p.Held(o.PodUID) || o.McKube.Spec.Migration != nil || !view.Owned {
+		if o.Physical != own.Physical || o.ID == own.ID || !ok || p.Held(o.PodUID) || ladder.MovedBy(p.Answers)[o.PodUID] || o.McKube.Spec.Migration != nil || !view.Owned {
 			continue
 		}
 		if _, goes := p.Snapshot.Destination(o.PodUID); !goes || p.Overfills(o.PodUID) { // the target would be as full as this core is

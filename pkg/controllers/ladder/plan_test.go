@@ -239,6 +239,52 @@ func TestNothingIsMovedTwice(t *testing.T) {
 	}
 }
 
+// Who went to another core for the pressure does not leave with the node for it, unless everything else has come to nothing: then as the
+// last resort, which has a cause of its own and says so. Nobody is taken along whom another action has.
+func TestWhoWasMovedLeavesWithTheNodeAsTheLastResort(t *testing.T) {
+	t.Parallel()
+	w := newTown()
+	w.node("a", 2)
+	w.node("b", 2)
+	w.run("one", "a", "High", 20, 40, 0)
+	w.run("two", "a", "Middle", 20, 40, 1)
+	p := w.planner("a", ladder.SourceMisses, "one", "two")
+	p.Held = func(uid types.UID) bool { return uid == "two" }
+	if got := chosen(t, p); got != "Migrate: moving default/one itself to node b" {
+		t.Errorf("another action has a pod: %q", got)
+	}
+	p.Held = func(types.UID) bool { return false }
+	p.Answers = []*v1alpha1.RTAction{{
+		Spec:   v1alpha1.RTActionSpec{Kind: "Rearrange", Moves: []v1alpha1.ActionMove{{PodUID: "two", Container: "app", Core: 0}}},
+		Status: v1alpha1.RTActionStatus{Phase: "Succeeded"},
+	}}
+	if got := chosen(t, p); got != "Migrate: moving default/one itself to node b" {
+		t.Errorf("while something else helps: %q", got)
+	}
+	p.Ticket = func(r orchestration.Request) (orchestration.Ticket, bool) {
+		return orchestration.Ticket{Name: "x", Phase: rules.Failed}, r.Kind != rules.ReplaceNode
+	}
+	a, ok := p.Choose()
+	if !ok || a.Kind != rules.ReplaceNode || a.Request.Cause != p.LastResort() || len(a.Request.Displaces) != 2 {
+		t.Fatalf("nothing else helps: %s for %s with %v", a.Kind, a.Request.Cause, a.Request.Displaces)
+	}
+	if m := a.Request.Message; !strings.Contains(m, "default/two, moved for this pressure before, is moved once more, as the last resort") || !strings.Contains(m, "Migrate: action x is Failed") {
+		t.Errorf("it says %q", m)
+	}
+	for attempt, want := range []string{"nothing", "nothing", "nothing", "ReplaceNode"} {
+		p.Ticket = func(r orchestration.Request) (orchestration.Ticket, bool) {
+			return orchestration.Ticket{Name: "x", Phase: rules.RolledBack, Attempt: int32(attempt), Again: p.Now.Add(time.Second)}, r.Kind != rules.ReplaceNode
+		}
+		if got := chosen(t, p); !strings.HasPrefix(got, want) {
+			t.Errorf("something else may help in a second, and was tried %d times: %q", attempt, got)
+		}
+	}
+	p.Answers = nil
+	if a, _ := p.Choose(); a.Request.Cause != p.Cause() {
+		t.Errorf("nobody was moved: %s", a.Request.Cause)
+	}
+}
+
 // A node is replaced only where all of its governed pods may leave, it has a NodePool, and another one would help.
 func TestWhenANodeIsReplaced(t *testing.T) {
 	t.Parallel()

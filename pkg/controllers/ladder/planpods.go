@@ -15,13 +15,13 @@ import (
 func (p *planner) migrations() []option {
 	var out []option
 	for _, set := range p.sets() {
-		target, ok := p.allMove(set)
+		d, ok := p.allMove(set)
 		if !ok {
 			continue
 		}
-		o := option{Pods: set[:1], Target: target, What: "moving " + p.names(set[:1]) + " to node " + target}
+		o := option{Pods: set[:1], Target: d.Node, What: "moving " + p.names(set[:1]) + " to node " + d.Node}
 		o.effect, o.price = p.gone(set)
-		o.Crowds = p.overfills(set[0])
+		o.Crowds = p.overfills(set[0], d)
 		out = append(out, o)
 	}
 	for _, s := range p.crowd.sufferers {
@@ -38,29 +38,20 @@ func (p *planner) migrations() []option {
 	return out
 }
 
-// allMove tells whether all pods of a set may be moved and find cores elsewhere, each by itself, and where the first goes.
-func (p *planner) allMove(set []types.UID) (target string, ok bool) {
-	for i, uid := range set {
-		if !p.movable(uid) {
-			return "", false
-		}
-		d, ok := p.destination(uid)
-		if !ok {
-			return "", false
-		}
-		if i == 0 {
-			target = d.Node
-		}
+// allMove tells whether all pods of a set may be moved and find cores elsewhere, together, and where the first goes.
+func (p *planner) allMove(set []types.UID) (state.Destination, bool) {
+	if slices.ContainsFunc(set, func(uid types.UID) bool { return !p.movable(uid) }) {
+		return state.Destination{}, false
 	}
-	return target, true
+	if len(set) == 1 {
+		return p.destination(set[0])
+	}
+	all, ok := p.Snapshot.Destinations(set, p.suits)
+	return all[set[0]], ok
 }
 
 // overfills tells whether a pod would find no more room where it goes than there is where it comes from.
-func (p *planner) overfills(uid types.UID) bool {
-	d, ok := p.destination(uid)
-	if !ok {
-		return true
-	}
+func (p *planner) overfills(uid types.UID, d state.Destination) bool {
 	for _, s := range p.pods[uid] {
 		in := s.InForce()
 		if p.roomAt(d, s.ID)-in.Charge(p.Node.Granularity) <= p.crowd.left(p.before, s.Physical, "") {
@@ -88,10 +79,7 @@ func mayLeave(servers []*state.ServerView) bool {
 func (p *planner) destination(uid types.UID) (state.Destination, bool) {
 	known, asked := p.goes[uid]
 	if !asked {
-		view, _ := p.Snapshot.Pod(uid)
-		found, ok := p.Snapshot.Destination(uid, func(n *state.NodeView) bool {
-			return n.Agent == state.AgentAlive && !n.Tainted(mcv1.TaintPressure) && p.Fits(n.Name, view)
-		})
+		found, ok := p.Snapshot.Destination(uid, func(n *state.NodeView) bool { return p.suits(uid, n) })
 		if ok {
 			known = &found
 		}
@@ -101,6 +89,12 @@ func (p *planner) destination(uid types.UID) (state.Destination, bool) {
 		return state.Destination{}, false
 	}
 	return *known, true
+}
+
+// suits tells whether a node may take a pod, whatever its cores say.
+func (p *planner) suits(uid types.UID, n *state.NodeView) bool {
+	view, ok := p.Snapshot.Pod(uid)
+	return ok && n.Agent == state.AgentAlive && !n.Tainted(mcv1.TaintPressure) && p.Fits(n.Name, view)
 }
 
 // roomAt is the bandwidth that the others leave to a server where it would go.
@@ -181,20 +175,29 @@ func (p *planner) openings() []option {
 }
 
 // replacements is the node itself: where it is late, or has less than it promised, or is crowded, and all of its governed
-// pods may leave it, none of which is more critical than who suffers.
+// pods may leave it, none of which is more critical than who suffers, or in other hands.
 func (p *planner) replacements() []option {
 	if p.Pool == "" {
 		return nil
 	}
-	everybody := []*state.ServerView{}
-	for _, uid := range sortedPods(p.pods) {
+	o := option{leavers: sortedPods(p.pods), What: "replacing node " + p.Node.Name}
+	for _, uid := range o.leavers {
 		view, ok := p.Snapshot.Pod(uid)
-		if !ok || !view.Owned || !mayLeave(p.pods[uid]) || criticalityOf(p.pods[uid]) > p.crowd.sufferers[0].Criticality {
+		if !ok || !view.Owned || !mayLeave(p.pods[uid]) || p.Held(uid) || criticalityOf(p.pods[uid]) > p.crowd.sufferers[0].Criticality {
 			return nil
 		}
-		everybody = append(everybody, p.pods[uid]...)
+		o.price += priceOf(p.Node, p.pods[uid])
+		switch {
+		case view.Deleting:
+			continue // it goes in any case
+		case p.moved[uid]:
+			o.again = append(o.again, uid)
+		}
+		o.displaced = append(o.displaced, uid)
 	}
-	o := option{price: priceOf(p.Node, everybody), leavers: sortedPods(p.pods), What: "replacing node " + p.Node.Name}
+	if len(o.displaced) > mostDisplaced {
+		return nil
+	}
 	for _, s := range p.crowd.sufferers {
 		full := rt.PPM(0)
 		if core := p.before.on(s.ID); core != rt.NoCore {
@@ -205,3 +208,6 @@ func (p *planner) replacements() []option {
 	}
 	return []option{o}
 }
+
+// mostDisplaced is how many pods an action names.
+const mostDisplaced = 200

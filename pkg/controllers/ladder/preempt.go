@@ -26,8 +26,8 @@ type preempt struct {
 }
 
 // NewPreempt makes the executor of preemptions against real-time pressure. Each pod goes by the Eviction API, only while it
-// is the same pod, strictly less critical than the one for whom it goes, and the pressure lasts; and the first only
-// when all may go. It asks the API server, and not a cache, who is still there.
+// is the same pod, strictly less critical than the one for whom it goes, and the pressure lasts; of several only while
+// somebody lacks the room that they are to give; and the first only when all may go. It asks the API server, and not a cache, who is still there.
 func NewPreempt(c client.Client, api client.Reader, store *state.Store) orchestration.Executor {
 	return preempt{client: c, api: api, store: store}
 }
@@ -100,16 +100,49 @@ func (e preempt) needless(o *v1alpha1.RTAction, left []*corev1.Pod) (why string,
 	if err != nil {
 		return err.Error(), false
 	}
+	if why := unsuitable(n, most, left); why != "" {
+		return why, false
+	}
+	if len(o.Spec.Pods) > 1 && housed(n, most, left) {
+		return "there is room without", true
+	}
+	return "", false
+}
+
+// unsuitable is why a pod that is left must not go for somebody of a criticality; empty: all may.
+func unsuitable(n *state.NodeView, most rt.Criticality, left []*corev1.Pod) string {
 	pods := podsOn(n)
 	for _, pod := range left {
 		switch servers, ok := pods[pod.UID]; {
 		case !ok:
-			return fmt.Sprintf("pod %s/%s has no real-time container on the node any longer", pod.Namespace, pod.Name), false
+			return fmt.Sprintf("pod %s/%s has no real-time container on the node any longer", pod.Namespace, pod.Name)
 		case criticalityOf(servers) >= most:
-			return fmt.Sprintf("pod %s/%s is no longer less critical", pod.Namespace, pod.Name), false
+			return fmt.Sprintf("pod %s/%s is no longer less critical", pod.Namespace, pod.Name)
 		}
 	}
-	return "", false
+	return ""
+}
+
+// housed tells whether all of a criticality have room for their highest budgets beside the pods that are left. Several pods go only because
+// somebody lacks that, on a core of theirs or without any; a single one may go because that frees bandwidth.
+func housed(n *state.NodeView, of rt.Criticality, left []*corev1.Pod) bool {
+	cores, pods := map[int]bool{rt.NoCore: true}, podsOn(n)
+	for _, pod := range left {
+		for _, s := range pods[pod.UID] {
+			cores[s.Physical] = true
+		}
+	}
+	c, now := crowdOf(n, nil), layoutOf(n)
+	for i := range n.Servers {
+		s := &n.Servers[i]
+		if s.McKube == nil || !s.Running || s.Criticality != of || !cores[now.on(s.ID)] {
+			continue
+		}
+		if !c.passes(now, Sufferer{ServerView: s, Wanted: wanted(s)}) {
+			return false
+		}
+	}
+	return true
 }
 
 // strike evicts the first pod, if all that are left may go: else one would be gone for nothing. What a policy forbids before anybody has

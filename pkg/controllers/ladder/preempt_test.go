@@ -25,7 +25,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// eviction is a preemption of two Low pods for a High one, on a node under pressure.
+// eviction is a preemption of two Low pods for a High one, on a node under pressure. A third, "third", is in the way as well.
 type eviction struct {
 	*stage
 	process  *process
@@ -36,6 +36,7 @@ type eviction struct {
 func newEviction(t *testing.T) *eviction {
 	s := simple(t)
 	s.run("little", "a", "Low", 10, 0)
+	s.run("third", "a", "Low", 60, 0)
 	s.live()
 	e := &eviction{stage: s, process: s.spawn()}
 	e.executor = ladder.NewPreempt(s.api, s.api, e.process.store)
@@ -201,6 +202,29 @@ func TestNobodyIsEvictedForAPodThatIsGone(t *testing.T) {
 			e.must(client.IgnoreNotFound(e.api.Delete(t.Context(), claim)))
 			if r := e.step(rules.Running); e.pod("little") == nil || before == 0 && e.pod("low") == nil {
 				t.Errorf("evicted for a pod that is gone: %+v", r)
+			}
+		})
+	}
+}
+
+// Of several nobody goes, or no further one, once there is room without: because another one has gone by itself.
+func TestNobodyIsEvictedForRoomThatIsThere(t *testing.T) {
+	for name, before := range map[string]int{"before the first": 0, "before the second": 1} {
+		t.Run(name, func(t *testing.T) {
+			e := newEviction(t)
+			for range before {
+				e.step(rules.Running)
+			}
+			e.must(e.api.Delete(t.Context(), e.pod("third"), client.GracePeriodSeconds(0)))
+			claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "third"}}
+			e.must(client.IgnoreNotFound(e.api.Delete(t.Context(), claim)))
+			e.live()
+			if r := e.step(rules.Running); before == 0 {
+				e.is(r, "", true, "there is room without")
+				e.here("low", "little")
+			} else {
+				e.is(r, rules.Succeeded, false, "evicted "+e.namespace+"/low; not "+e.namespace+"/little; there is room without")
+				e.here("little")
 			}
 		})
 	}

@@ -49,13 +49,18 @@ func (p *planner) request(o option, passed []string) orchestration.Request {
 	for _, uid := range o.Pods {
 		r.Pods = append(r.Pods, p.actionPod(uid))
 	}
-	if o.Kind == rules.OpenNode || o.Kind == rules.ReplaceNode {
-		r.NodePool = p.Pool
+	for _, uid := range o.displaced {
+		r.Displaces = append(r.Displaces, p.actionPod(uid))
 	}
 	if o.Kind == rules.ReplaceNode {
+		r.NodePool = p.Pool
 		r.Beneficiary = v1alpha1.ActionBeneficiary{Kind: "Node", Name: p.Node.Name, UID: p.Node.UID, Criticality: first.Criticality.String()}
 	}
 	r.Message = fmt.Sprintf("%s: %s; %s", first.Where(), first.Detail, o.words())
+	if len(o.again) > 0 {
+		r.Cause = p.LastResort()
+		r.Message += fmt.Sprintf("; %s, moved for this pressure before, is moved once more, as the last resort", p.names(o.again))
+	}
 	if len(passed) > 0 {
 		r.Message += "; cheaper ones do not help: " + strings.Join(passed, "; ")
 	}

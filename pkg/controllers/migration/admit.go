@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,8 +25,11 @@ type question struct {
 	view    *state.PodView
 	policy  *v1alpha1.MigrationPolicy
 	trigger v1alpha1.MigrationTrigger
-	// asked is the node that was asked for; empty: any.
+	// set is the ReplicaSet that makes the pod again; nil: it is gone, or not of that kind.
+	set *appsv1.ReplicaSet
+	// asked is the node that was asked for; empty: any but those that were tried.
 	asked string
+	tried []string
 	// others are all migrations.
 	others []v1alpha1.PodMigration
 }
@@ -61,9 +65,11 @@ func (r *Reconciler) admit(ctx context.Context, o *v1alpha1.PodMigration) (time.
 	case a.refusal != nil:
 		r.forget(o.UID)
 		return 0, r.refuse(ctx, o, a.decision, a.refusal)
+	case a.waits != nil && r.left(o) <= 0:
+		return 0, r.finish(ctx, o, v1alpha1.MigrationAborted, ReasonWaitedTooLong, r.waited(o, a.waits.message))
 	case a.waits != nil:
 		r.forget(o.UID)
-		return again, r.note(ctx, o, a.waits)
+		return min(again, r.left(o)), r.note(ctx, o, a.waits)
 	case o.Spec.DryRun:
 		r.forget(o.UID)
 		return 0, r.update(ctx, o, func(s *v1alpha1.PodMigrationStatus) {
@@ -73,16 +79,24 @@ func (r *Reconciler) admit(ctx context.Context, o *v1alpha1.PodMigration) (time.
 			setCondition(s, v1alpha1.ConditionMigrationDone, metav1.ConditionTrue, ReasonDryRun, "nothing was done", r.Clock.Now())
 		})
 	}
-	if o, err = r.hold(ctx, o); err != nil {
-		return 0, err
-	}
-	if err := r.update(ctx, o, func(s *v1alpha1.PodMigrationStatus) {
-		r.admitted(s, *q, a, ReasonAdmitted)
-		s.Message = would(*q, a)
-	}); err != nil {
+	if err := r.settle(ctx, o, *q, a); err != nil {
+		r.forget(o.UID) // it may be gone; if not it is decided on again
 		return 0, err
 	}
 	return r.drive(ctx, o)
+}
+
+// settle puts on record what was decided. The object is then as it is stored.
+func (r *Reconciler) settle(ctx context.Context, o *v1alpha1.PodMigration, q question, a answer) error {
+	held, err := r.hold(ctx, o)
+	if err != nil {
+		return err
+	}
+	*o = *held
+	return r.update(ctx, o, func(s *v1alpha1.PodMigrationStatus) {
+		r.admitted(s, q, a, ReasonAdmitted)
+		s.Message = would(q, a)
+	})
 }
 
 // hold keeps the object until nothing of it is under way.
@@ -99,16 +113,9 @@ func (r *Reconciler) hold(ctx context.Context, o *v1alpha1.PodMigration) (*v1alp
 
 // ask collects what there is to decide on. Neither question nor refusal: what is needed is not seen yet.
 func (r *Reconciler) ask(ctx context.Context, o *v1alpha1.PodMigration) (*question, *refusal, error) {
-	pod := &corev1.Pod{}
-	err := r.API.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.PodName}, pod)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, &refusal{ReasonPodNotFound, fmt.Sprintf("there is no pod %s/%s", o.Namespace, o.Spec.PodName)}, nil
-	case err != nil:
-		return nil, nil, fmt.Errorf("reading pod %s/%s: %w", o.Namespace, o.Spec.PodName, err)
-	}
-	if no := immobile(o, pod); no != nil {
-		return nil, no, nil
+	pod, no, err := r.movable(ctx, o)
+	if err != nil || no != nil {
+		return nil, no, err
 	}
 	view, known := r.Store.Snapshot().Pod(pod.UID)
 	if !known || view.NodeName == "" {
@@ -121,7 +128,33 @@ func (r *Reconciler) ask(ctx context.Context, o *v1alpha1.PodMigration) (*questi
 	if err != nil {
 		return nil, nil, err
 	}
-	return &question{object: o, pod: pod, view: view, policy: rule, trigger: o.Spec.Trigger, asked: o.Spec.TargetNode}, nil, nil
+	q := &question{object: o, pod: pod, view: view, policy: rule, trigger: o.Spec.Trigger, asked: o.Spec.TargetNode}
+	if isReplicaSet(pod) {
+		if q.set, err = r.replicaSet(ctx, pod); err != nil {
+			return nil, nil, err
+		}
+	}
+	return q, nil, nil
+}
+
+// movable is the pod of a migration, or why it cannot be moved. That it cannot, only the API server may say.
+func (r *Reconciler) movable(ctx context.Context, o *v1alpha1.PodMigration) (pod *corev1.Pod, no *refusal, err error) {
+	for _, from := range []client.Reader{r.Client, r.API} {
+		pod = &corev1.Pod{}
+		err = from.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.PodName}, pod)
+		switch {
+		case apierrors.IsNotFound(err):
+			no = &refusal{ReasonPodNotFound, fmt.Sprintf("there is no pod %s/%s", o.Namespace, o.Spec.PodName)}
+		case err != nil:
+			return nil, nil, fmt.Errorf("reading pod %s/%s: %w", o.Namespace, o.Spec.PodName, err)
+		default:
+			no = immobile(o, pod)
+		}
+		if no == nil {
+			return pod, nil, nil
+		}
+	}
+	return nil, no, nil
 }
 
 // decide finds the way, keeps it from being given away, and asks whether it may be gone.
@@ -130,10 +163,7 @@ func (r *Reconciler) decide(ctx context.Context, q question) (answer, error) {
 	if err != nil || a.refusal != nil || a.waits != nil {
 		return a, err
 	}
-	d, err := r.Judge.Decide(ctx, policy.Question{
-		Pod: q.pod, Source: r.node(ctx, q.pod.Spec.NodeName), Target: r.node(ctx, a.target), Trigger: q.trigger,
-		McKube: governor(q.view), Budget: policy.Budget(limits(q), policy.UsageOf(r.move(q, a), q.others, r.Clock.Now())), Now: r.Clock.Now(),
-	})
+	d, err := r.judged(ctx, q, a.target)
 	if err != nil {
 		return answer{}, err
 	}
@@ -143,11 +173,21 @@ func (r *Reconciler) decide(ctx context.Context, q question) (answer, error) {
 	return a, nil
 }
 
+// judged is what policy says to it now.
+func (d Dependencies) judged(ctx context.Context, q question, target string) (v1alpha1.MigrationDecision, error) {
+	now := d.Clock.Now()
+	return d.Judge.Decide(ctx, policy.Question{
+		Pod: q.pod, Source: d.node(ctx, q.pod.Spec.NodeName), Target: d.node(ctx, target), Trigger: q.trigger,
+		McKube: governor(q.view), Budget: policy.Budget(limits(q), policy.UsageOf(moveOf(q, target), q.others, now)), Now: now,
+	})
+}
+
 // propose finds the way, one decision at a time, so that no two take one place.
 func (r *Reconciler) propose(ctx context.Context, q question) (answer, error) {
 	r.choosing.Lock()
 	defer r.choosing.Unlock()
 	var err error
+	r.Store.ReleaseMigration(decided(q.object.UID))
 	if q.others, err = r.all(ctx); err != nil {
 		return answer{}, err
 	}
@@ -161,15 +201,16 @@ func (r *Reconciler) propose(ctx context.Context, q question) (answer, error) {
 		return answer{refusal: no}, err
 	}
 	a := answer{way: w}
-	if why := policy.Limited(limits(q), policy.UsageOf(r.move(q, a), q.others, r.Clock.Now()), r.move(q, a)); why != "" {
+	if why := policy.Limited(limits(q), policy.UsageOf(moveOf(q, a.target), q.others, r.Clock.Now()), moveOf(q, a.target)); why != "" {
 		return answer{waits: &refusal{ReasonWaitsForLimit, why}}, nil
 	}
 	if !q.object.Spec.DryRun {
 		mine := q.object.DeepCopy()
 		r.admitted(&mine.Status, q, a, ReasonAdmitted)
 		r.fresh[mine.UID] = mine
+		err = r.keep(mine.UID, a.target, q.pod)
 	}
-	return a, nil
+	return a, err
 }
 
 // rivals tells whether another migration has the pod already.
@@ -183,6 +224,7 @@ func (r *Reconciler) all(ctx context.Context) ([]v1alpha1.PodMigration, error) {
 	if err := r.Client.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("listing PodMigrations: %w", err)
 	}
+	r.prune(list.Items)
 	for i := range list.Items {
 		o := &list.Items[i]
 		if newer := r.fresh[o.UID]; newer != nil {
@@ -199,11 +241,32 @@ func (r *Reconciler) all(ctx context.Context) ([]v1alpha1.PodMigration, error) {
 	return list.Items, nil
 }
 
+// prune forgets decisions of migrations that are no longer there. The caller has the lock.
+func (r *Reconciler) prune(there []v1alpha1.PodMigration) {
+	known := map[types.UID]bool{}
+	for i := range there {
+		known[there[i].UID] = true
+	}
+	for uid := range r.fresh {
+		if !known[uid] {
+			delete(r.fresh, uid)
+		}
+	}
+	for uid := range r.kept {
+		if !known[uid] {
+			delete(r.kept, uid)
+			r.Store.ReleaseMigration(decided(uid))
+		}
+	}
+}
+
 // forget a decision that came to nothing, or that everybody sees.
 func (r *Reconciler) forget(uid types.UID) {
 	r.choosing.Lock()
 	defer r.choosing.Unlock()
 	delete(r.fresh, uid)
+	delete(r.kept, uid)
+	r.Store.ReleaseMigration(decided(uid))
 }
 
 func limits(q question) *v1alpha1.MigrationLimits {
@@ -213,8 +276,8 @@ func limits(q question) *v1alpha1.MigrationLimits {
 	return q.policy.Spec.Limits
 }
 
-func (r *Reconciler) move(q question, a answer) policy.Move {
-	m := policy.Move{UID: q.object.UID, Namespace: q.pod.Namespace, Source: q.pod.Spec.NodeName, Target: a.target, Trigger: q.trigger}
+func moveOf(q question, target string) policy.Move {
+	m := policy.Move{UID: q.object.UID, Namespace: q.pod.Namespace, Source: q.pod.Spec.NodeName, Target: target, Trigger: q.trigger}
 	if q.policy != nil {
 		m.Policy = q.policy.Name
 	}
@@ -225,9 +288,9 @@ func (r *Reconciler) move(q question, a answer) policy.Move {
 }
 
 // node for whoever judges; nil where it is not known.
-func (r *Reconciler) node(ctx context.Context, name string) *corev1.Node {
+func (d Dependencies) node(ctx context.Context, name string) *corev1.Node {
 	node := &corev1.Node{}
-	if name == "" || r.Client.Get(ctx, types.NamespacedName{Name: name}, node) != nil {
+	if name == "" || d.Client.Get(ctx, types.NamespacedName{Name: name}, node) != nil {
 		return nil
 	}
 	return node

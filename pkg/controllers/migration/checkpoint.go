@@ -19,8 +19,7 @@ import (
 const (
 	// stalled is how long nothing may advance before a checkpoint or a transfer is given up.
 	stalled = 150 * time.Second
-	// lease is for how long agents hold what they have without hearing from here, and renewed when it is renewed: the copy is made only
-	// well before that, as the source runs again after it.
+	// lease is for how long agents hold what they have without hearing from here, until a copy may be there, and renewed when it is renewed.
 	lease   = 5 * time.Minute
 	renewed = 3 * time.Minute
 	// briefly is how long a stopped source has to end: it cannot hear that it is asked to.
@@ -39,8 +38,12 @@ func (m *migrate) checkpoint(ctx context.Context, task orchestration.Task, sourc
 		return rules.Result{}, err
 	}
 	switch {
+	case task.Progress[progressHeir] != "":
+		return m.inherit(ctx, task, source, legacy{twin, nc})
 	case task.Progress[progressCut] != "" || adopted(twin) || nc != nil && nc.Spec.Stage == v1alpha1.StageRelease:
 		return m.outlive(ctx, task, source, twin, nc)
+	case task.Undoing() && alone(source, twin, nc):
+		return m.releaseSource(ctx, task, twin, nc)
 	case task.Undoing():
 		return m.thaw(ctx, task, source, nc)
 	case source == nil && !saved(nc):
@@ -53,7 +56,7 @@ func (m *migrate) checkpoint(ctx context.Context, task orchestration.Task, sourc
 
 // goOn takes the state from stage to stage, until a copy of the pod has it.
 func (m *migrate) goOn(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
-	if veto := interrupted(nc, m.Clock.Now()); veto != "" {
+	if veto := m.hindered(task, source, twin, nc); veto != "" {
 		return rules.Result{Undo: true, Message: veto}, nil
 	}
 	if err := m.renew(ctx, nc); err != nil {
@@ -62,11 +65,17 @@ func (m *migrate) goOn(ctx context.Context, task orchestration.Task, source, twi
 	if twin == nil {
 		return m.advance(ctx, task, source, nc)
 	}
+	if why := m.unmade(nc, twin); why != "" {
+		return rules.Result{Undo: true, Message: why}, nil
+	}
 	if result, settled, err := m.settles(ctx, task, twin); !settled || err != nil {
-		return result, err
+		return m.overdue(nc, twin, result), err
 	}
 	if why := unrestored(nc, twin); why != "" {
-		return rules.Result{Message: why}, nil
+		return m.overdue(nc, twin, rules.Result{Message: why}), nil
+	}
+	if why, err := m.outweighed(ctx, source); why != "" || err != nil {
+		return m.overdue(nc, twin, rules.Result{Message: why}), err
 	}
 	task.Progress[progressEvidence] += ", and the runtime says that its containers were restored"
 	return m.releaseSource(ctx, task, twin, nc)
@@ -78,13 +87,23 @@ func (m *migrate) freeze(ctx context.Context, task orchestration.Task, source *c
 	if err := m.enter(ctx, task, v1alpha1.MigrationCheckpointing); err != nil {
 		return rules.Result{}, err
 	}
+	if heritable(metav1.GetControllerOf(source)) {
+		if result, guarded, err := m.guard(ctx, task, source); !guarded || err != nil {
+			return result, err
+		}
+	}
 	nc := &v1alpha1.NodeCheckpoint{
-		ObjectMeta: metav1.ObjectMeta{Name: task.Object.Name, Finalizers: []string{v1alpha1.FinalizerCheckpoint}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: task.Object.Name, Finalizers: []string{v1alpha1.FinalizerCheckpoint}, Labels: map[string]string{v1alpha1.LabelMigrationAction: task.Object.Name},
+		},
 		Spec: v1alpha1.NodeCheckpointSpec{
 			PodNamespace: source.Namespace, PodName: source.Name, PodUID: source.UID,
 			SourceNode: source.Spec.NodeName, TargetNode: task.Object.Spec.TargetNode,
 			Stage: v1alpha1.StageCheckpoint, Expires: metav1.NewTime(m.Clock.Now().Add(lease)),
 		},
+	}
+	if limit, probed := tolerance(source); probed {
+		task.Progress[progressTolerance] = limit.String()
 	}
 	for i := range source.Spec.Containers {
 		nc.Spec.Containers = append(nc.Spec.Containers, v1alpha1.CheckpointedContainer{Name: source.Spec.Containers[i].Name})
@@ -114,6 +133,12 @@ func (m *migrate) advance(ctx context.Context, task orchestration.Task, source *
 	if source == nil {
 		return rules.Result{Undo: true, Message: fmt.Sprintf("the pod is gone, and nobody here has evicted it; its state was on node %s", nc.Spec.TargetNode)}, nil
 	}
+	if heritable(metav1.GetControllerOf(source)) {
+		return m.bequeath(ctx, task, source, nc)
+	}
+	if err := m.stage(ctx, nc, v1alpha1.StageRestore); err != nil { // from here on the source does not run by itself, however long nobody is here
+		return rules.Result{}, err
+	}
 	return m.thawedTwin(ctx, task, source, nc)
 }
 
@@ -130,50 +155,78 @@ func (m *migrate) thawedTwin(ctx context.Context, task orchestration.Task, sourc
 		}
 		twin = ofTemplate(task, source, set)
 	}
-	for i := range twin.Spec.Containers {
-		c := &twin.Spec.Containers[i]
-		image := imageOf(nc, c.Name)
-		if image == "" {
-			return rules.Result{Undo: true, Message: fmt.Sprintf("the target has no state of container %s", c.Name)}, nil
-		}
-		c.Image, c.ImagePullPolicy = image, corev1.PullNever
+	if veto := madeOf(nc, &twin.Spec); veto != "" {
+		return rules.Result{Undo: true, Message: veto}, nil
 	}
 	return m.makeTwin(ctx, task, twin)
 }
 
+// madeOf has a pod's containers be made of the archives, or says why they cannot.
+func madeOf(nc *v1alpha1.NodeCheckpoint, spec *corev1.PodSpec) (veto string) {
+	for i := range spec.Containers {
+		c := &spec.Containers[i]
+		image := imageOf(nc, c.Name)
+		if image == "" {
+			return fmt.Sprintf("the target has no state of container %s", c.Name)
+		}
+		c.Image, c.ImagePullPolicy = image, corev1.PullNever
+	}
+	return ""
+}
+
 // releaseSource says, before the source goes, that it will not run again.
 func (m *migrate) releaseSource(ctx context.Context, task orchestration.Task, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
-	down := func(s *v1alpha1.PodMigrationStatus) {
-		since, ok := readySince(twin)
-		if stopped := nc.Status.Source; ok && stopped != nil && stopped.StoppedTime != nil {
-			ms := max(0, since.Sub(stopped.StoppedTime.Time)).Milliseconds()
-			s.UnavailableMilliseconds = &ms
-		}
+	down, known := standstill(nc, twin)
+	if known {
+		task.Progress[progressDown] = down.String()
 	}
-	if err := m.enter(ctx, task, v1alpha1.MigrationCuttingOver, verified(task, m.Clock.Now()), down); err != nil {
+	if err := m.enter(ctx, task, v1alpha1.MigrationCuttingOver, verified(task, m.Clock.Now()), unavailable(down, known)); err != nil {
 		return rules.Result{}, err
-	}
-	if since, ok := readySince(twin); ok && nc.Status.Source != nil && nc.Status.Source.StoppedTime != nil {
-		task.Progress[progressDown] = max(0, since.Sub(nc.Status.Source.StoppedTime.Time)).String()
 	}
 	return rules.Result{Message: "the pod goes on on node " + nc.Spec.TargetNode + ", and the source is to go"}, m.stage(ctx, nc, v1alpha1.StageRelease)
 }
 
+// standstill is for how long nobody served, where both ends of that are known.
+func standstill(nc *v1alpha1.NodeCheckpoint, twin *corev1.Pod) (time.Duration, bool) {
+	since, ok := readySince(twin)
+	if !ok || nc.Status.Source == nil || nc.Status.Source.StoppedTime == nil {
+		return 0, false
+	}
+	return max(0, since.Sub(nc.Status.Source.StoppedTime.Time)), true
+}
+
+func unavailable(d time.Duration, known bool) func(*v1alpha1.PodMigrationStatus) {
+	return func(s *v1alpha1.PodMigrationStatus) {
+		if ms := d.Milliseconds(); known {
+			s.UnavailableMilliseconds = &ms
+		}
+	}
+}
+
 // outlive has the source go, and what agents hold be removed.
 func (m *migrate) outlive(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
+	cut := task.Progress[progressCut] != ""
 	m.markCut(task)
 	switch {
+	case source == nil && !cut: // on record before the NodeCheckpoint goes, by which it would be known otherwise
+		return rules.Result{Message: "the pod goes on on node " + task.Object.Spec.TargetNode + ", and the source is gone"}, nil
 	case twin == nil || twin.DeletionTimestamp != nil:
 		return m.bereft(ctx, task, source, nc)
-	case m.over(task):
+	case source != nil && m.over(task):
 		return m.succeed(ctx, task, source, twin)
 	case source != nil:
 		return m.dismiss(ctx, task, source, twin)
 	}
+	if result, done, err := m.foster(ctx, task, twin); !done || err != nil {
+		return result, err
+	}
+	if m.over(task) {
+		return m.succeed(ctx, task, source, twin)
+	}
 	if err := m.hasten(ctx, task.Object.Spec.Pods[0]); err != nil {
 		return rules.Result{}, err
 	}
-	if done, err := m.forget(ctx, nc, v1alpha1.CheckpointReleased); !done || err != nil {
+	if done, err := m.forget(ctx, nc); !done || err != nil {
 		return rules.Result{Message: "the pod goes on; waits until the agents have removed its state"}, err
 	}
 	return m.succeed(ctx, task, source, twin)
@@ -188,6 +241,9 @@ func (m *migrate) dismiss(ctx context.Context, task orchestration.Task, source, 
 			return rules.Result{Message: "the source may not be evicted yet: " + answer.Why}, err
 		}
 	case !adopted(twin):
+		if why, err := m.outweighed(ctx, source); (why != "" || err != nil) && !m.over(task) {
+			return rules.Result{Message: why}, err
+		}
 		owner, err := m.replicaSet(ctx, source)
 		if err != nil || owner == nil {
 			return m.succeedUnless(ctx, err, task, source, twin)
@@ -195,7 +251,7 @@ func (m *migrate) dismiss(ctx context.Context, task orchestration.Task, source, 
 		if err := m.yield(ctx, source); err != nil {
 			return rules.Result{}, err
 		}
-		return m.adopt(ctx, task, twin, owner)
+		return m.adopt(ctx, twin, owner)
 	}
 	return m.succeed(ctx, task, source, twin)
 }
@@ -220,7 +276,7 @@ func (m *migrate) bereft(ctx context.Context, task orchestration.Task, source *c
 			said = "; the source, which was stopped, is evicted, so that its owner makes it again"
 		}
 	}
-	if done, err := m.forget(ctx, nc, v1alpha1.CheckpointReleased); (!done || err != nil) && !m.over(task) {
+	if done, err := m.forget(ctx, nc); (!done || err != nil) && !m.over(task) {
 		return rules.Result{Message: "the pod in its place was taken away; waits until the agents have removed its state"}, err
 	}
 	return rules.Result{Outcome: rules.Failed, Message: "the pod in its place was taken away after the source was released" + said}, nil
@@ -251,7 +307,7 @@ func (m *migrate) thaw(ctx context.Context, task orchestration.Task, source *cor
 		if err := m.stage(ctx, nc, v1alpha1.StageDiscard); err != nil {
 			return rules.Result{}, err
 		}
-		if done, err := m.forget(ctx, nc, v1alpha1.CheckpointDiscarded); !done || err != nil {
+		if done, err := m.forget(ctx, nc); !done || err != nil {
 			return rules.Result{Message: "waits until the pod goes on on its node"}, err
 		}
 	}

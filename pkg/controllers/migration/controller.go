@@ -38,8 +38,8 @@ const (
 	again = 5 * time.Second
 	// workers decide side by side: a policy engine may take its time.
 	workers = 8
-	// kept is for how long a migration that is over is kept where its object does not say.
-	kept = time.Hour
+	// lasting is for how long a migration that is over is kept where its object does not say.
+	lasting = time.Hour
 )
 
 // Actions is the orchestration queue, as far as migrations need it.
@@ -61,7 +61,6 @@ type Judge interface {
 type ReconcilerDependencies struct {
 	Dependencies
 	Actions Actions
-	Judge   Judge
 	// Rooms are what nodes have, and what is left beside what is requested there.
 	Rooms func() map[string]placement.Room
 	// Checkpointing: strategy Checkpoint may be used.
@@ -80,11 +79,13 @@ type Reconciler struct {
 	choosing sync.Mutex
 	// fresh are decisions that the cache may not show yet.
 	fresh map[types.UID]*v1alpha1.PodMigration
+	// kept are decisions for which this process has kept cores of the target until their action has them.
+	kept map[types.UID]bool
 }
 
 // NewReconciler makes the loop. It listens to the queue from now on.
 func NewReconciler(d ReconcilerDependencies) *Reconciler {
-	r := &Reconciler{ReconcilerDependencies: d, fresh: map[types.UID]*v1alpha1.PodMigration{}}
+	r := &Reconciler{ReconcilerDependencies: d, fresh: map[types.UID]*v1alpha1.PodMigration{}, kept: map[types.UID]bool{}}
 	d.Actions.Listen(r.wake)
 	return r
 }
@@ -201,7 +202,7 @@ func (r *Reconciler) retire(ctx context.Context, o *v1alpha1.PodMigration) (time
 		}
 		return 0, nil
 	}
-	ttl := kept
+	ttl := lasting
 	if s := o.Spec.TTLSecondsAfterFinished; s != nil {
 		ttl = time.Duration(*s) * time.Second
 	}

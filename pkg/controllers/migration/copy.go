@@ -27,6 +27,8 @@ const (
 	// annotationDeletionCost says which pod of a ReplicaSet goes first, and lowestCost that it is this one.
 	annotationDeletionCost = corev1.PodDeletionCost
 	lowestCost             = math.MinInt32
+	// annotationFormerCost is what a pod's cost was before it was to go.
+	annotationFormerCost = v1alpha1.Group + "/former-deletion-cost"
 	// longestName is what is kept of a pod's name in that of its copy, which has 63 characters at most: it is a host's name.
 	longestName = 50
 )
@@ -36,16 +38,27 @@ var ofCopy = regexp.MustCompile(`(-m[0-9a-f]{8}-[0-9]+)+$`)
 
 // copyName is the name of the pod that is made in the source's place, the same whoever makes it.
 func copyName(task orchestration.Task) string {
+	if task.Progress[progressHeir] != "" {
+		return task.Object.Spec.Pods[0].Name
+	}
+	return ownName(task)
+}
+
+// ownName is a name that no other migration gives to anything.
+func ownName(task orchestration.Task) string {
 	base := ofCopy.ReplaceAllString(task.Object.Spec.Pods[0].Name, "")
 	base = strings.TrimRight(base[:min(longestName, len(base))], ".-")
 	return base + "-m" + task.Object.Name[len(task.Object.Name)-min(10, len(task.Object.Name)):]
 }
 
-// twinOf is the pod that was made in the source's place; nil for none. What the cache does not show, and was made, the API server is
-// asked for.
+// twinOf is the pod that was made in the source's place; nil for none. That a cache does not show it yet only has it made again, under
+// its name; but before anything is undone, or given up as taken away, the API server is asked.
 func (m *migrate) twinOf(ctx context.Context, task orchestration.Task) (*corev1.Pod, error) {
+	if task.Undoing() {
+		return m.copied(ctx, m.API, task)
+	}
 	pod, err := m.copied(ctx, m.Client, task)
-	if pod == nil && err == nil && (task.Progress[progressTwin] != "" || task.Undoing()) {
+	if pod == nil && err == nil && (task.Progress[progressTwin] != "" || task.Progress[progressCut] != "") {
 		return m.copied(ctx, m.API, task)
 	}
 	return pod, err
@@ -85,6 +98,7 @@ func twin(task orchestration.Task, source *corev1.Pod, labels map[string]string,
 func ofPod(task orchestration.Task, source *corev1.Pod) *corev1.Pod {
 	out := twin(task, source, source.Labels, v1alpha1.Unpinned(source).Spec)
 	carry(out.Annotations, source.Annotations)
+	recall(out, source)
 	return out
 }
 
@@ -118,7 +132,10 @@ func dropOwnClaims(spec *corev1.PodSpec) {
 }
 
 // create makes the copy, if it is not there. A policy that forbids it ends the migration, in its words.
-func (m *migrate) create(ctx context.Context, pod *corev1.Pod) (veto string, err error) {
+func (m *migrate) create(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (veto string, err error) {
+	if why, err := m.stolen(ctx, task, &pod.Spec); why != "" || err != nil {
+		return why, err
+	}
 	err = m.Client.Create(ctx, pod)
 	switch {
 	case err == nil || apierrors.IsAlreadyExists(err):
@@ -139,18 +156,22 @@ func (m *migrate) discard(ctx context.Context, task orchestration.Task) (gone bo
 		return false, nil
 	}
 	options := []client.DeleteOption{client.Preconditions{UID: &pod.UID}}
-	if pod.Spec.NodeName == "" {
-		options = append(options, client.GracePeriodSeconds(0))
-	}
+	if v1alpha1.MigrationStrategy(task.Progress[progressStrategy]) == v1alpha1.StrategyCheckpoint { // the source stands still until it is gone
+		options = append(options, client.GracePeriodSeconds(briefly))
+	} // never 0: the scheduler may be binding it, and its kubelet begins it then
 	if err := m.Client.Delete(ctx, pod, options...); client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return false, nil
 }
 
-// yield has the source be the first of its owner's pods that goes.
+// yield has the source be the first of its owner's pods that goes. What its author has said about that is kept beside it.
 func (m *migrate) yield(ctx context.Context, source *corev1.Pod) error {
-	return m.annotate(ctx, source, annotationDeletionCost, strconv.Itoa(lowestCost))
+	was, least := source.Annotations[annotationDeletionCost], strconv.Itoa(lowestCost)
+	if was == least {
+		return nil
+	}
+	return m.annotate(ctx, source, map[string]string{annotationDeletionCost: least, annotationFormerCost: was})
 }
 
 // stay takes that back.
@@ -158,18 +179,16 @@ func (m *migrate) stay(ctx context.Context, source *corev1.Pod) error {
 	if source.Annotations[annotationDeletionCost] != strconv.Itoa(lowestCost) {
 		return nil
 	}
-	return m.annotate(ctx, source, annotationDeletionCost, "")
+	return m.annotate(ctx, source, map[string]string{annotationDeletionCost: source.Annotations[annotationFormerCost], annotationFormerCost: ""})
 }
 
-// annotate sets an annotation of a pod, or takes it away.
-func (m *migrate) annotate(ctx context.Context, pod *corev1.Pod, key, value string) error {
-	if pod.Annotations[key] == value {
-		return nil
-	}
+// annotate sets annotations of a pod; those without a value are taken away.
+func (m *migrate) annotate(ctx context.Context, pod *corev1.Pod, values map[string]string) error {
 	after := pod.DeepCopy()
-	metav1.SetMetaDataAnnotation(&after.ObjectMeta, key, value)
-	if value == "" {
-		delete(after.Annotations, key)
+	for key, value := range values {
+		if metav1.SetMetaDataAnnotation(&after.ObjectMeta, key, value); value == "" {
+			delete(after.Annotations, key)
+		}
 	}
 	if err := m.Client.Patch(ctx, after, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("annotating pod %s/%s: %w", pod.Namespace, pod.Name, err)

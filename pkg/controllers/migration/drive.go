@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -27,11 +28,11 @@ func (r *Reconciler) drive(ctx context.Context, o *v1alpha1.PodMigration) (time.
 	if err != nil {
 		return 0, err
 	}
-	why := unwanted(o)
-	if len(list) == 0 && why != "" {
+	why, action := unwanted(o), latest(list, o)
+	if action == nil && why != "" {
 		return 0, r.finish(ctx, o, v1alpha1.MigrationAborted, ReasonUnwanted, why+", before anything was done")
 	}
-	if len(list) == 0 {
+	if action == nil {
 		if lost := o.Status.Phase; lost != "" && lost != v1alpha1.MigrationPending {
 			return 0, r.finish(ctx, o, v1alpha1.MigrationFailed, "ActionGone", fmt.Sprintf("its action is gone; it was %s, and nobody knows what became of it", lost))
 		}
@@ -40,7 +41,19 @@ func (r *Reconciler) drive(ctx context.Context, o *v1alpha1.PodMigration) (time.
 		}
 		return again, nil
 	}
-	return r.watch(ctx, o, list[len(list)-1], why)
+	return r.watch(ctx, o, action, why)
+}
+
+// latest is the action that does what was decided last; nil: it was not asked for yet. Once it has begun the pod in the source's place may
+// have come to another node than was decided.
+func latest(list []*v1alpha1.RTAction, o *v1alpha1.PodMigration) *v1alpha1.RTAction {
+	waits := o.Status.Phase == "" || o.Status.Phase == v1alpha1.MigrationPending
+	for _, action := range slices.Backward(list) {
+		if !waits || o.Status.Target == nil || action.Spec.TargetNode == o.Status.Target.Node {
+			return action
+		}
+	}
+	return nil
 }
 
 // accompany does so for the record of an action that was there first.
@@ -62,17 +75,24 @@ func (r *Reconciler) accompany(ctx context.Context, o *v1alpha1.PodMigration) (t
 func (r *Reconciler) watch(ctx context.Context, o *v1alpha1.PodMigration, action *v1alpha1.RTAction, why string) (time.Duration, error) {
 	phase := rules.Phase(cmp.Or(action.Status.Phase, "Waiting"))
 	if phase.Over() {
-		return 0, r.conclude(ctx, o, action)
+		return r.over(ctx, o, action)
 	}
-	if why != "" && !action.Status.Unwanted {
-		if err := r.Actions.Withdraw(ctx, action.Name, "It is not wanted any longer: "+why); err != nil {
-			return 0, err
-		}
+	if why != "" {
+		why = "It is not wanted any longer: " + why
 	}
 	message := action.Status.Message
 	if phase == rules.Waiting {
+		r.remind(ctx, o)
 		if t, ok := r.Actions.Get(action.Name); ok && t.WaitingFor != "" {
 			message = fmt.Sprintf("waits for its turn: %s: %s", t.WaitingFor, t.Message)
+		}
+		if why == "" && r.left(o) <= 0 {
+			why = r.waited(o, message)
+		}
+	}
+	if why != "" && !action.Status.Unwanted {
+		if err := r.Actions.Withdraw(ctx, action.Name, why); err != nil {
+			return 0, err
 		}
 	}
 	at := o.Status.PhaseTime // what passes within seconds is not worth a write
@@ -91,6 +111,9 @@ func (r *Reconciler) conclude(ctx context.Context, o *v1alpha1.PodMigration, act
 		s.Action = action.Name
 		if phase == v1alpha1.MigrationRefused {
 			setCondition(s, v1alpha1.ConditionMigrationAdmitted, metav1.ConditionFalse, ReasonQueueRefused, action.Status.Message, r.Clock.Now())
+		}
+		if lost := action.Status.Progress[progressLost]; lost != "" {
+			setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionFalse, ReasonRestoreFailed, lost, r.Clock.Now())
 		}
 		if down, err := time.ParseDuration(action.Status.Progress[progressDown]); err == nil {
 			ms := down.Milliseconds()
@@ -128,6 +151,7 @@ func (r *Reconciler) end(ctx context.Context, o *v1alpha1.PodMigration, phase v1
 	if err != nil {
 		return err
 	}
+	r.forget(o.UID)
 	if phase == v1alpha1.MigrationRefused {
 		metrics.Migrations.WithLabelValues(metrics.StrategyNone, string(phase)).Inc()
 	}
@@ -191,7 +215,8 @@ func (r *Reconciler) request(ctx context.Context, o *v1alpha1.PodMigration) orch
 	source := o.Status.Source
 	out := orchestration.Request{
 		Kind: rules.Migrate, Reason: string(cmp.Or(o.Spec.Trigger, v1alpha1.TriggerManual)), Message: record.Short(o.Spec.Reason, 1024),
-		Cause: causePrefix + string(o.UID), Node: source.Node, TargetNode: o.Status.Target.Node, Timeout: r.allowed(ctx, o),
+		Beside: o.Status.Strategy == v1alpha1.StrategySurge,
+		Cause:  causePrefix + string(o.UID), Node: source.Node, TargetNode: o.Status.Target.Node, Timeout: r.allowed(ctx, o),
 		Pods:        []v1alpha1.ActionPod{{Namespace: o.Namespace, Name: source.PodName, UID: source.PodUID}},
 		Beneficiary: v1alpha1.ActionBeneficiary{Kind: "Pod", Namespace: o.Namespace, Name: source.PodName, UID: source.PodUID, Criticality: "Low"},
 	}

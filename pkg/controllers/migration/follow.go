@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,8 +23,14 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// settling is how long a pod may find no room on the target before any node will do.
-const settling = 15 * time.Second
+const (
+	// settling is how long a pod may find no room on the target before any node will do.
+	settling = 15 * time.Second
+	// asking is how often an owner that makes no pod is asked why.
+	asking = 5 * time.Second
+	// poll is how often the queue has a step taken, about.
+	poll = time.Second
+)
 
 // before is what there was before the eviction: by it, pods that were made afterwards are told from the others. Times
 // are the API server's, so that no clocks are compared.
@@ -36,10 +43,11 @@ type before struct {
 	Of     []types.UID `json:"of"`
 }
 
-// prepare puts on record what there is before the eviction, if there is more than what is on record.
+// prepare puts on record what there is before the eviction, if there is more than what is on record. It goes by the cache, and is asked once
+// more a step later, just before the eviction: what the cache had not shown by then is taken for made after it, which it nearly was.
 func (m *migrate) prepare(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (more bool, err error) {
 	b := before{Node: pod.Spec.NodeName, Owner: *metav1.GetControllerOf(pod), Newest: pod.CreationTimestamp}
-	pods, err := m.siblings(ctx, m.API, pod.Namespace, b.Owner)
+	pods, err := m.siblings(ctx, m.Client, pod.Namespace, b.Owner)
 	if err != nil {
 		return false, err
 	}
@@ -134,15 +142,16 @@ func (m *migrate) look(ctx context.Context, task orchestration.Task, b before) (
 	case b.Node:
 		return rules.Result{Outcome: rules.Failed, Message: fmt.Sprintf("pod %s, in place of the evicted one, came back to node %s", name, node)}, nil
 	}
+	task.Progress[progressReplacement] = string(pod.UID)
 	if err := m.hand(task); err != nil { // its claim has the core, or one elsewhere
 		return rules.Result{}, err
 	}
 	if err := m.enter(ctx, task, v1alpha1.MigrationVerifying, arriving(pod)); err != nil {
 		return rules.Result{}, err
 	}
-	evidence, why, err := m.prove(task, pod)
-	if why != "" || err != nil {
-		return rules.Result{Message: why}, err
+	evidence, why := m.prove(task, pod)
+	if why != "" {
+		return rules.Result{Message: why}, nil
 	}
 	task.Progress[progressEvidence] = evidence
 	return m.arrived(task, pod), nil
@@ -156,7 +165,7 @@ func (m *migrate) homeless(ctx context.Context, task orchestration.Task, pod *co
 	if why == "" || free || pod.Annotations[v1alpha1.AnnotationPinned] == "" || m.Clock.Now().Sub(pod.CreationTimestamp.Time) < settling {
 		return rules.Result{Message: fmt.Sprintf("pod %s waits for a node%s", name, why)}, nil
 	}
-	if err := m.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+	if err := m.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
 		return rules.Result{}, fmt.Errorf("deleting pod %s: %w", name, err)
 	}
 	task.Progress[progressFree] = pod.Name
@@ -222,28 +231,37 @@ func (m *migrate) replacement(ctx context.Context, task orchestration.Task, b be
 		p := &pods[i]
 		switch of := p.Annotations[mcv1.AnnotationReplaces]; {
 		case of == string(source.UID):
-			task.Progress[progressReplacement] = string(p.UID)
 			if gated(p) { // its gate is back only by somebody else's hand
 				_, err := m.release(ctx, task, p)
 				return p, err
 			}
 			return p, nil
-		case of == "" && found == nil && b.later(p) && p.UID != source.UID:
+		case of == "" && found == nil && b.later(p) && p.UID != source.UID && (b.Owner.Kind != "StatefulSet" || p.Name == source.Name):
 			found = p
 		}
 	}
 	if found == nil {
 		return nil, nil
 	}
-	task.Progress[progressReplacement] = string(found.UID)
+	return m.mark(ctx, task, found)
+}
+
+// mark says on a pod in whose place it is. Nobody is found for as long as others write it, too: it is looked for again.
+func (m *migrate) mark(ctx context.Context, task orchestration.Task, found *corev1.Pod) (*corev1.Pod, error) {
 	if gated(found) {
 		_, err := m.release(ctx, task, found)
 		return found, err
 	}
+	if found.Spec.NodeName == "" {
+		return found, nil // the scheduler is about to write it
+	}
 	marked := found.DeepCopy()
-	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, mcv1.AnnotationReplaces, string(source.UID))
-	patch := client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{})
-	if err := m.Client.Patch(ctx, marked, patch); err != nil {
+	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, mcv1.AnnotationReplaces, string(task.Object.Spec.Pods[0].UID))
+	err := m.Client.Patch(ctx, marked, client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{}))
+	switch {
+	case apierrors.IsConflict(err):
+		return nil, nil
+	case err != nil:
 		return nil, fmt.Errorf("marking pod %s/%s: %w", found.Namespace, found.Name, err)
 	}
 	return marked, nil
@@ -258,6 +276,10 @@ func (b before) later(p *corev1.Pod) bool {
 // only the API server may say.
 func (m *migrate) missing(ctx context.Context, task orchestration.Task, b before) (rules.Result, error) {
 	namespace := task.Object.Spec.Pods[0].Namespace
+	waits := rules.Result{Message: fmt.Sprintf("the pod was evicted; waits for %s %s to make it again", b.Owner.Kind, b.Owner.Name)}
+	if !m.due(task) {
+		return waits, nil
+	}
 	wants, err := m.wants(ctx, namespace, b.Owner)
 	if err != nil {
 		return rules.Result{}, err
@@ -265,7 +287,6 @@ func (m *migrate) missing(ctx context.Context, task orchestration.Task, b before
 	if !wants.any {
 		return rules.Result{Outcome: rules.Failed, Message: "the pod was evicted, and nothing takes its place: " + wants.why}, nil
 	}
-	waits := rules.Result{Message: fmt.Sprintf("the pod was evicted; waits for %s %s to make it again", b.Owner.Kind, b.Owner.Name)}
 	if wants.pods < 0 {
 		return waits, nil
 	}
@@ -284,6 +305,13 @@ func (m *migrate) missing(ctx context.Context, task orchestration.Task, b before
 		}, nil
 	}
 	return waits, nil
+}
+
+// due tells whether it is time to ask the owner why it makes no pod: some seconds after the eviction, and each so many from then on.
+func (m *migrate) due(task orchestration.Task) bool {
+	at, err := time.Parse(time.RFC3339Nano, task.Progress[progressEvicted])
+	waited := m.Clock.Since(at)
+	return err != nil || waited >= asking && waited%asking < poll || m.over(task)
 }
 
 // unschedulable is what the scheduler says about a pod, after a colon.

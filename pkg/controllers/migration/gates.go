@@ -24,6 +24,8 @@ import (
 // while one of its pods is on the move, and one of them takes the place of that.
 type Gates struct {
 	Client client.Client
+	// API asks the API server itself.
+	API client.Reader
 }
 
 // Register adds the loop to a manager.
@@ -65,12 +67,11 @@ func (g *Gates) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	if !gated(pod) || pod.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	list := &v1alpha1.PodMigrationList{}
-	if err := g.Client.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
-		return reconcile.Result{}, fmt.Errorf("listing PodMigrations of namespace %s: %w", pod.Namespace, err)
+	if awaited, err := awaits(ctx, g.Client, pod); awaited || err != nil {
+		return reconcile.Result{}, err
 	}
-	if slices.ContainsFunc(list.Items, func(o v1alpha1.PodMigration) bool { return waitsFor(&o, pod) }) {
-		return reconcile.Result{}, nil
+	if kept, err := g.beside(ctx, pod); kept || err != nil {
+		return reconcile.Result{RequeueAfter: again}, err
 	}
 	after := pod.DeepCopy()
 	ungate(after)
@@ -89,4 +90,37 @@ func waitsFor(o *v1alpha1.PodMigration, pod *corev1.Pod) bool {
 		return types.UID(of) == o.Status.Source.PodUID
 	}
 	return v1alpha1.AwaitsReplacement(o, metav1.GetControllerOf(pod))
+}
+
+// awaits tells whether any migration that is under way waits for the pod.
+func awaits(ctx context.Context, from client.Reader, pod *corev1.Pod) (bool, error) {
+	list := &v1alpha1.PodMigrationList{}
+	if err := from.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
+		return false, fmt.Errorf("listing PodMigrations of namespace %s: %w", pod.Namespace, err)
+	}
+	return slices.ContainsFunc(list.Items, func(o v1alpha1.PodMigration) bool { return waitsFor(&o, pod) }), nil
+}
+
+// beside tells whether the pod is the copy of one that nobody makes again, and that one is still there: both would run then. Its gate stays for as long
+// as that one takes to end; where it does not end, and nobody is at it any longer, the copy goes.
+func (g *Gates) beside(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	of := types.UID(pod.Annotations[mcv1.AnnotationReplaces])
+	if of == "" || metav1.GetControllerOf(pod) != nil {
+		return false, nil
+	}
+	list := &corev1.PodList{}
+	if err := g.API.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
+		return false, fmt.Errorf("listing pods of namespace %s: %w", pod.Namespace, err)
+	}
+	i := slices.IndexFunc(list.Items, func(p corev1.Pod) bool { return p.UID == of })
+	if i < 0 || list.Items[i].DeletionTimestamp != nil {
+		return i >= 0, nil
+	}
+	if awaited, err := awaits(ctx, g.API, pod); awaited || err != nil { // which the cache may not show yet
+		return true, err
+	}
+	if err := g.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion}); client.IgnoreNotFound(err) != nil {
+		return true, fmt.Errorf("deleting pod %s/%s, in whose place another runs: %w", pod.Namespace, pod.Name, err)
+	}
+	return true, nil
 }

@@ -9,9 +9,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,22 +29,36 @@ const (
 	// progressMigration is the name of the PodMigration, progressStrategy how the pod goes.
 	progressMigration = "migration"
 	progressStrategy  = "strategy"
+	// progressDecision is, in JSON, what policy said to an action about which nobody had asked before.
+	progressDecision = "decision"
 	// progressBefore is a before, in JSON. It is on record before the eviction is asked for.
 	progressBefore = "before"
 	// progressEvicted is when the pod was found to be evicted, as RFC 3339.
 	progressEvicted = "evicted"
 	// progressTwin is the name of the copy that was made.
 	progressTwin = "copy"
+	// progressElsewhere is the target, of a migration that is undone only because that has no room for it.
+	progressElsewhere = "elsewhere"
 	// progressCut is since when nothing can be undone any longer, as RFC 3339.
 	progressCut = "cut"
 	// progressReplacement is the UID of the pod in its place, of which progressFree says that it may be on any node.
 	progressReplacement = "replacement"
 	progressFree        = "free"
-	// progressReady is a watch, in JSON, and progressEvidence, in words, what it has shown.
-	progressReady    = "ready"
+	// progressEvidence is, in words, what a watch over the pod in its place has shown.
 	progressEvidence = "evidence"
 	// progressStateless: the pod was to take its state along, and begins anew.
 	progressStateless = "stateless"
+	// progressGuard is since when it is asked for that the owner makes nothing meanwhile, progressHeir the object that keeps what the pod in
+	// the source's place, under its name, is to be, progressRefused since when the source's eviction is refused.
+	progressGuard   = "guard"
+	progressHeir    = "heir"
+	progressRefused = "refused"
+	// progressReleased: that pod has proven itself. progressLost is why its state is lost, progressGone: nothing is left of that pod.
+	progressReleased = "released"
+	progressLost     = "lost"
+	progressGone     = "gone"
+	// progressTolerance is how long the source may stand still before a liveness probe ends it.
+	progressTolerance = "tolerance"
 	// progressDown is for how long neither pod served.
 	progressDown = "unavailable"
 )
@@ -65,12 +81,19 @@ type Dependencies struct {
 	// Running are the actions of kind Migrate under way.
 	Running   func() []*v1alpha1.RTAction
 	Placement Placement
+	// Judge says what policy says.
+	Judge Judge
 }
 
 // New makes the executor of actions of kind Migrate.
-func New(d Dependencies) orchestration.Executor { return &migrate{d} }
+func New(d Dependencies) orchestration.Executor {
+	return &migrate{Dependencies: d, watches: &watches{of: map[string]watch{}}}
+}
 
-type migrate struct{ Dependencies }
+type migrate struct {
+	Dependencies
+	watches *watches
+}
 
 // Step implements orchestration.Executor.
 func (m *migrate) Step(ctx context.Context, task orchestration.Task) (rules.Result, error) {
@@ -95,19 +118,19 @@ func (m *migrate) Step(ctx context.Context, task orchestration.Task) (rules.Resu
 	result, err := m.step(ctx, task, pod)
 	if result.Outcome.Over() {
 		m.Store.ReleaseMigration(task.Object.Name)
+		m.watches.end(task.Object.Name)
 	}
 	return count(task, result), err
 }
 
-// source is the pod that goes; nil when it does not exist under its UID any longer, or is ending. What is about to evict it asks the
-// API server; else a cache that is behind only costs a step, as whatever is done is done to this UID and version.
+// source is the pod that goes; nil when it does not exist under its UID any longer, or is ending. A cache that is behind only costs a
+// step, as whatever is done is done to this UID and version; what is undone says that the pod stays, and asks the API server.
 func (m *migrate) source(ctx context.Context, task orchestration.Task) (*corev1.Pod, error) {
 	_, evicted := task.Progress[progressEvicted]
-	_, about := task.Progress[progressBefore]
 	switch {
 	case evicted:
 		return nil, nil
-	case about || task.Undoing():
+	case task.Undoing():
 		return m.read(ctx, m.API, task.Object.Spec.Pods[0])
 	}
 	return m.read(ctx, m.Client, task.Object.Spec.Pods[0])
@@ -148,12 +171,8 @@ func (m *migrate) restart(ctx context.Context, task orchestration.Task, pod *cor
 	case pod == nil:
 		return rules.Result{Undo: true, Message: "the pod is gone, and nobody here has evicted it"}, nil
 	}
-	var first waiting
-	switch veto, err := m.verify(ctx, task, pod); {
-	case errors.As(err, &first):
-		return rules.Result{Message: first.Error()}, nil
-	case veto != "" || err != nil:
-		return rules.Result{Undo: veto != "", Message: veto}, err
+	if result, ok, err := m.fit(ctx, task, pod); !ok {
+		return result, err
 	}
 	switch _, reserved := task.Progress[state.ProgressReserved]; {
 	case !reserved:
@@ -191,14 +210,17 @@ func (m *migrate) reserve(ctx context.Context, task orchestration.Task, pod *cor
 	}
 	target := task.Object.Spec.TargetNode
 	m.Store.ReleaseMigration(task.Object.Name)
+	if of, ok := strings.CutPrefix(task.Object.Spec.Cause, causePrefix); ok { // what was kept since it was decided is kept by the action from now on
+		m.Store.ReleaseMigration(decided(types.UID(of)))
+	}
 	room, veto := m.room(target, pod)
 	if veto != "" {
-		return rules.Result{Undo: true, Message: veto}, nil
+		return elsewhere(task, veto), nil
 	}
 	refused := &state.RefusedError{}
 	switch err := m.Store.ReserveAll(room.Reservations(task.Object.Name)); {
 	case errors.As(err, &refused):
-		return rules.Result{Undo: true, Message: err.Error()}, nil
+		return elsewhere(task, err.Error()), nil
 	case err != nil:
 		return rules.Result{}, err
 	}
@@ -214,8 +236,8 @@ func (m *migrate) reserve(ctx context.Context, task orchestration.Task, pod *cor
 }
 
 // room is what the pod's containers need on the target, or why it is not there. A pod that no McKube governs needs no cores.
-func (m *migrate) room(target string, pod *corev1.Pod) (room state.Migration, veto string) {
-	snapshot := m.Store.Snapshot()
+func (d Dependencies) room(target string, pod *corev1.Pod) (room state.Migration, veto string) {
+	snapshot := d.Store.Snapshot()
 	view, _ := snapshot.Pod(pod.UID)
 	room.Node = target
 	if target == "" || len(view.Governed) == 0 {
@@ -249,8 +271,10 @@ func (m *migrate) keeps(task orchestration.Task) (veto string, err error) {
 // evict asks the API server to evict this very pod, if the target still has the room for it. A budget that forbids it, or
 // several between which the API server does not choose, are waited for.
 func (m *migrate) evict(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
-	if veto, err := m.keeps(task); veto != "" || err != nil {
-		return rules.Result{Undo: veto != "", Message: veto}, err
+	if veto, err := m.keeps(task); err != nil {
+		return rules.Result{}, err
+	} else if veto != "" {
+		return elsewhere(task, veto), nil
 	}
 	if err := m.enter(ctx, task, v1alpha1.MigrationCuttingOver); err != nil {
 		return rules.Result{}, err

@@ -1,14 +1,17 @@
 package migration_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,7 +43,7 @@ func (c *court) Decide(_ context.Context, q policy.Question) (v1alpha1.Migration
 // reconciler is the loop over PodMigrations of a process.
 func (p *process) reconciler() *migration.Reconciler {
 	return migration.NewReconciler(migration.ReconcilerDependencies{
-		Dependencies: p.dependencies(), Actions: p.queue, Judge: p.judge, Rooms: p.rooms, Checkpointing: true, Threshold: 0.85,
+		Dependencies: p.dependencies(), Actions: p.queue, Rooms: p.rooms, Checkpointing: true, Threshold: 0.85,
 	})
 }
 
@@ -50,9 +53,6 @@ func (w *town) rooms() map[string]placement.Room {
 	list := &corev1.NodeList{}
 	w.must(w.api.List(w.Context(), list))
 	for _, n := range list.Items {
-		if w.elsewhere(&n) {
-			continue
-		}
 		left := map[string]string{w.name("a"): "2", w.name("b"): "8"}[n.Name]
 		if left == "" {
 			left = "4"
@@ -110,7 +110,7 @@ func (p *process) loop() error {
 			return err
 		}
 	}
-	gates := &migration.Gates{Client: p.client}
+	gates := &migration.Gates{Client: p.client, API: p.api}
 	for _, pod := range p.pods() {
 		if len(pod.Spec.SchedulingGates) == 0 {
 			continue
@@ -174,7 +174,7 @@ func (w *town) rest(p *process) {
 		if len(pod.Spec.SchedulingGates) > 0 {
 			w.Errorf("pod %s is gated: %v", pod.Name, pod.Spec.SchedulingGates)
 		}
-		if cost := pod.Annotations[corev1.PodDeletionCost]; cost != "" && pod.DeletionTimestamp == nil {
+		if cost := pod.Annotations[corev1.PodDeletionCost]; cost != w.cost && pod.DeletionTimestamp == nil {
 			w.Errorf("pod %s has deletion cost %s", pod.Name, cost)
 		}
 	}
@@ -220,7 +220,7 @@ func (w *town) places() string {
 	w.Helper()
 	var out []string
 	for _, p := range w.pods() {
-		if p.DeletionTimestamp == nil {
+		if p.DeletionTimestamp == nil && !strings.HasPrefix(p.Name, "stranger-") {
 			out = append(out, strings.TrimPrefix(p.Spec.NodeName, w.namespace+"-"))
 		}
 	}
@@ -244,7 +244,7 @@ func (w *town) rollout(replicas int32) {
 }
 
 // govern plays the ReplicaSet controller: it adopts pods that it selects, and deletes what is one too many: those that are
-// not ready first, then those that cost least.
+// not ready first, then those that cost least, then those that became ready last.
 func (w *town) govern() {
 	w.Helper()
 	if err := w.api.Get(w.Context(), client.ObjectKeyFromObject(w.owner), w.owner); err != nil || !w.adopts {
@@ -272,10 +272,29 @@ func (w *town) govern() {
 		_, _ = fmt.Sscan(p.Annotations[corev1.PodDeletionCost], &n)
 		return n
 	}
-	slices.SortFunc(mine, func(a, b corev1.Pod) int { return cost(a) - cost(b) })
-	for surplus := len(mine) - int(*w.owner.Spec.Replicas); surplus > 0; surplus-- {
+	slices.SortFunc(mine, func(a, b corev1.Pod) int {
+		since, ready := readySince(a)
+		other, too := readySince(b)
+		switch {
+		case ready != too && too:
+			return -1
+		case ready != too:
+			return 1
+		}
+		return cmp.Or(cost(a)-cost(b), other.Compare(since))
+	})
+	for surplus := len(mine) - int(*w.owner.Spec.Replicas); surplus > 0 && !w.keeps; surplus-- {
 		w.bury(&mine[surplus-1])
 	}
+}
+
+// readySince is when a pod became ready, if it is.
+func readySince(p corev1.Pod) (time.Time, bool) {
+	i := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+	if i < 0 {
+		return time.Time{}, false
+	}
+	return p.Status.Conditions[i].LastTransitionTime.Time, true
 }
 
 // webhook is what the pod webhook would add to a pod that is created.
@@ -298,14 +317,18 @@ func (w *town) webhook(p *corev1.Pod) {
 // agents play those of the nodes, as far as states of containers go.
 type agents struct {
 	stopped map[any]bool
+	// ordinary: threads have lost their policies on node b.
+	ordinary bool
+	// lax: what they have read back is not what was asked for.
+	lax bool
 	// most is how many pods with the state may run at once.
 	most int
 	// fails is the stage at which something goes wrong, slow for how many turns each stage takes.
 	fails v1alpha1.CheckpointStage
 	// cold: what the runtime makes of the archives begins anew, and it does not say that it restored it.
 	cold bool
-	// stuck: they do nothing.
-	stuck bool
+	// stuck: they do nothing. gone: the target's node is not there any longer.
+	stuck, gone bool
 }
 
 func (w *town) checkpoints() {
@@ -336,11 +359,30 @@ func (w *town) side(nc *v1alpha1.NodeCheckpoint) {
 	case stage == v1alpha1.StageDiscard:
 		w.agents.stopped[nc.Spec.PodUID] = false
 		nc.Status.Source.State = v1alpha1.CheckpointDiscarded
+		if nc.Status.Target != nil && !w.agents.gone {
+			nc.Status.Target.State = v1alpha1.CheckpointDiscarded
+		}
+	case (stage == v1alpha1.StageCheckpoint || stage == v1alpha1.StageTransfer) && (nc.DeletionTimestamp != nil || !w.clock.Now().Before(nc.Spec.Expires.Time)):
+		w.agents.stopped[nc.Spec.PodUID] = false
+		nc.Status.Source.State = v1alpha1.CheckpointDiscarded
 		if nc.Status.Target != nil {
 			nc.Status.Target.State = v1alpha1.CheckpointDiscarded
 		}
+	case !w.there(nc) && (stage == v1alpha1.StageCheckpoint || stage == v1alpha1.StageTransfer || stage == v1alpha1.StageRestore) && stage != w.agents.fails:
+		*nc.Status.Source = v1alpha1.CheckpointSide{State: v1alpha1.CheckpointFailed, Message: "its containers are gone"}
+		if nc.Status.Target != nil && stage == v1alpha1.StageTransfer {
+			nc.Status.Target.State = v1alpha1.CheckpointWorking
+		}
+		w.restored(nc)
 	case stage == v1alpha1.StageRelease:
-		nc.Status.Source.State, nc.Status.Target.State = v1alpha1.CheckpointReleased, v1alpha1.CheckpointReleased
+		for _, side := range []*v1alpha1.CheckpointSide{nc.Status.Source, nc.Status.Target} {
+			if side != nil && side.State != v1alpha1.CheckpointDiscarded { // which is the last word
+				side.State = v1alpha1.CheckpointReleased
+			}
+		}
+	case stage == v1alpha1.StageHandOver && stage != w.agents.fails:
+		nc.Status.Source.State = v1alpha1.CheckpointReleased
+		w.restored(nc)
 	case stage == w.agents.fails && stage == v1alpha1.StageCheckpoint:
 		*nc.Status.Source = failed
 	case stage == w.agents.fails:
@@ -349,17 +391,22 @@ func (w *town) side(nc *v1alpha1.NodeCheckpoint) {
 		w.agents.stopped[nc.Spec.PodUID] = true
 		*nc.Status.Source = v1alpha1.CheckpointSide{State: v1alpha1.CheckpointCheckpointed, StoppedTime: &now, ProgressTime: &now, Archives: []v1alpha1.CheckpointArchive{archive}}
 	case nc.Status.Target == nil:
-		archive.Image = "localhost/checkpoint:1"
+		archive.Image = "mainspring.local/checkpoint/" + string(nc.UID) + ":app"
 		nc.Status.Target = &v1alpha1.CheckpointSide{State: v1alpha1.CheckpointTransferred, ProgressTime: &now, Archives: []v1alpha1.CheckpointArchive{archive}}
 	default:
 		w.restored(nc)
 	}
 }
 
+// there tells whether nothing has become of the source.
+func (w *town) there(nc *v1alpha1.NodeCheckpoint) bool {
+	return slices.ContainsFunc(w.pods(), func(p corev1.Pod) bool { return p.UID == nc.Spec.PodUID })
+}
+
 // restored says which container the runtime has restored.
 func (w *town) restored(nc *v1alpha1.NodeCheckpoint) {
 	for _, p := range w.pods() {
-		if p.Annotations[mcv1.AnnotationReplaces] == string(nc.Spec.PodUID) && p.Status.Phase == corev1.PodRunning && !w.agents.cold {
+		if nc.Status.Target != nil && p.Annotations[mcv1.AnnotationReplaces] == string(nc.Spec.PodUID) && p.Status.Phase == corev1.PodRunning && !w.agents.cold {
 			nc.Status.Target.Archives[0].Restored = "c-" + p.Name
 		}
 	}
@@ -379,6 +426,14 @@ func (w *town) able() {
 	}
 }
 
+// realtime is how many threads of a pod have a real-time policy on a node.
+func (w *town) realtime(node string) int32 {
+	if w.agents.ordinary && node == "b" {
+		return 1
+	}
+	return 2
+}
+
 // apply has the agents say that what runs has its budgets and cores.
 func (w *town) apply() {
 	w.Helper()
@@ -389,12 +444,21 @@ func (w *town) apply() {
 	for _, name := range []string{"a", "b"} {
 		o := &v1alpha1.RTNode{}
 		w.must(w.api.Get(w.Context(), client.ObjectKey{Name: w.name(name)}, o))
+		before := o.Status.DeepCopy()
 		o.Status.Servers = nil
 		for _, p := range pods {
-			if p.Spec.NodeName == o.Name && p.Status.Phase == corev1.PodRunning {
-				o.Status.Servers = append(o.Status.Servers, v1alpha1.RTServerStatus{PodUID: p.UID, Container: "app", BudgetUs: 40_000, PeriodUs: 100_000, Level: "low"})
+			if p.Spec.NodeName == o.Name && p.Status.Phase == corev1.PodRunning && w.agents.lax {
+				o.Status.Servers = append(o.Status.Servers, v1alpha1.RTServerStatus{PodUID: p.UID, Container: "app", PeriodUs: 7, Cores: []int32{63}, Level: "low"})
+			} else if p.Spec.NodeName == o.Name && p.Status.Phase == corev1.PodRunning {
+				o.Status.Servers = append(o.Status.Servers, v1alpha1.RTServerStatus{
+					PodUID: p.UID, Container: "app", BudgetUs: 40_000, PeriodUs: 100_000, Level: "low", RealtimeThreads: w.realtime(name),
+				})
 			}
 		}
-		w.must(w.api.Status().Update(w.Context(), o))
+		if !equality.Semantic.DeepEqual(before, &o.Status) {
+			if !equality.Semantic.DeepEqual(before, &o.Status) {
+				w.must(w.api.Status().Update(w.Context(), o))
+			}
+		}
 	}
 }

@@ -41,7 +41,7 @@ func (m *migrate) stage(ctx context.Context, nc *v1alpha1.NodeCheckpoint, to v1a
 // renew has the agents hold on while somebody is at it.
 func (m *migrate) renew(ctx context.Context, nc *v1alpha1.NodeCheckpoint) error {
 	now := m.Clock.Now()
-	if nc.Spec.Expires.Sub(now) > renewed {
+	if !transient(nc) || nc.Spec.Expires.Sub(now) > renewed {
 		return nil
 	}
 	return m.specify(ctx, nc, func(s *v1alpha1.NodeCheckpointSpec) { s.Expires = metav1.NewTime(now.Add(lease)) })
@@ -57,13 +57,16 @@ func (m *migrate) specify(ctx context.Context, nc *v1alpha1.NodeCheckpoint, chan
 	return nil
 }
 
-// forget takes the NodeCheckpoint away once its agents hold nothing. Those of nodes that are gone hold nothing.
-func (m *migrate) forget(ctx context.Context, nc *v1alpha1.NodeCheckpoint, state v1alpha1.CheckpointState) (bool, error) {
+// settledStates are those in which an agent holds nothing any longer.
+var settledStates = []v1alpha1.CheckpointState{v1alpha1.CheckpointReleased, v1alpha1.CheckpointDiscarded, v1alpha1.CheckpointFailed}
+
+// forget takes the NodeCheckpoint away once its agents hold nothing, whichever way they came to that. Those of nodes that are gone hold nothing.
+func (m *migrate) forget(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (bool, error) {
 	if nc == nil {
 		return true, nil
 	}
 	for node, side := range map[string]*v1alpha1.CheckpointSide{nc.Spec.SourceNode: nc.Status.Source, nc.Spec.TargetNode: nc.Status.Target} {
-		if s := stateOf(side); s == state || s == v1alpha1.CheckpointFailed || s == "" && node == nc.Spec.TargetNode {
+		if s := stateOf(side); slices.Contains(settledStates, s) || s == "" && node == nc.Spec.TargetNode {
 			continue
 		}
 		if gone, err := m.lost(ctx, node); !gone || err != nil {
@@ -106,12 +109,17 @@ func interrupted(nc *v1alpha1.NodeCheckpoint, now time.Time) string {
 	switch {
 	case nc.DeletionTimestamp != nil:
 		return fmt.Sprintf("somebody has deleted NodeCheckpoint %s", nc.Name)
-	case !now.Before(nc.Spec.Expires.Time):
+	case transient(nc) && !now.Before(nc.Spec.Expires.Time):
 		return "the agents were not heard to for too long, and may have let the source go on"
 	case !saved(nc) && now.Sub(progressed(nc)) > stalled:
 		return fmt.Sprintf("nothing has advanced for %s", stalled)
 	}
 	return ""
+}
+
+// transient: agents end it by themselves when they hear nothing for too long.
+func transient(nc *v1alpha1.NodeCheckpoint) bool {
+	return nc.Spec.Stage == v1alpha1.StageCheckpoint || nc.Spec.Stage == v1alpha1.StageTransfer
 }
 
 // progressed is when something was last seen to advance.

@@ -51,20 +51,30 @@ func (d Dependencies) wants(ctx context.Context, namespace string, owner metav1.
 	err := d.API.Get(ctx, types.NamespacedName{Namespace: namespace, Name: owner.Name}, object)
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && (object.GetUID() != owner.UID || object.GetDeletionTimestamp() != nil):
-		return demand{why: fmt.Sprintf("%s %s, which made it, is gone", owner.Kind, owner.Name)}, nil
+		return gone(owner), nil
 	case apierrors.IsForbidden(err):
 		return demand{any: true, pods: -1}, nil
 	case err != nil:
 		return demand{}, fmt.Errorf("reading %s %s/%s: %w", owner.Kind, namespace, owner.Name, err)
 	}
-	n := 1 // the default
-	if asked := replicas(); asked != nil {
-		n = int(*asked)
+	return demanded(owner, replicas()), nil
+}
+
+// gone is what an owner wants that is not there any longer.
+func gone(owner metav1.OwnerReference) demand {
+	return demand{why: fmt.Sprintf("%s %s, which made it, is gone", owner.Kind, owner.Name)}
+}
+
+// demanded is what an owner wants that says so many replicas; nil: the default.
+func demanded(owner metav1.OwnerReference, replicas *int32) demand {
+	n := 1
+	if replicas != nil {
+		n = int(*replicas)
 	}
 	if n == 0 {
-		return demand{why: fmt.Sprintf("%s %s, which made it, wants no pods any longer", owner.Kind, owner.Name)}, nil
+		return demand{why: fmt.Sprintf("%s %s, which made it, wants no pods any longer", owner.Kind, owner.Name)}
 	}
-	return demand{any: true, pods: n}, nil
+	return demand{any: true, pods: n}
 }
 
 // scaled is an empty object of the owner's kind, if that says how many pods it wants, and where it does.

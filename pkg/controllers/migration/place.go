@@ -60,23 +60,24 @@ func ahead(other, mine *v1alpha1.RTAction) bool {
 }
 
 // coming are the pods of an action that have no place on its target yet: the one that it moves, or, once that is evicted, what its
-// owner has made and nobody has placed. While the owner has made none nobody knows what will come.
+// owner has made and nobody has placed. While the owner has made none nobody knows what will come. The cache will do: cores are kept by
+// reservations, and the rest is the scheduler's.
 func (m *migrate) coming(ctx context.Context, other *v1alpha1.RTAction) ([]*corev1.Pod, error) {
 	moved := other.Spec.Pods[0]
 	if makesTwin(other) {
-		twin, err := m.copied(ctx, m.API, orchestration.Task{Object: other})
+		twin, err := m.copied(ctx, m.Client, orchestration.Task{Object: other, Progress: other.Status.Progress})
 		if err != nil || twin != nil {
 			return unplacedOf(twin), err
 		}
 	}
-	if pod, err := m.read(ctx, m.API, moved); err != nil || pod != nil {
+	if pod, err := m.read(ctx, m.Client, moved); err != nil || pod != nil {
 		return []*corev1.Pod{pod}, err
 	}
 	b, err := recorded(other.Status.Progress)
 	if err != nil || b == nil {
 		return nil, err
 	}
-	pods, err := m.siblings(ctx, m.API, moved.Namespace, b.Owner)
+	pods, err := m.siblings(ctx, m.Client, moved.Namespace, b.Owner)
 	if err != nil {
 		return nil, err
 	}

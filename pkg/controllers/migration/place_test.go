@@ -27,6 +27,7 @@ func (w *town) Refusal(_ context.Context, node string, pods []*corev1.Pod) (stri
 
 // Two pods are not evicted for the room of one, whatever each finds when it asks, and whoever dies.
 func TestRoomForOneIsNotGivenToTwo(t *testing.T) {
+	t.Parallel()
 	undisturbed := 0
 	for dieAt := 0; dieAt <= undisturbed; dieAt++ {
 		t.Run(fmt.Sprint("death ", dieAt), func(t *testing.T) {

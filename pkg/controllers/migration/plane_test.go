@@ -47,6 +47,7 @@ type cluster struct {
 	// asked are the requests that our controllers have made, but for watches and the queue's Lease.
 	lock  sync.Mutex
 	asked []string
+	told  map[string]bool
 }
 
 // counted is the way to the API server on which requests are counted.
@@ -63,6 +64,19 @@ func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
 		c.lock.Unlock()
 	}
 	return c.next.RoundTrip(r)
+}
+
+// most is how many requests a migration may take at most.
+const most = 25
+
+// frugal expects that what was done since the last time took few requests, Events included.
+func (c *cluster) frugal(t *testing.T) {
+	t.Helper()
+	list := c.requests()
+	t.Logf("%d requests:\n%s", len(list), strings.Join(list, "\n"))
+	if len(list) >= most {
+		t.Errorf("%d requests are not fewer than %d", len(list), most)
+	}
 }
 
 // requests that were made since the last time.
@@ -105,7 +119,7 @@ func newCluster(t *testing.T) *cluster {
 	}
 	config := plane.RESTConfig()
 	config.QPS = -1
-	c := &cluster{TB: t}
+	c := &cluster{TB: t, told: map[string]bool{}}
 	if c.api, err = client.NewWithWatch(config, client.Options{Scheme: apiserver.Scheme(t)}); err != nil {
 		t.Fatal(err)
 	}
@@ -159,15 +173,15 @@ func (c *cluster) add(mgr ctrl.Manager) {
 	})
 	c.must(err)
 	d := migration.Dependencies{
-		Clock: clock.RealClock{}, Client: mgr.GetClient(), API: mgr.GetAPIReader(), Store: store, Recorder: c, Placement: c,
+		Clock: clock.RealClock{}, Client: mgr.GetClient(), API: mgr.GetAPIReader(), Store: store, Recorder: c, Placement: c, Judge: &court{},
 		Running: func() []*v1alpha1.RTAction { return queue.Running(rules.Migrate) },
 	}
 	queue.Handle(rules.Migrate, migration.New(d))
 	type loop interface {
 		Register(context.Context, ctrl.Manager) error
 	}
-	loops := []loop{informer.New(store), &migration.Gates{Client: mgr.GetClient()}, migration.NewReconciler(migration.ReconcilerDependencies{
-		Dependencies: d, Actions: queue, Judge: &court{}, Rooms: c.rooms, Threshold: 0.85,
+	loops := []loop{informer.New(store), &migration.Gates{Client: mgr.GetClient(), API: mgr.GetAPIReader()}, migration.NewReconciler(migration.ReconcilerDependencies{
+		Dependencies: d, Actions: queue, Rooms: c.rooms, Threshold: 0.85,
 	})}
 	for _, l := range queue.Loops() {
 		loops = append(loops, l)
@@ -177,8 +191,17 @@ func (c *cluster) add(mgr ctrl.Manager) {
 	}
 }
 
-// Publish implements orchestration.Recorder.
-func (c *cluster) Publish(...events.Event) {}
+// Publish implements orchestration.Recorder. Each Event is a request, unless it is told twice.
+func (c *cluster) Publish(list ...events.Event) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	for _, e := range list {
+		if key := fmt.Sprint(e.Reason, e.Dedupe); !c.told[key] {
+			c.told[key] = true
+			c.asked = append(c.asked, "POST event "+e.Reason)
+		}
+	}
+}
 
 // Refusal implements migration.Placement.
 func (c *cluster) Refusal(context.Context, string, []*corev1.Pod) (string, error) { return "", nil }
@@ -275,6 +298,7 @@ func template(app string) corev1.PodTemplateSpec {
 
 // With Kubernetes' own ReplicaSet, StatefulSet and Job controllers and its scheduler.
 func TestOnAControlPlane(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	expect := func(t *testing.T, o *v1alpha1.PodMigration, phase v1alpha1.MigrationPhase, strategy v1alpha1.MigrationStrategy, says string) {
 		t.Helper()
@@ -292,10 +316,7 @@ func TestOnAControlPlane(t *testing.T) {
 	t.Run("surge is what a Deployment's pod goes by", func(t *testing.T) {
 		before := c.runs("web", 3)
 		source, target := before[0], elsewhere(before[0])
-		c.requests()
 		o := c.moved(source, target, "")
-		list := c.requests()
-		t.Logf("%d requests:\n%s", len(list), strings.Join(list, "\n"))
 		expect(t, o, "Succeeded", "Surge", "in place of")
 		after := c.runs("web", 3)
 		stayed, came := 0, ""
@@ -314,8 +335,10 @@ func TestOnAControlPlane(t *testing.T) {
 	t.Run("the target is the one with most headroom", func(t *testing.T) {
 		pods := c.runs("web", 3)
 		i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName != "c" })
+		c.requests() // of what began before
 		o := c.moved(pods[i], "", "")
 		expect(t, o, "Succeeded", "Surge", "")
+		c.frugal(t)
 		if o.Status.Target.Node != "c" {
 			t.Errorf("it went to %s", o.Status.Target.Node)
 		}
@@ -325,8 +348,16 @@ func TestOnAControlPlane(t *testing.T) {
 		c.cordon(source.Spec.NodeName, true)
 		c.requests()
 		expect(t, c.moved(source, "", "Evict"), "Succeeded", "Evict", "")
-		list := c.requests()
-		t.Logf("%d requests:\n%s", len(list), strings.Join(list, "\n"))
+		c.frugal(t)
+		c.cordon(source.Spec.NodeName, false)
+		c.runs("web", 3)
+	})
+	t.Run("restart", func(t *testing.T) {
+		source := c.runs("web", 3)[0]
+		c.cordon(source.Spec.NodeName, true)
+		c.requests()
+		expect(t, c.moved(source, elsewhere(source), "Restart"), "Succeeded", "Restart", "")
+		c.frugal(t)
 		c.cordon(source.Spec.NodeName, false)
 		c.runs("web", 3)
 	})

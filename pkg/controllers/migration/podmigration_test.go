@@ -1,12 +1,14 @@
 package migration_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +19,9 @@ import (
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 )
 
+// alike is up to which write all strategies go the same way; the deaths before it are those of Restart.
+const alike = 7
+
 // journey is a PodMigration, and what is to become of it and of the pods.
 type journey struct {
 	name   string
@@ -25,8 +30,11 @@ type journey struct {
 	during func(w *town) func(int, *process)
 	// phase that it ends in, what its message then says, and where pods run.
 	phase, says, places string
-	// deaths: the controller dies before each write, in turn; to die after one is to die before the next.
+	// deaths: the controller dies before each write from one on, in turn; to die after one is to die before the next.
 	deaths bool
+	since  int
+	// evictions that it takes, where that is of interest.
+	evictions int
 }
 
 func (j journey) tell(t *testing.T, dieAt int, dieBefore bool) *town {
@@ -51,6 +59,9 @@ func (j journey) tell(t *testing.T, dieAt int, dieBefore bool) *town {
 	if got := w.places(); got != j.places {
 		t.Errorf("it is %s, and leaves pods on %q: %s", o.Status.Phase, got, w.everyone())
 	}
+	if n := len(w.evicted); j.evictions > 0 && n != j.evictions {
+		t.Errorf("%d evictions, want %d", n, j.evictions)
+	}
 	if !meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionMigrationDone) {
 		t.Errorf("conditions: %+v", o.Status.Conditions)
 	}
@@ -58,11 +69,16 @@ func (j journey) tell(t *testing.T, dieAt int, dieBefore bool) *town {
 }
 
 func (j journey) test(t *testing.T) {
+	t.Helper()
 	t.Run(j.name, func(t *testing.T) {
+		t.Parallel()
 		w := j.tell(t, 0, false)
 		t.Logf("%d writes, %d evictions", w.writes, len(w.evicted))
-		for at := 1; at <= w.writes && j.deaths && !t.Failed(); at++ {
-			t.Run(fmt.Sprintf("dies-%d", at), func(t *testing.T) { j.tell(t, at, true) })
+		for at := max(1, j.since); at <= w.writes && j.deaths && !t.Failed(); at++ {
+			t.Run(fmt.Sprintf("dies-%d", at), func(t *testing.T) {
+				t.Parallel()
+				j.tell(t, at, true)
+			})
 		}
 	})
 }
@@ -103,6 +119,7 @@ func bare(w *town) {
 }
 
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	for _, j := range []journey{
 		{name: "undisturbed", ask: ask("Restart"), phase: "Succeeded", says: "runs on node", places: "b", deaths: true},
 		{name: "pinned", ask: func(w *town) {
@@ -132,6 +149,7 @@ func TestRestart(t *testing.T) {
 
 // A pod that was migrated may be migrated again, back to where it was.
 func TestThereAndBack(t *testing.T) {
+	t.Parallel()
 	for _, strategy := range []v1alpha1.MigrationStrategy{v1alpha1.StrategyRestart, v1alpha1.StrategySurge} {
 		w := newTown(t, 1)
 		w.gating = true
@@ -152,6 +170,7 @@ func TestThereAndBack(t *testing.T) {
 
 // The status tells the whole story, and the pod in the place of the other is bound to the target.
 func TestWhatAPodMigrationSays(t *testing.T) {
+	t.Parallel()
 	w := journey{ask: ask("Restart"), phase: "Succeeded", places: "b"}.tell(t, 0, false)
 	o, pod := w.move(), w.pods()[0]
 	if o.Status.Strategy != "Restart" || o.Status.Source.Node != w.name("a") || o.Status.Target.Node != w.name("b") || o.Status.Target.PodUID != pod.UID || o.Status.Owner.Name != "rt" {
@@ -173,9 +192,10 @@ func TestWhatAPodMigrationSays(t *testing.T) {
 }
 
 func TestSurge(t *testing.T) {
+	t.Parallel()
 	two := func(w *town) { w.rollout(2) }
 	for _, j := range []journey{
-		{name: "undisturbed", town: func(w *town) { w.rollout(1) }, ask: ask("Surge"), phase: "Succeeded", says: "in place of", places: "b", deaths: true},
+		{name: "undisturbed", town: func(w *town) { w.rollout(1) }, ask: ask("Surge"), phase: "Succeeded", says: "in place of", places: "b", deaths: true, since: alike},
 		{name: "default", town: two, ask: ask(""), phase: "Succeeded", says: "in place of", places: "a b"},
 		{name: "aborted", town: two, ask: ask("Surge"), during: at("Verifying", abort), phase: "Aborted", says: "stays on node", places: "a a"},
 		{name: "scaled-to-zero", town: func(w *town) { w.rollout(1) }, ask: ask("Surge"), during: at("Verifying", func(w *town) { w.scale(0) }), phase: "RolledBack"},
@@ -183,17 +203,47 @@ func TestSurge(t *testing.T) {
 			w.crowded = map[string]bool{"b": true}
 			w.asks(w.first(), by("Surge"), func(o *v1alpha1.PodMigration) { o.Spec.Timeout.Duration = 10 * time.Minute })
 		}, phase: "RolledBack", says: "finds no node", places: "a a"},
+		{name: "memory-of-others", town: made("mainspring.local/checkpoint/1:app"), ask: ask("Surge"), phase: "RolledBack", says: "may be what another pod had in memory", places: "a"},
+		{name: "memory-of-others-by-id", town: made("sha256:3f"), ask: ask("Surge"), phase: "RolledBack", says: "may be what another pod had in memory", places: "a"},
+		{name: "budget", town: func(w *town) { w.rollout(1); w.budget() }, ask: ask("Surge"), phase: "Succeeded", places: "b"},
+		{name: "source-is-kept", town: func(w *town) { w.rollout(1); w.keeps = true }, ask: ask("Surge"), phase: "Succeeded", says: "in place of", places: "b", evictions: 1},
+		{name: "cost-is-given-back", town: func(w *town) {
+			w.rollout(1)
+			w.deaf, w.cost = true, "7"
+			p := w.pods()[0]
+			metav1.SetMetaDataAnnotation(&p.ObjectMeta, corev1.PodDeletionCost, w.cost)
+			w.must(w.api.Update(w.Context(), &p))
+		}, ask: func(w *town) {
+			w.asks(w.first(), by("Surge"), func(o *v1alpha1.PodMigration) { o.Spec.Timeout.Duration = 15 * time.Second })
+		}, phase: "RolledBack", places: "a"},
 		{name: "never-ready", town: two, ask: ask("Surge"), during: func(w *town) func(int, *process) { w.unready = true; return func(int, *process) {} }, phase: "RolledBack", says: "does not run", places: "a a"},
 	} {
 		j.test(t)
 	}
 }
 
+// made has the town's pod be one of a ReplicaSet whose template somebody has changed to another image.
+func made(image string) func(w *town) {
+	return func(w *town) {
+		w.rollout(1)
+		w.owner.Spec.Template.Spec.Containers[0].Image = image
+		w.must(w.api.Update(w.Context(), w.owner))
+	}
+}
+
 // A pod that nobody makes again is stored before it goes, and runs once it is gone.
 func TestABarePod(t *testing.T) {
+	t.Parallel()
 	for _, j := range []journey{
-		{name: "undisturbed", town: bare, ask: ask("Restart"), phase: "Succeeded", places: "b", deaths: true},
+		{name: "undisturbed", town: bare, ask: ask("Restart"), phase: "Succeeded", places: "b", deaths: true, since: alike},
 		{name: "not-told", town: bare, ask: ask(""), phase: "Refused", says: "say strategy Restart or Checkpoint", places: "a"},
+		{name: "memory-of-others", town: func(w *town) {
+			bare(w)
+			p := w.pods()[0]
+			p.Spec.Containers[0].Image = "mainspring.local/checkpoint/1:app"
+			metav1.SetMetaDataAnnotation(&p.ObjectMeta, "mckube.io/images", `{"app":{"image":"sha256:3f"}}`)
+			w.must(w.api.Update(w.Context(), &p))
+		}, ask: ask("Restart"), phase: "RolledBack", says: "may be what another pod had in memory", places: "a"},
 		{name: "aborted", town: bare, ask: ask("Restart"), during: at("Restoring", abort), phase: "Aborted", places: "a"},
 		{name: "budget", town: bare, ask: ask("Restart"), during: at("Restoring", (*town).budget), phase: "RolledBack", says: "may not be evicted yet", places: "a"},
 	} {
@@ -202,20 +252,47 @@ func TestABarePod(t *testing.T) {
 }
 
 func TestCheckpoint(t *testing.T) {
+	t.Parallel()
 	able := func(w *town) { w.rollout(1); w.able() }
 	alone := func(w *town) { bare(w); w.able() }
 	fails := func(stage v1alpha1.CheckpointStage) func(*town) {
 		return func(w *town) { able(w); w.agents.fails = stage }
 	}
+	waits := func(reason string) func(*town) {
+		return func(w *town) { able(w); w.late = func() { w.fail(reason) } }
+	}
 	for _, j := range []journey{
-		{name: "undisturbed", town: able, ask: ask("Checkpoint"), phase: "Succeeded", places: "b", deaths: true},
+		{name: "undisturbed", town: able, ask: ask("Checkpoint"), phase: "Succeeded", places: "b", deaths: true, since: alike},
 		{name: "bare", town: alone, ask: ask("Checkpoint"), phase: "Succeeded", places: "b"},
+		{name: "cannot-be-made", town: waits("CreateContainerError"), ask: ask("Checkpoint"), phase: "RolledBack", says: "cannot be made of its state: CreateContainerError", places: "a"},
+		{name: "no-progress", town: func(w *town) { able(w); w.agents.cold = true }, ask: func(w *town) {
+			w.asks(w.first(), by("Checkpoint"), func(o *v1alpha1.PodMigration) { o.Spec.Timeout.Duration = 10 * time.Minute })
+		}, phase: "RolledBack", says: "it took longer than 45s to go on with the state", places: "a"},
+		{name: "liveness", town: probed(able, 10), ask: ask("Checkpoint"), phase: "Succeeded", places: "b"},
+		{name: "liveness-soon", town: probed(func(w *town) { able(w); w.agents.cold = true }, 10), ask: ask("Checkpoint"), phase: "RolledBack", says: "its liveness probe ends it", places: "a"},
+		{name: "liveness-at-once", town: demanding(probed(able, 1)), ask: ask("Checkpoint"), phase: "Refused", says: "its liveness probe may end it after 2s", places: "a"},
+		{name: "sibling-not-ready", town: func(w *town) { w.rollout(2); w.able(); w.sicken(1) }, ask: ask("Checkpoint"), phase: "RolledBack", says: "which would go otherwise", places: "a a"},
+		{name: "injected", town: demanding(func(w *town) {
+			able(w)
+			w.owner.Spec.Template.Spec.Containers[0].Name = "other"
+			w.must(w.api.Update(w.Context(), w.owner))
+		}), ask: ask("Checkpoint"), phase: "Refused", says: "container app is not of ReplicaSet rt-5d4f", places: "a"},
+		{name: "nobody-was-there", town: able, ask: ask("Checkpoint"), during: at("Verifying", func(w *town) { w.clock.Step(10 * time.Minute) }), phase: "RolledBack", says: "It took longer", places: "a"},
+		{name: "source-goes-early", town: able, ask: ask("Checkpoint"), during: at("Transferring", deleted), phase: "RolledBack", says: "nobody here has evicted it", places: "b"},
+		{name: "source-goes-at-restore", town: able, ask: ask("Checkpoint"), during: at("Restoring", goes), phase: "Succeeded", says: "in place of", places: "b"},
+		{name: "source-goes", town: able, ask: ask("Checkpoint"), during: at("Verifying", goes), phase: "Succeeded", says: "in place of", places: "b", deaths: true, since: 17},
+		{name: "bare-source-goes", town: alone, ask: ask("Checkpoint"), during: at("Verifying", goes), phase: "Succeeded", says: "in place of", places: "b", deaths: true, since: 17},
+		{name: "bare-source-goes-at-release", town: alone, ask: ask("Checkpoint"), during: at("CuttingOver", goes), phase: "Succeeded", places: "b"},
+		{name: "source-goes-at-release", town: able, ask: ask("Checkpoint"), during: at("CuttingOver", goes), phase: "Succeeded", places: "b"},
+		{name: "source-goes-aborted", town: able, ask: ask("Checkpoint"), during: at("Verifying", func(w *town) { goes(w); abort(w) }), phase: "Succeeded", says: "in place of", places: "b"},
 		{name: "checkpoint-fails", town: fails("Checkpoint"), ask: ask("Checkpoint"), phase: "RolledBack", says: "it went wrong", places: "a"},
 		{name: "transfer-fails", town: fails("Transfer"), ask: ask("Checkpoint"), phase: "RolledBack", says: "it went wrong", places: "a"},
 		{name: "begins-anew", town: func(w *town) { able(w); w.agents.cold = true }, ask: ask("Checkpoint"), phase: "RolledBack", says: "does not say yet that container app was restored", places: "a"},
-		{name: "aborted", town: able, ask: ask("Checkpoint"), during: at("Verifying", abort), phase: "Aborted", places: "a", deaths: true},
+		{name: "aborted", town: able, ask: ask("Checkpoint"), during: at("Verifying", abort), phase: "Aborted", places: "a", deaths: true, since: 14},
 		{name: "silent-agents", town: func(w *town) { able(w); w.agents.stuck = true }, ask: ask("Checkpoint"),
 			during: at("RollingBack", func(w *town) { w.agents.stuck = false }), phase: "RolledBack", says: "It took longer", places: "a"},
+		{name: "ordinary-threads", town: func(w *town) { able(w); w.agents.ordinary = true }, ask: ask("Checkpoint"), phase: "RolledBack", says: "has 1 threads of a real-time policy, and its source 2", places: "a"},
+		{name: "other-budgets", town: func(w *town) { able(w); w.agents.lax = true }, ask: ask("Checkpoint"), phase: "RolledBack", says: "has a budget of 0 of 7 us", places: "a"},
 		{name: "incapable", town: func(w *town) { w.rollout(1) }, ask: ask("Checkpoint"), phase: "SucceededWithoutState", says: "in place of", places: "b"},
 		{name: "incapable-bare", town: bare, ask: ask("Checkpoint"), phase: "Refused", says: "its state cannot come along", places: "a"},
 		{name: "state-required", town: func(w *town) {
@@ -227,7 +304,32 @@ func TestCheckpoint(t *testing.T) {
 	}
 }
 
+// goes has somebody delete the source, if it is there. Its owner makes another at once, which begins anew; in the end only the copy is left.
+func goes(w *town) {
+	deleted(w)
+	of := string(w.move().Status.Source.PodUID)
+	w.Cleanup(func() {
+		list := &corev1.PodList{}
+		w.must(w.api.List(context.WithoutCancel(w.Context()), list, client.InNamespace(w.namespace)))
+		for _, p := range list.Items {
+			if owned := metav1.GetControllerOf(&p) != nil; p.Annotations[mcv1.AnnotationReplaces] != of || owned != w.adopts {
+				w.Errorf("pod %s is left, and has not the state: owned %t, %v", p.Name, owned, p.Annotations)
+			}
+		}
+	})
+}
+
+func deleted(w *town) {
+	w.agents.most++
+	for _, p := range w.pods() {
+		if p.UID == w.move().Status.Source.PodUID {
+			w.bury(&p)
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	change := func(f func(o *v1alpha1.PodMigration)) func(*town) {
 		return func(w *town) { w.asks("rt-1", f) }
 	}
@@ -240,6 +342,15 @@ func TestRefusals(t *testing.T) {
 		"NoTarget":        {town: func(w *town) { w.cordon("b") }, ask: ask(""), says: "no node takes the pod", places: "a"},
 		"OwnerWantsNone":  {town: func(w *town) { w.must(w.api.Delete(w.Context(), w.owner)) }, ask: ask(""), says: "ReplicaSet rt, which made it, is gone", places: "a"},
 		"PolicyDenied":    {town: func(w *town) { w.judge.denies = "not on Sundays" }, ask: ask(""), says: "not on Sundays", places: "a"},
+		"NoOwner":         {town: func(w *town) { bare(w); w.named() }, ask: ask(""), says: "no controller owns the pod", places: "a"},
+		"StateImpossible": {town: func(w *town) { bare(w); w.able(); w.named() }, ask: ask("Checkpoint"), says: "governs the pod by its name", places: "a"},
+		"GovernedByName":  {town: func(w *town) { bare(w); w.named() }, ask: ask("Restart"), says: "governs the pod by its name", places: "a"},
+		"ImageUnknown": {town: func(w *town) {
+			bare(w)
+			p := w.pods()[0]
+			p.Spec.Containers[0].Image = "mainspring.local/checkpoint/1:app"
+			w.must(w.api.Update(w.Context(), &p))
+		}, ask: ask("Restart"), says: "does not say of which image it was made", places: "a"},
 		"DoNotDisrupt": {town: func(w *town) {
 			p := w.pods()[0]
 			metav1.SetMetaDataAnnotation(&p.ObjectMeta, "karpenter.sh/do-not-disrupt", "true")
@@ -247,6 +358,7 @@ func TestRefusals(t *testing.T) {
 		}, ask: change(func(o *v1alpha1.PodMigration) { o.Spec.Trigger = v1alpha1.TriggerCost }), says: "do-not-disrupt", places: "a"},
 	} {
 		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
 			j.phase = "Refused"
 			w := j.tell(t, 0, false)
 			c := meta.FindStatusCondition(w.move().Status.Conditions, v1alpha1.ConditionMigrationAdmitted)
@@ -258,6 +370,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestADryRunDoesNothing(t *testing.T) {
+	t.Parallel()
 	dry := func(w *town) { w.asks("rt-1", func(o *v1alpha1.PodMigration) { o.Spec.DryRun = true }) }
 	w := journey{ask: dry, phase: "DryRun", says: "goes from node", places: "a"}.tell(t, 0, false)
 	if o := w.move(); o.Status.Target.Node != w.name("b") || o.Status.Strategy != "Restart" || len(o.Finalizers) > 0 || len(w.actions(t.Context())) > 0 || len(w.evicted) > 0 {
@@ -267,6 +380,7 @@ func TestADryRunDoesNothing(t *testing.T) {
 
 // Migrations beyond a limit wait, and go on when those before them are over.
 func TestLimitsAreWaitedFor(t *testing.T) {
+	t.Parallel()
 	w := newTown(t, 2)
 	w.judge.policy = &v1alpha1.MigrationPolicy{Spec: v1alpha1.MigrationPolicySpec{Limits: &v1alpha1.MigrationLimits{PerNamespace: ptr.To[int32](1)}}}
 	w.asks("rt-1")
@@ -289,6 +403,7 @@ func TestLimitsAreWaitedFor(t *testing.T) {
 
 // What the ladder asks of the queue has a PodMigration, too, by which it can be followed and aborted.
 func TestTheRecordOfAnAction(t *testing.T) {
+	t.Parallel()
 	for _, aborted := range []bool{false, true} {
 		w := newTown(t, 1)
 		p := w.start()
@@ -309,6 +424,7 @@ func TestTheRecordOfAnAction(t *testing.T) {
 }
 
 func TestTwoMigrationsOfOnePod(t *testing.T) {
+	t.Parallel()
 	w := newTown(t, 1)
 	w.asks("rt-1", by("Restart"))
 	w.asks("rt-1", by("Restart"), func(o *v1alpha1.PodMigration) { o.Name = "second" })

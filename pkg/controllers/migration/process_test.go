@@ -3,7 +3,6 @@ package migration_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,7 +60,7 @@ func (w *town) start() *process {
 
 func (p *process) dependencies() migration.Dependencies {
 	return migration.Dependencies{
-		Clock: p.clock, Client: p.client, API: p.api, Store: p.store, Recorder: p.town, Placement: p.town,
+		Clock: p.clock, Client: p.client, API: p.api, Store: p.store, Recorder: p.town, Placement: p.town, Judge: p.judge,
 		Running: func() []*v1alpha1.RTAction { return p.queue.Running(rules.Migrate) },
 	}
 }
@@ -76,9 +75,6 @@ func (p *process) look() {
 		p.must(p.api.List(p.Context(), list))
 		p.must(meta.EachListItem(list, func(o runtime.Object) error {
 			object := o.(client.Object)
-			if of := object.GetNamespace(); of != "" && of != p.namespace || of == "" && p.elsewhere(object) {
-				return nil
-			}
 			now[object.GetUID()] = object
 			return p.store.Update(o)
 		}))
@@ -89,12 +85,6 @@ func (p *process) look() {
 		}
 	}
 	p.seen = now
-}
-
-// elsewhere tells whether it is of another town.
-func (w *town) elsewhere(o client.Object) bool {
-	_, action := o.(*v1alpha1.RTAction)
-	return !action && !strings.HasPrefix(o.GetName(), w.namespace+"-")
 }
 
 // turn lets everybody go on for a second.

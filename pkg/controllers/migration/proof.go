@@ -1,15 +1,18 @@
 package migration
 
 import (
-	"encoding/json"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
@@ -23,47 +26,57 @@ const (
 
 // watch is what was seen of the pod in the source's place when it was ready first. It begins anew when that changes.
 type watch struct {
-	Pod      types.UID `json:"pod"`
-	Since    time.Time `json:"since"`
-	Restarts int32     `json:"restarts"`
-	// Misses and Drift of its real-time containers, as their agent has counted them.
-	Misses int64 `json:"misses"`
-	Drift  int64 `json:"drift"`
+	pod      types.UID
+	since    time.Time
+	restarts int32
+	// misses and drift of its real-time containers, as their agent has counted them.
+	misses, drift int64
+}
+
+// watches are those of actions under way, by name. They are not on record: a process that comes later watches anew, which takes seconds
+// and asks the API server for nothing.
+type watches struct {
+	sync.Mutex
+	of map[string]watch
+}
+
+// begin says since when a pod has been as it is now. One that is not as it was begins anew.
+func (w *watches) begin(action string, now watch) (since time.Time) {
+	w.Lock()
+	defer w.Unlock()
+	same := now
+	same.since = w.of[action].since
+	if w.of[action] != same {
+		w.of[action] = now
+	}
+	return w.of[action].since
+}
+
+func (w *watches) end(action string) {
+	w.Lock()
+	defer w.Unlock()
+	delete(w.of, action)
 }
 
 // prove is why it is not proven yet that the pod in the source's place does what the source did; empty: it is, by the evidence.
-// What has been seen is on record, so that another process goes on with it.
-func (m *migrate) prove(task orchestration.Task, pod *corev1.Pod) (evidence, why string, err error) {
+func (m *migrate) prove(task orchestration.Task, pod *corev1.Pod) (evidence, why string) {
 	name := pod.Namespace + "/" + pod.Name
-	now := watch{Pod: pod.UID, Since: m.Clock.Now().UTC(), Restarts: restarts(pod)}
+	now := watch{pod: pod.UID, since: m.Clock.Now(), restarts: restarts(pod)}
 	need := steady
 	if why = idle(pod); why == "" {
 		need, why = m.realtime(pod, &now)
 	}
+	if why == "" && v1alpha1.MigrationStrategy(task.Progress[progressStrategy]) == v1alpha1.StrategyCheckpoint {
+		why = m.demoted(task, pod)
+	}
 	if why != "" {
-		delete(task.Progress, progressReady)
-		return "", fmt.Sprintf("pod %s is on node %s, and %s", name, pod.Spec.NodeName, why), nil
+		m.watches.end(task.Object.Name)
+		return "", fmt.Sprintf("pod %s is on node %s, and %s", name, pod.Spec.NodeName, why)
 	}
-	seen := watch{}
-	if text := task.Progress[progressReady]; text != "" {
-		if err := json.Unmarshal([]byte(text), &seen); err != nil {
-			return "", "", fmt.Errorf("reading entry %s of the action's progress: %w", progressReady, err)
-		}
+	if since := m.watches.begin(task.Object.Name, now); m.Clock.Since(since) < need {
+		return "", fmt.Sprintf("pod %s runs on node %s, and must go on for %s", name, pod.Spec.NodeName, need)
 	}
-	same := now
-	same.Since = seen.Since
-	if same != seen {
-		text, err := json.Marshal(now)
-		if err != nil {
-			return "", "", fmt.Errorf("recording since when pod %s is ready: %w", name, err)
-		}
-		task.Progress[progressReady] = string(text)
-		return "", fmt.Sprintf("pod %s runs on node %s, and must go on for %s", name, pod.Spec.NodeName, need), nil
-	}
-	if m.Clock.Now().Sub(seen.Since) < need {
-		return "", fmt.Sprintf("pod %s runs on node %s, and must go on for %s", name, pod.Spec.NodeName, need), nil
-	}
-	return fmt.Sprintf("ready for %s without a container that began again", need), "", nil
+	return fmt.Sprintf("ready for %s without a container that began again", need), ""
 }
 
 // idle is why a pod does not serve; empty: it does.
@@ -132,11 +145,57 @@ func (m *migrate) realtime(pod *corev1.Pod, now *watch) (need time.Duration, why
 		if why != "" {
 			return 0, why
 		}
-		now.Misses += server.Applied.Misses
-		now.Drift += server.Applied.Drift
+		now.misses += server.Applied.Misses
+		now.drift += server.Applied.Drift
 		need = max(need, min(clean*time.Duration(g.Server.Period)*time.Microsecond, patience))
 	}
 	return need, ""
+}
+
+// demoted is why a pod that came with its state is not as real-time as its source, whose threads stand still with their policies: a
+// restore may lose them without a word. Empty: it is, or the source is no longer on record.
+func (m *migrate) demoted(task orchestration.Task, pod *corev1.Pod) string {
+	snapshot := m.Store.Snapshot()
+	source, here := snapshot.NodeView(task.Object.Spec.Node)
+	target, there := snapshot.NodeView(pod.Spec.NodeName)
+	if !here || !there {
+		return ""
+	}
+	had := realtimeThreads(source, task.Object.Spec.Pods[0].UID)
+	for container, now := range realtimeThreads(target, pod.UID) {
+		if now < had[container] {
+			return fmt.Sprintf("container %s has %d threads of a real-time policy, and its source %d", container, now, had[container])
+		}
+	}
+	return ""
+}
+
+// realtimeThreads of a pod's governed containers, as their agent has read them back.
+func realtimeThreads(node *state.NodeView, pod types.UID) map[string]int32 {
+	out := map[string]int32{}
+	for i := range node.Servers {
+		if s := &node.Servers[i]; s.PodUID == pod && s.Applied != nil {
+			out[s.Container] = s.Applied.RealtimeThreads
+		}
+	}
+	return out
+}
+
+// otherwise is what the agent has read back of a container that is not what its node was told, or its McKube asks for; empty: nothing.
+func otherwise(s *state.ServerView, g state.Governed) string {
+	is, period, most := s.Applied, g.Server.Period, max(g.Server.Low, g.Server.High)
+	if s.Spec != nil {
+		period, most = s.Spec.PeriodUs, s.Spec.BudgetHighUs
+	}
+	switch {
+	case is.PeriodUs != period, is.BudgetUs <= 0, is.BudgetUs > most:
+		return fmt.Sprintf("container %s has a budget of %d of %d us, and up to %d of %d are asked for", g.Container, is.BudgetUs, is.PeriodUs, most, period)
+	case s.Spec != nil && !slices.Equal(is.Cores, s.Spec.Cores):
+		return fmt.Sprintf("container %s may run on cores %v, and not on %v", g.Container, is.Cores, s.Spec.Cores)
+	case s.Spec == nil && len(is.Cores) > 0 && s.Witness != rt.NoCore && !slices.Contains(is.Cores, int32(s.Witness)): //nolint:gosec // a core
+		return fmt.Sprintf("container %s may run on cores %v, and its core is %d", g.Container, is.Cores, s.Witness)
+	}
+	return ""
 }
 
 // applied is a governed container as its node's agent has read it back, or why it is not as it should be.
@@ -152,7 +211,7 @@ func applied(node *state.NodeView, pod types.UID, g state.Governed) (*state.Serv
 		case s.Applied.Error != "":
 			return nil, fmt.Sprintf("the budget of container %s is not in force: %s", g.Container, s.Applied.Error)
 		}
-		return s, ""
+		return s, otherwise(s, g)
 	}
 	return nil, fmt.Sprintf("container %s has no core yet", g.Container)
 }

@@ -137,6 +137,13 @@ func (m *migrate) enter(ctx context.Context, task orchestration.Task, phase v1al
 	return fmt.Errorf("writing that PodMigration %s is %s: %w", key, phase, err)
 }
 
+// was tells whether the migration had come to a phase when it was last looked at.
+func (m *migrate) was(ctx context.Context, task orchestration.Task, phase v1alpha1.MigrationPhase) bool {
+	o := &v1alpha1.PodMigration{}
+	key := types.NamespacedName{Namespace: task.Object.Spec.Pods[0].Namespace, Name: task.Progress[progressMigration]}
+	return key.Name != "" && m.Client.Get(ctx, key, o) == nil && o.Status.Phase == phase
+}
+
 func (m *migrate) write(ctx context.Context, o *v1alpha1.PodMigration, phase v1alpha1.MigrationPhase, change []func(*v1alpha1.PodMigrationStatus)) error {
 	after := o.DeepCopy()
 	if o.Status.Phase.Over() {
@@ -181,6 +188,9 @@ func describe(task orchestration.Task, pod *corev1.Pod) func(*v1alpha1.PodMigrat
 		s.Strategy = strategyOf(task)
 		s.Source = &v1alpha1.MigrationEnd{PodName: pod.Name, PodUID: pod.UID, Node: pod.Spec.NodeName}
 		s.Owner = ownerOf(pod)
+		if d := decidedOn(task); d != nil {
+			s.Decision = d
+		}
 		if s.Target == nil {
 			s.Target = &v1alpha1.MigrationEnd{Node: task.Object.Spec.TargetNode}
 		}

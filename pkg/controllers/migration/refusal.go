@@ -17,6 +17,7 @@ const (
 	ReasonDryRun           = "DryRun"
 	ReasonUnwanted         = "Unwanted"
 	ReasonWaitsForLimit    = "WaitsForLimit"
+	ReasonWaitedTooLong    = "WaitedTooLong"
 	ReasonPodNotFound      = "PodNotFound"
 	ReasonPodReplaced      = "PodReplaced"
 	ReasonPodEnding        = "PodEnding"
@@ -29,6 +30,8 @@ const (
 	ReasonAlreadyMigrating = "AlreadyMigrating"
 	ReasonMcKubeNever      = "McKubeNever"
 	ReasonNoOwner          = "NoOwner"
+	ReasonGovernedByName   = "GovernedByName"
+	ReasonImageUnknown     = "ImageUnknown"
 	ReasonOwnerWantsNone   = "OwnerWantsNone"
 	ReasonSurgeImpossible  = "SurgeImpossible"
 	ReasonStateImpossible  = "StateImpossible"
@@ -37,6 +40,9 @@ const (
 	ReasonPolicyDenied     = "PolicyDenied"
 	ReasonQueueRefused     = "QueueRefused"
 )
+
+// ReasonRestoreFailed is the reason of condition State when the pod begins anew because its state could not be restored.
+const ReasonRestoreFailed = "RestoreFailed"
 
 // refusal is why a pod is not migrated: a word, and the same for people.
 type refusal struct{ reason, message string }

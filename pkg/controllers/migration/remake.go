@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -52,10 +51,9 @@ func (m *migrate) store(ctx context.Context, task orchestration.Task, source *co
 	}
 	twin := ofPod(task, source)
 	twin.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: v1alpha1.GateMigration}}
-	if veto, err := m.create(ctx, twin); veto != "" || err != nil {
+	if veto, err := m.create(ctx, task, twin); veto != "" || err != nil {
 		return rules.Result{Undo: veto != "", Message: veto}, err
 	}
-	task.Progress[progressTwin] = twin.Name
 	return rules.Result{Message: fmt.Sprintf("stored pod %s/%s, which is to run in its place", twin.Namespace, twin.Name)}, nil
 }
 
@@ -69,7 +67,7 @@ func (m *migrate) let(ctx context.Context, task orchestration.Task, twin *corev1
 	case twin == nil:
 		return rules.Result{Outcome: rules.Failed, Message: "the pod was evicted, and somebody has deleted the one in its place"}, nil
 	case left && m.over(task):
-		return rules.Result{Outcome: rules.Failed, Message: fmt.Sprintf("the pod was evicted, and has not ended in time; pod %s/%s runs once its gate %s is taken off", twin.Namespace, twin.Name, v1alpha1.GateMigration)}, nil
+		return rules.Result{Outcome: rules.Failed, Message: fmt.Sprintf("the pod was evicted, and has not ended in time; pod %s/%s runs once nothing is left of it", twin.Namespace, twin.Name)}, nil
 	case left:
 		return rules.Result{Message: "the pod was evicted; waits until it has ended"}, nil
 	case gated(twin):
@@ -84,9 +82,9 @@ func (m *migrate) let(ctx context.Context, task orchestration.Task, twin *corev1
 	if err := m.hand(task); err != nil {
 		return rules.Result{}, err
 	}
-	evidence, why, err := m.prove(task, twin)
-	if why != "" || err != nil {
-		return m.late(task, rules.Result{Message: why}), err
+	evidence, why := m.prove(task, twin)
+	if why != "" {
+		return m.late(task, rules.Result{Message: why}), nil
 	}
 	task.Progress[progressEvidence] = evidence
 	return m.arrived(task, twin), nil
@@ -100,17 +98,19 @@ func (m *migrate) late(task orchestration.Task, r rules.Result) rules.Result {
 	return rules.Result{Outcome: rules.Failed, Message: "the pod was evicted, and the time is over: " + r.Message}
 }
 
-// left tells whether anything is left of a pod, be it about to end.
+// left tells whether anything is left of a pod, be it about to end. That nothing is, only the API server may say.
 func (m *migrate) left(ctx context.Context, named v1alpha1.ActionPod) (bool, error) {
-	pod := &corev1.Pod{}
-	err := m.API.Get(ctx, types.NamespacedName{Namespace: named.Namespace, Name: named.Name}, pod)
-	if apierrors.IsNotFound(err) {
-		return false, nil
+	for _, from := range []client.Reader{m.Client, m.API} {
+		pod := &corev1.Pod{}
+		err := from.Get(ctx, types.NamespacedName{Namespace: named.Namespace, Name: named.Name}, pod)
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("reading pod %s/%s: %w", named.Namespace, named.Name, err)
+		}
+		if err == nil && pod.UID == named.UID {
+			return true, nil
+		}
 	}
-	if err != nil {
-		return false, fmt.Errorf("reading pod %s/%s: %w", named.Namespace, named.Name, err)
-	}
-	return pod.UID == named.UID, nil
+	return false, nil
 }
 
 func gated(pod *corev1.Pod) bool {
@@ -173,8 +173,7 @@ func (m *migrate) evictedBy(task orchestration.Task, pod *corev1.Pod, answer evi
 		return rules.Result{}
 	}
 	m.markEvicted(task)
-	m.tell(pod, func(on about) events.Event {
-		return events.Migrating(on.Object, on.uid, on.pod, pod.Spec.NodeName, task.Object.Spec.TargetNode, task.Object.Name)
-	})
+	name := pod.Namespace + "/" + pod.Name // its McKube is told when it is done
+	m.Recorder.Publish(events.Migrating(pod, string(pod.UID), name, pod.Spec.NodeName, task.Object.Spec.TargetNode, task.Object.Name))
 	return rules.Result{Message: "evicted the pod"}
 }

@@ -88,19 +88,51 @@ func (r *Reconciler) find(ctx context.Context, q question) (way, *refusal, error
 	return out, no, err
 }
 
+// ungoverned is which McKube would not govern the pod in the source's place, as that has another name. Who says Evict gets what an eviction is.
+func ungoverned(q question, w wish) *refusal {
+	by := metav1.GetControllerOf(q.pod)
+	if w.strategy == v1alpha1.StrategyEvict || by != nil && by.Kind == "StatefulSet" {
+		return nil
+	}
+	for _, g := range q.view.Governed {
+		if g.McKube.Spec.Selector == nil {
+			return &refusal{ReasonGovernedByName, fmt.Sprintf("McKube %s governs the pod by its name, and the one in its place has another; give it a selector", g.McKube.Name)}
+		}
+	}
+	return nil
+}
+
 // owned is why nobody makes the pod again, where that is needed: a pod of its own is made again here, if that is said.
 func (r *Reconciler) owned(ctx context.Context, q question, w wish) (*refusal, error) {
 	if metav1.GetControllerOf(q.pod) == nil {
+		if why := imageless(q.pod); why != "" {
+			return &refusal{ReasonImageUnknown, why}, nil
+		}
 		if w.strategy == v1alpha1.StrategyRestart && w.order {
-			return nil, nil
+			return ungoverned(q, w), nil
 		}
 		return &refusal{ReasonNoOwner, "no controller owns the pod, so nothing would make it again; say strategy Restart or Checkpoint"}, nil
 	}
-	why, err := r.orphan(ctx, q.pod)
-	if why != "" {
+	why, err := r.orphanOf(ctx, q)
+	switch {
+	case err != nil:
+		return nil, err
+	case why != "":
 		return &refusal{ReasonOwnerWantsNone, why}, nil
 	}
-	return nil, err
+	return ungoverned(q, w), nil
+}
+
+// orphanOf is why nobody would make the pod again, by the ReplicaSet that was read for the question, if it is one's.
+func (r *Reconciler) orphanOf(ctx context.Context, q question) (string, error) {
+	if !isReplicaSet(q.pod) {
+		return r.orphan(ctx, q.pod)
+	}
+	owner := *metav1.GetControllerOf(q.pod)
+	if q.set == nil {
+		return gone(owner).why, nil
+	}
+	return demanded(owner, q.set.Spec.Replicas).why, nil
 }
 
 // single is why no two pods of the owner may run for a while that do the same; empty: they may.
@@ -108,15 +140,8 @@ func (r *Reconciler) single(ctx context.Context, q question) (string, error) {
 	if !isReplicaSet(q.pod) {
 		return "only a ReplicaSet's pods may be there twice for a while", nil
 	}
-	for _, g := range q.view.Governed {
-		if g.McKube.Spec.Selector == nil {
-			return fmt.Sprintf("McKube %s governs the pod by its name, and the copy has another", g.McKube.Name), nil
-		}
-	}
-	set, err := r.replicaSet(ctx, q.pod)
+	set := q.set
 	switch {
-	case err != nil:
-		return "", err
 	case set == nil:
 		return "the pod's ReplicaSet is gone", nil
 	case set.Spec.Template.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == "":
@@ -135,7 +160,11 @@ func (r *Reconciler) recreated(ctx context.Context, set *appsv1.ReplicaSet) (str
 		return "", nil
 	}
 	d := &appsv1.Deployment{}
-	err := r.API.Get(ctx, types.NamespacedName{Namespace: set.Namespace, Name: by.Name}, d)
+	key := types.NamespacedName{Namespace: set.Namespace, Name: by.Name}
+	err := r.Client.Get(ctx, key, d)
+	if apierrors.IsNotFound(err) { // only the API server may say so
+		err = r.API.Get(ctx, key, d)
+	}
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Sprintf("Deployment %s is gone", by.Name), nil
@@ -170,9 +199,20 @@ func (d Dependencies) exclusive(ctx context.Context, pod *corev1.Pod) (string, e
 	return "", nil
 }
 
+// renamed is which McKube would not govern a copy that has another name.
+func renamed(_ context.Context, q question) (string, error) {
+	if heritable(metav1.GetControllerOf(q.pod)) {
+		return "", nil
+	}
+	if no := ungoverned(q, wish{}); no != nil {
+		return no.message, nil
+	}
+	return "", nil
+}
+
 // withState is where the pod goes with its state, or why it cannot take it along.
 func (r *Reconciler) withState(ctx context.Context, q question) (string, *refusal, error) {
-	for _, ask := range []func(context.Context, question) (string, error){r.switchedOff, r.unique, leavesBehind, r.unwritten} {
+	for _, ask := range []func(context.Context, question) (string, error){r.switchedOff, r.unique, renamed, r.partial, leavesBehind, untimely, r.unwritten} {
 		if why, err := ask(ctx, q); why != "" || err != nil {
 			return "", lost(why), err
 		}
@@ -202,10 +242,12 @@ func (r *Reconciler) unique(ctx context.Context, q question) (string, error) {
 	switch {
 	case by == nil:
 		return r.exclusive(ctx, q.pod)
+	case heritable(by):
+		return r.orphan(ctx, q.pod)
 	case !isReplicaSet(q.pod):
 		return fmt.Sprintf("%s %s makes its pods anew", by.Kind, by.Name), nil
 	}
-	if why, err := r.orphan(ctx, q.pod); why != "" || err != nil {
+	if why, err := r.orphanOf(ctx, q); why != "" || err != nil {
 		return why, err
 	}
 	return r.single(ctx, q)
@@ -214,8 +256,8 @@ func (r *Reconciler) unique(ctx context.Context, q question) (string, error) {
 // leavesBehind names a volume that is a directory of the node.
 func leavesBehind(_ context.Context, q question) (string, error) {
 	for _, v := range q.pod.Spec.Volumes {
-		if v.HostPath != nil || v.EmptyDir != nil {
-			return fmt.Sprintf("what is in volume %s stays on the node", v.Name), nil
+		if v.HostPath != nil || v.EmptyDir != nil || v.Ephemeral != nil || v.CSI != nil {
+			return fmt.Sprintf("what is in volume %s stays behind", v.Name), nil
 		}
 	}
 	return "", nil

@@ -2,7 +2,6 @@ package migration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -36,6 +35,8 @@ func (m *migrate) surge(ctx context.Context, task orchestration.Task, source *co
 	switch {
 	case task.Progress[progressCut] != "" || adopted(twin):
 		return m.succeed(ctx, task, source, twin)
+	case twin == nil && source == nil && m.was(ctx, task, v1alpha1.MigrationCuttingOver):
+		return m.succeed(ctx, task, source, twin)
 	case task.Undoing():
 		return m.undo(ctx, task, source)
 	case source == nil:
@@ -52,18 +53,16 @@ func (m *migrate) surge(ctx context.Context, task orchestration.Task, source *co
 
 // prepareTwin reserves the room, and then has the copy made.
 func (m *migrate) prepareTwin(ctx context.Context, task orchestration.Task, source *corev1.Pod, do func(context.Context, orchestration.Task, *corev1.Pod) (rules.Result, error)) (rules.Result, error) {
-	var first waiting
-	switch veto, err := m.verify(ctx, task, source); {
-	case errors.As(err, &first):
-		return rules.Result{Message: first.Error()}, nil
-	case veto != "" || err != nil:
-		return rules.Result{Undo: veto != "", Message: veto}, err
+	if result, ok, err := m.fit(ctx, task, source); !ok {
+		return result, err
 	}
 	if _, reserved := task.Progress[state.ProgressReserved]; !reserved {
 		return m.reserve(ctx, task, source)
 	}
-	if veto, err := m.keeps(task); veto != "" || err != nil {
-		return rules.Result{Undo: veto != "", Message: veto}, err
+	if veto, err := m.keeps(task); err != nil {
+		return rules.Result{}, err
+	} else if veto != "" {
+		return elsewhere(task, veto), nil
 	}
 	return do(ctx, task, source)
 }
@@ -86,10 +85,9 @@ func (m *migrate) makeTwin(ctx context.Context, task orchestration.Task, twin *c
 		return rules.Result{}, err
 	}
 	v1alpha1.Pin(twin, task.Object.Spec.TargetNode)
-	if veto, err := m.create(ctx, twin); veto != "" || err != nil {
+	if veto, err := m.create(ctx, task, twin); veto != "" || err != nil {
 		return rules.Result{Undo: veto != "", Message: veto}, err
 	}
-	task.Progress[progressTwin] = twin.Name
 	return rules.Result{Message: fmt.Sprintf("pod %s/%s waits for a node", twin.Namespace, twin.Name)}, nil
 }
 
@@ -102,7 +100,7 @@ func (m *migrate) settles(ctx context.Context, task orchestration.Task, twin *co
 	case finished(twin):
 		return rules.Result{Undo: true, Message: fmt.Sprintf("pod %s has ended: %s", name, twin.Status.Phase)}, false, nil
 	case twin.Spec.NodeName == "" && m.Clock.Now().Sub(twin.CreationTimestamp.Time) > homeless:
-		return rules.Result{Undo: true, Message: fmt.Sprintf("pod %s finds no node%s", name, unschedulable(twin))}, false, nil
+		return elsewhere(task, fmt.Sprintf("pod %s finds no node%s", name, unschedulable(twin))), false, nil
 	case twin.Spec.NodeName == "":
 		return rules.Result{Message: fmt.Sprintf("pod %s waits for a node%s", name, unschedulable(twin))}, false, nil
 	}
@@ -112,9 +110,9 @@ func (m *migrate) settles(ctx context.Context, task orchestration.Task, twin *co
 	if err := m.hand(task); err != nil {
 		return rules.Result{}, false, err
 	}
-	evidence, why, err := m.prove(task, twin)
-	if why != "" || err != nil {
-		return rules.Result{Message: why}, false, err
+	evidence, why := m.prove(task, twin)
+	if why != "" {
+		return rules.Result{Message: why}, false, nil
 	}
 	task.Progress[progressEvidence] = evidence
 	return rules.Result{}, true, nil
@@ -123,7 +121,7 @@ func (m *migrate) settles(ctx context.Context, task orchestration.Task, twin *co
 // cutOver has the ReplicaSet take the copy for its own, and the source be what is one too many. When another pod of it
 // is not ready that one would go instead, so it is waited for.
 func (m *migrate) cutOver(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod) (rules.Result, error) {
-	owner, err := m.replicaSet(ctx, source)
+	owner, err := replicaSetBy(ctx, m.API, source)
 	switch {
 	case err != nil:
 		return rules.Result{}, err
@@ -144,20 +142,22 @@ func (m *migrate) cutOver(ctx context.Context, task orchestration.Task, source, 
 	if err := m.enter(ctx, task, v1alpha1.MigrationCuttingOver, verified(task, m.Clock.Now())); err != nil {
 		return rules.Result{}, err
 	}
+	if task.Progress[progressMigration] != "" {
+		delete(task.Progress, progressEvidence) // it is on record there, and need not be stored here as well
+	}
 	if err := m.yield(ctx, source); err != nil {
 		return rules.Result{}, err
 	}
-	return m.adopt(ctx, task, twin, owner)
+	return m.adopt(ctx, twin, owner)
 }
 
-// adopt gives the copy the label by which its ReplicaSet finds it. That cannot be undone.
-func (m *migrate) adopt(ctx context.Context, task orchestration.Task, twin *corev1.Pod, owner *appsv1.ReplicaSet) (rules.Result, error) {
+// adopt gives the copy the label by which its ReplicaSet finds it. That cannot be undone: the label itself is the record of it.
+func (m *migrate) adopt(ctx context.Context, twin *corev1.Pod, owner *appsv1.ReplicaSet) (rules.Result, error) {
 	after := twin.DeepCopy()
 	metav1.SetMetaDataLabel(&after.ObjectMeta, appsv1.DefaultDeploymentUniqueLabelKey, owner.Spec.Template.Labels[appsv1.DefaultDeploymentUniqueLabelKey])
 	if err := m.Client.Patch(ctx, after, client.MergeFromWithOptions(twin, client.MergeFromWithOptimisticLock{})); err != nil {
 		return rules.Result{}, fmt.Errorf("handing pod %s/%s to ReplicaSet %s: %w", twin.Namespace, twin.Name, owner.Name, err)
 	}
-	m.markCut(task)
 	return rules.Result{Message: fmt.Sprintf("pod %s/%s is handed to ReplicaSet %s, and the source goes", twin.Namespace, twin.Name, owner.Name)}, nil
 }
 
@@ -175,7 +175,9 @@ func (m *migrate) markCut(task orchestration.Task) {
 
 // succeed waits until the source is gone. One that its owner keeps is evicted.
 func (m *migrate) succeed(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod) (rules.Result, error) {
-	m.markCut(task)
+	if source != nil { // mostly it goes at once
+		m.markCut(task)
+	}
 	former, to := task.Object.Spec.Pods[0], task.Object.Spec.TargetNode
 	switch {
 	case twin == nil || twin.DeletionTimestamp != nil:
@@ -220,14 +222,22 @@ func (m *migrate) undo(ctx context.Context, task orchestration.Task, source *cor
 	return rules.Result{Outcome: rules.RolledBack, Message: "the pod stays on node " + source.Spec.NodeName}, nil
 }
 
-// replicaSet is the pod's owner; nil when it is gone, or about to go.
+// replicaSet is the pod's owner; nil when it is gone, or about to go, which only the API server may say.
 func (d Dependencies) replicaSet(ctx context.Context, pod *corev1.Pod) (*appsv1.ReplicaSet, error) {
+	owner, err := replicaSetBy(ctx, d.Client, pod)
+	if owner != nil || err != nil {
+		return owner, err
+	}
+	return replicaSetBy(ctx, d.API, pod)
+}
+
+func replicaSetBy(ctx context.Context, from client.Reader, pod *corev1.Pod) (*appsv1.ReplicaSet, error) {
 	by := metav1.GetControllerOf(pod)
 	if by == nil {
 		return nil, nil
 	}
 	owner := &appsv1.ReplicaSet{}
-	err := d.API.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: by.Name}, owner)
+	err := from.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: by.Name}, owner)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil

@@ -66,6 +66,9 @@ func (r *Reconciler) choose(ctx context.Context, q question, only func(*state.Sn
 	}
 	last := "there is no other node"
 	for _, c := range r.candidates(ctx, snapshot, q) {
+		if slices.Contains(q.tried, c.name) {
+			continue
+		}
 		if c.pressed && !q.trigger.Protective() && q.trigger != v1alpha1.TriggerManual {
 			last = fmt.Sprintf("node %s would itself be under pressure", c.name)
 			continue

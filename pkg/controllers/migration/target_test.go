@@ -15,6 +15,7 @@ import (
 )
 
 func TestHeadroom(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		all, left, more string
 		want            float64
@@ -30,6 +31,7 @@ func TestHeadroom(t *testing.T) {
 
 // The scarcer of CPU and memory counts, and what comes makes it less.
 func TestHeadroomIsOfTheScarcer(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(name string, most int64) int64 { return rapid.Int64Range(0, most).Draw(t, name) }
 		list := func(cpu, memory int64) corev1.ResourceList {
@@ -46,6 +48,7 @@ func TestHeadroomIsOfTheScarcer(t *testing.T) {
 
 // The time that a migration has grows with what it carries, and with the time that the pod may take to end.
 func TestAllowance(t *testing.T) {
+	t.Parallel()
 	const gib = 1 << 30
 	for _, c := range []struct {
 		strategy v1alpha1.MigrationStrategy

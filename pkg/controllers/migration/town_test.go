@@ -13,7 +13,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -69,8 +68,16 @@ type town struct {
 	adopts bool
 	// agents play those of the nodes; nil: they do not know of checkpoints.
 	agents *agents
+	// cost is what the pod's author says it costs to delete it. keeps: the ReplicaSet removes nothing. deaf: whoever hands it a pod dies over it.
+	cost        string
+	keeps, deaf bool
+	// crowds are the nodes whose cores others have.
+	crowds map[string]bool
 	// crowded are the nodes on which the scheduler finds no room.
 	crowded map[string]bool
+	// probe is what the containers of pods that are made have, change what is changed of them.
+	probe  *corev1.Probe
+	change func(*corev1.PodSpec)
 	// seats is how many pods of the town node b has room for; 0: any number.
 	seats int
 }
@@ -79,9 +86,10 @@ var towns atomic.Int64
 
 func newTown(t testing.TB, replicas int32, containers ...string) *town {
 	t.Helper()
-	api := apiserver.Client(t, apiserver.Scheme(t))
-	w := &town{TB: t, api: api, namespace: fmt.Sprintf("town-%d", towns.Add(1)), clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), judge: &court{}}
+	w := &town{TB: t, namespace: fmt.Sprintf("town-%d", towns.Add(1)), clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), judge: &court{}}
 	w.containers = append([]string{"app"}, containers...)
+	api := w.own(apiserver.Client(t, apiserver.Scheme(t)))
+	w.api = api
 	w.client = mortal.Guarded(w.seen(), mortal.Always, w.write)
 	w.must(api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
 	t.Cleanup(w.leave)
@@ -102,11 +110,23 @@ func newTown(t testing.TB, replicas int32, containers ...string) *town {
 // seen is the API server as the controller sees it, whose evictions are on record.
 func (w *town) seen() client.WithWatch {
 	return interceptor.NewClient(w.api, interceptor.Funcs{
+		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if w.deaf && o.GetAnnotations()[mcv1.AnnotationReplaces] != "" && o.GetLabels()[appsv1.DefaultDeploymentUniqueLabelKey] != "" {
+				return errDied
+			}
+			return api.Patch(ctx, o, patch, opts...)
+		},
 		Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if pod, ok := o.(*corev1.Pod); ok {
 				w.webhook(pod)
 			}
 			return api.Create(ctx, o, opts...)
+		},
+		Delete: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if grace := (&client.DeleteOptions{}).ApplyOptions(opts).GracePeriodSeconds; grace != nil && *grace == 0 {
+				w.Errorf("%T %s is deleted by force: its kubelet may have begun it", o, o.GetName())
+			}
+			return api.Delete(ctx, o, opts...)
 		},
 		SubResourceCreate: func(ctx context.Context, api client.Client, sub string, o, body client.Object, opts ...client.SubResourceCreateOption) error {
 			err := api.SubResource(sub).Create(ctx, o, body, opts...)
@@ -136,13 +156,6 @@ func (w *town) must(err error) {
 	if err != nil {
 		w.Fatal(err)
 	}
-}
-
-// leave takes away what other tests would see.
-func (w *town) leave() {
-	w.Helper()
-	apiserver.Empty(w, w.api, &v1alpha1.RTActionList{}, &v1alpha1.PodMigrationList{}, &v1alpha1.NodeCheckpointList{}, &v1alpha1.RTNodeList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{}, &mcv1.McKubeList{}, &policyv1.PodDisruptionBudgetList{},
-		&resourcev1.ResourceClaimList{}, &resourcev1.ResourceSliceList{}, &corev1.NodeList{})
 }
 
 // name of a node of the town.
@@ -196,7 +209,10 @@ func (w *town) make() *corev1.Pod {
 	p := statetest.Pod(w.namespace, name, "", w.containers...)
 	for i, container := range w.containers {
 		p = statetest.WithClaim(p, container, name+"-"+container)
-		p.Spec.Containers[i].Image = "none"
+		p.Spec.Containers[i].Image, p.Spec.Containers[i].LivenessProbe = "none", w.probe
+	}
+	if w.change != nil {
+		w.change(&p.Spec)
 	}
 	maps.Copy(p.Labels, w.owner.Spec.Template.Labels)
 	for _, o := range w.moves() {
@@ -261,10 +277,16 @@ func (w *town) claim(p *corev1.Pod, container, node string, core int, ppm rt.PPM
 // stranger takes so much of a core of node b, without a McKube of ours.
 func (w *town) stranger(core int, ppm rt.PPM) {
 	w.Helper()
-	p := statetest.WithClaim(statetest.Pod(w.namespace, fmt.Sprintf("stranger-%d", core), "", "app"), "app", fmt.Sprintf("stranger-%d-app", core))
+	w.strangerOn("b", core, ppm)
+}
+
+func (w *town) strangerOn(node string, core int, ppm rt.PPM) {
+	w.Helper()
+	name := fmt.Sprintf("stranger-%s-%d", node, core)
+	p := statetest.WithClaim(statetest.Pod(w.namespace, name, "", "app"), "app", name+"-app")
 	p.Spec.Containers[0].Image = "none"
 	w.must(w.api.Create(w.Context(), p))
-	w.claim(p, "app", "b", core, ppm)
+	w.claim(p, "app", node, core, ppm)
 }
 
 // live plays everybody but the controller for a moment.

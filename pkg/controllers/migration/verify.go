@@ -2,6 +2,7 @@ package migration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
@@ -49,16 +51,48 @@ func (m *migrate) verify(ctx context.Context, task orchestration.Task, pod *core
 	if m := immovable(view); m != nil {
 		return fmt.Sprintf("McKube %s says migration.policy Never", m.Name), nil
 	}
-	if veto, err := m.unowned(ctx, task, pod); veto != "" || err != nil {
-		return veto, err
-	}
-	if spec.TargetNode == "" {
+	return m.unowned(ctx, task, pod)
+}
+
+// declined is why the target does not take the pod, as things are now; empty: it does.
+func (m *migrate) declined(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (veto string, err error) {
+	target, snapshot := task.Object.Spec.TargetNode, m.Store.Snapshot()
+	view, known := snapshot.Pod(pod.UID)
+	if target == "" || !known {
 		return "", nil
 	}
-	if veto, err := m.unfit(ctx, snapshot, spec.TargetNode, view); veto != "" || err != nil {
+	if veto, err := m.unfit(ctx, snapshot, target, view); veto != "" || err != nil {
 		return veto, err
 	}
 	return m.unplaced(ctx, task, pod)
+}
+
+// fit tells whether the pod may leave and the target takes it. What ends, or puts off, the migration where not is the result.
+func (m *migrate) fit(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (r rules.Result, ok bool, err error) {
+	var first waiting
+	for _, ask := range []func(context.Context, orchestration.Task, *corev1.Pod) (string, error){m.verify, m.denied} {
+		switch veto, err := ask(ctx, task, pod); {
+		case errors.As(err, &first):
+			return rules.Result{Message: first.Error()}, false, nil
+		case veto != "" || err != nil:
+			return rules.Result{Undo: veto != "", Message: veto}, false, err
+		}
+	}
+	switch veto, err := m.declined(ctx, task, pod); {
+	case errors.As(err, &first):
+		return rules.Result{Message: first.Error()}, false, nil
+	case err != nil:
+		return rules.Result{}, false, err
+	case veto != "":
+		return elsewhere(task, veto), false, nil
+	}
+	return rules.Result{}, true, nil
+}
+
+// elsewhere undoes what another target may do for.
+func elsewhere(task orchestration.Task, why string) rules.Result {
+	task.Progress[progressElsewhere] = task.Object.Spec.TargetNode
+	return rules.Result{Undo: true, Message: why}
 }
 
 // unowned is why nobody would make the pod again, where that is needed. What its owner wants is asked just before the eviction.

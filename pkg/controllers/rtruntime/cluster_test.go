@@ -59,6 +59,18 @@ func (r *told) reasons(name string) []string {
 	return out
 }
 
+// saying is the message of the last Event of a reason; empty for none.
+func (r *told) saying(reason string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range slices.Backward(r.list) {
+		if e.Reason == reason {
+			return e.Message
+		}
+	}
+	return ""
+}
+
 // cluster is an API server in which tests play scheduler, kubelets and agents. Its objects have the
 // test's own names, because the server is shared.
 type cluster struct {

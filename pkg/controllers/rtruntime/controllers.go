@@ -52,6 +52,8 @@ type Dependencies struct {
 	// InFlight tells whether a node may still come for a pending pod: one is being opened for it, or
 	// nobody has yet decided that none will.
 	InFlight func(ctx context.Context, pod *corev1.Pod) bool
+	// Placement tells where pods would be placed.
+	Placement Placement
 	// Actions is the orchestration queue, in which preemptions take their turn.
 	Actions Actions
 	// Rearrange is the executor of actions that move containers between the cores of a node.
@@ -59,6 +61,12 @@ type Dependencies struct {
 	// FreedCapacity is called after capacity was freed or claimed otherwise than by pods coming and going.
 	FreedCapacity func()
 	Options       Options
+}
+
+// Placement tells where pods would be placed (pkg/placement).
+type Placement interface {
+	// Asking answers why pods would not all be placed on a node once some pods have gone; empty: they would.
+	Asking(pods ...*corev1.Pod) func(ctx context.Context, node string, gone map[types.UID]bool) (why string, err error)
 }
 
 // Options are the settings of the loops.

@@ -1,6 +1,7 @@
 package rtruntime
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +23,11 @@ type (
 // Decide is the pure decision of the node loop.
 func Decide(n *state.NodeView, before Pressure, now time.Time, granularity int64) Decision {
 	return decide(n, before, now, granularity, moves{})
+}
+
+// DecideHeld is Decide while actions have some pods.
+func DecideHeld(n *state.NodeView, granularity int64, held ...types.UID) Decision {
+	return decide(n, Pressure{}, time.Time{}, granularity, moves{held: func(pod types.UID) bool { return slices.Contains(held, pod) }})
 }
 
 // DecideMoves is Decide for a node of which an action asks moves.

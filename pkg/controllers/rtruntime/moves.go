@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
@@ -25,6 +27,19 @@ type moves struct {
 	action  string
 	undoing bool
 	to      rt.Placement
+	// held pods are in the hands of actions, and moved for nobody else's sake. nil: none.
+	held func(pod types.UID) bool
+}
+
+// heldOn are the servers of a node that are in the hands of actions.
+func (m moves) heldOn(n *state.NodeView) map[string]bool {
+	out := map[string]bool{}
+	for i := range n.Servers {
+		if s := &n.Servers[i]; m.held != nil && m.held(s.PodUID) {
+			out[s.ID] = true
+		}
+	}
+	return out
 }
 
 // movesOf are the moves that an action asks for now. Before it is on record where the containers were, these are none:

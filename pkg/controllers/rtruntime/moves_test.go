@@ -109,3 +109,23 @@ func TestMovesNeverBreakACore(outer *testing.T) {
 		outer.Errorf("%d moves made, %d refused: one of the two was never tried", made, refused)
 	}
 }
+
+// Who is in the hands of an action is not moved for a newcomer meanwhile, and is looked at again.
+func TestNobodyIsMovedWhomAnActionHas(t *testing.T) {
+	t.Parallel()
+	m := newMachine(4)
+	m.add("middle", "Middle", 40, 40, 2)
+	m.add("low", "Low", 35, 35, 2)
+	m.settle(t, rtruntime.Pressure{}, start)
+	m.add("high", "High", 25, 25, 1)
+	m.prefer("high", "2")
+	n := m.view(t)
+	d := rtruntime.DecideHeld(n, granularity, "middle", "low")
+	expectSpec(t, d, "high@1 low 25/25, low@2 low 35/35, middle@2 low 40/40")
+	if d.Wake != rtruntime.Another {
+		t.Errorf("the node is looked at again after %s", d.Wake)
+	}
+	if free := rtruntime.DecideHeld(n, granularity); len(free.Changes) != 2 || free.Wake != 0 {
+		t.Errorf("nobody is held: changes %v, looked at again after %s", free.Changes, free.Wake)
+	}
+}

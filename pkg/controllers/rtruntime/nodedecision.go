@@ -85,10 +85,14 @@ func (d *nodeDecision) candidates(n *state.NodeView, now time.Time, granularity 
 	return list, unpaid
 }
 
-// arrange places the candidates, those that are asked to move where these are. While some find no core, settings that grew are taken back: first those
+// arrange places the candidates, those that are asked to move where these are, and moves none that an action has for another's sake. While some find no core, settings that grew are taken back: first those
 // of the refused, then all.
 func (d *nodeDecision) arrange(n *state.NodeView, list []candidate, asked moves) rt.Placement {
 	in := n.RT()
+	in.Held = asked.heldOn(n)
+	if len(in.Held) > 0 { // that they are free again need not show on the node
+		d.Wake = earliest(d.Wake, another)
+	}
 	before := in.Current
 	for {
 		in.Servers = in.Servers[:0]

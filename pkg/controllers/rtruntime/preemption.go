@@ -207,6 +207,9 @@ func (p *preemptions) proceed(ctx context.Context, c preemptor, plan state.Preem
 	s, machines := p.sceneFor(ctx, c, now)
 	s.patient = true
 	todo := nextStep(s, plan, now)
+	if why := machines.why[plan.Node]; why != "" && todo.Failed {
+		todo.Outcome += ": " + why
+	}
 	if why := p.calledOff(c, plan); why != "" && todo.Outcome == "" {
 		todo = preemptionStep{Outcome: why, Failed: true}
 	}

@@ -12,10 +12,13 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/karpenter/pkg/cloudprovider/fake"
+	karpenterstate "sigs.k8s.io/karpenter/pkg/controllers/state"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/placement"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/test/mortal"
 )
@@ -28,20 +31,24 @@ type besieger struct {
 	store   *state.Store
 	queue   *orchestration.Queue
 	seen    map[types.UID]client.Object
+	places  *placement.Simulator
 }
 
 // start starts a preemption loop that knows what there is now, and nothing of its predecessors.
 func (s *siege) start(loop func(rtruntime.Dependencies) reconcile.Reconciler) *besieger {
 	s.Helper()
 	own := clocktesting.NewFakeClock(s.clock.Now())
-	b := &besieger{siege: s, store: state.New(state.Options{Clock: own}), seen: map[types.UID]client.Object{}}
+	b := &besieger{
+		siege: s, store: state.New(state.Options{Clock: own}), seen: map[types.UID]client.Object{},
+		places: &placement.Simulator{Client: s.API, Recorder: s.told, Clock: s.clock},
+	}
 	b.look()
 	b.process = s.Process(s.seen)
 	b.store.Complete()
 	own.Step(time.Minute) // claims may name pods that are gone
 	b.queue = s.actions(b.process)
 	b.Reconciler = loop(rtruntime.Dependencies{
-		Clock: s.clock, Client: b.process, Recorder: s.told, Store: b.store, FreedCapacity: func() {}, Actions: b.queue,
+		Clock: s.clock, Client: b.process, Recorder: s.told, Store: b.store, FreedCapacity: func() {}, Actions: b.queue, Placement: b.places,
 		InFlight: func(context.Context, *corev1.Pod) bool { return s.inFlight },
 		Options:  rtruntime.Options{Granularity: granularity, PreemptionDelay: preemptionDelay, AgentTimeout: 10 * time.Second},
 	})
@@ -74,6 +81,24 @@ func (b *besieger) look() {
 		}
 	}
 	b.seen = now
+	b.see()
+}
+
+// see has Karpenter's record show the same.
+func (b *besieger) see() {
+	b.Helper()
+	b.places.Cluster = karpenterstate.NewCluster(b.clock, b.API, fake.NewCloudProvider())
+	b.places.Cluster.SetSynced(true)
+	for _, o := range b.seen {
+		if n, ok := o.(*corev1.Node); ok {
+			b.must(b.places.Cluster.UpdateNode(b.Context(), n))
+		}
+	}
+	for _, o := range b.seen {
+		if p, ok := o.(*corev1.Pod); ok {
+			b.must(client.IgnoreNotFound(b.places.Cluster.UpdatePod(b.Context(), p)))
+		}
+	}
 }
 
 // act takes one step for a pod on what the cache has, after the queue has had its turn.

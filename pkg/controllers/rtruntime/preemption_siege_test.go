@@ -18,6 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/karpenter/pkg/operator/options"
+	karptest "sigs.k8s.io/karpenter/pkg/test"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -57,6 +59,11 @@ func newSiege(t testing.TB, namespace string) *siege {
 	s.must(api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	t.Cleanup(func() { empty(t, api) })
 	return s
+}
+
+// Context has Karpenter's options, as that of the manager.
+func (s *siege) Context() context.Context {
+	return options.ToContext(s.TB.Context(), karptest.Options())
 }
 
 func (s *siege) must(err error) {
@@ -125,8 +132,17 @@ func (s *siege) mckube(pod string, criticality mcv1.Criticality, percent int64) 
 // run has a ready pod run on a core of a node.
 func (s *siege) run(name, node string, criticality mcv1.Criticality, percent int64, core int) *corev1.Pod {
 	s.Helper()
+	p := s.shape(name)
+	s.runs(p, node, criticality, percent, core)
+	return p
+}
+
+// runs has a pod as it is shaped run on a core of a node.
+func (s *siege) runs(p *corev1.Pod, node string, criticality mcv1.Criticality, percent int64, core int) {
+	s.Helper()
+	name := p.Name
 	s.mckube(name, criticality, percent)
-	p := statetest.On(s.shape(name), s.namespace+"-"+node)
+	statetest.On(p, s.namespace+"-"+node)
 	p.Labels["app"] = name
 	status := p.Status
 	status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
@@ -141,7 +157,15 @@ func (s *siege) run(name, node string, criticality mcv1.Criticality, percent int
 	s.must(s.API.Create(s.Context(), claim))
 	claim.Status = given
 	s.must(s.API.Status().Update(s.Context(), claim))
-	return p
+}
+
+// label sets one of a node.
+func (s *siege) label(node, key, value string) {
+	s.Helper()
+	n := &corev1.Node{}
+	s.must(s.API.Get(s.Context(), client.ObjectKey{Name: s.namespace + "-" + node}, n))
+	n.Labels[key] = value
+	s.must(s.API.Update(s.Context(), n))
 }
 
 // shape is a pod with the webhook's claim.

@@ -72,16 +72,39 @@ func (s scene) possible() bool {
 // read is known afterwards.
 func (p *preemptions) sceneFor(ctx context.Context, c preemptor, now time.Time) (scene, *machines) {
 	snapshot := p.Store.Snapshot()
-	m := &machines{known: map[string]machine{}}
+	m := &machines{known: map[string]machine{}, why: map[string]string{}, refusal: p.Placement.Asking(c.pod)}
 	s := scene{snapshot: snapshot, pod: c.view, leaving: c.memory.evicted}
-	s.otherwise = func(node string, gone uids) bool { return enough(m.read(ctx, p.Client, node), c.pod, gone) }
+	s.otherwise = func(node string, gone uids) bool {
+		return enough(m.read(ctx, p.Client, node), c.pod, gone) && m.takes(ctx, node, gone)
+	}
 	return s.beside(live(p.plans(snapshot), c.view.UID, now)), m
 }
 
 // machines are nodes as read, each once.
 type machines struct {
 	known map[string]machine
-	err   error
+	// refusal is why the pod would not be placed on a node once some have gone.
+	refusal func(ctx context.Context, node string, gone map[types.UID]bool) (string, error)
+	// why is what it said last of each node.
+	why map[string]string
+	err error
+}
+
+// takes asks the simulation of the scheduler whether the pod would be placed on a node that was read, once some pods have
+// gone. It keeps the first error.
+func (m *machines) takes(ctx context.Context, node string, gone uids) bool {
+	gone = gone.with()
+	for i := range m.known[node].pods {
+		if o := &m.known[node].pods[i]; o.DeletionTimestamp != nil {
+			gone[o.UID] = true
+		}
+	}
+	why, err := m.refusal(ctx, node, gone)
+	if err != nil && m.err == nil {
+		m.err = err
+	}
+	m.why[node] = why
+	return err == nil && why == ""
 }
 
 // machine is a node with the pods that are bound to it.
@@ -107,16 +130,13 @@ func (m *machines) read(ctx context.Context, from client.Client, name string) ma
 	return m.known[name]
 }
 
-// enough tells whether a machine has the resources that a pod requests once some pods have gone, and nobody who stays keeps it
-// off. Cores for real-time work are counted elsewhere.
+// enough tells whether a machine has the resources that a pod requests once some pods have gone, which is quick. Cores for
+// real-time work are counted elsewhere.
 func enough(m machine, pod *corev1.Pod, gone uids) bool {
 	var stay []*corev1.Pod
 	for i := range m.pods {
 		o := &m.pods[i]
 		if !gone[o.UID] && o.DeletionTimestamp == nil && o.Status.Phase != corev1.PodSucceeded && o.Status.Phase != corev1.PodFailed {
-			if clash(o, pod) {
-				return false
-			}
 			stay = append(stay, o)
 		}
 	}

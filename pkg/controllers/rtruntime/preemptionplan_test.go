@@ -99,9 +99,45 @@ func TestCheapestRoom(t *testing.T) {
 			s.node("a", 2)
 			s.pod("low-1", "a", one("Low", 40, 0))
 			s.pod("low-2", "a", one("Low", 40, 0))
+			s.pod("low-3", "a", one("Low", 80, 1))
+			s.pod("high", "", one("High", 80, 0))
+		}, want: "a [1] [low-3]"},
+		{name: "two of criticality Low cost less than one of Middle", build: func(s *site) {
+			s.node("a", 2)
+			s.pod("low-1", "a", one("Low", 40, 0))
+			s.pod("low-2", "a", one("Low", 40, 0))
+			s.pod("middle", "a", one("Middle", 85, 1))
+			s.pod("high", "", one("High", 80, 0))
+		}, want: "a [0] [low-1 low-2]"},
+		{name: "also on one core", build: func(s *site) {
+			s.node("a", 1)
+			s.pod("low-1", "a", one("Low", 20, 0))
+			s.pod("low-2", "a", one("Low", 20, 0))
+			s.pod("middle", "a", one("Middle", 40, 0))
+			s.pod("high", "", one("High", 40, 0))
+		}, want: "a [0] [low-1 low-2]"},
+		{name: "five of criticality Low cost more", build: func(s *site) {
+			s.node("a", 2)
+			for i := range 5 {
+				s.pod(fmt.Sprintf("low-%d", i), "a", one("Low", 16, 0))
+			}
 			s.pod("middle", "a", one("Middle", 80, 1))
 			s.pod("high", "", one("High", 80, 0))
 		}, want: "a [1] [middle]"},
+		{name: "one whose containers are on both cores costs less than one of each", build: func(s *site) {
+			s.node("a", 2)
+			s.pod("both", "a", budgeted{"x", "Low", 40, 0}, budgeted{"y", "Low", 40, 1})
+			s.pod("low-0", "a", one("Low", 30, 0))
+			s.pod("middle-1", "a", one("Middle", 40, 1))
+			s.pod("high", "", budgeted{"x", "High", 50, 0}, budgeted{"y", "High", 45, 0})
+		}, want: "a [0 1] [both]"},
+		{name: "one who is enough for both costs less than one for each", build: func(s *site) {
+			s.node("a", 1)
+			s.pod("low-1", "a", one("Low", 20, 0))
+			s.pod("low-2", "a", one("Low", 21, 0))
+			s.pod("large", "a", one("Low", 40, 0))
+			s.pod("high", "", budgeted{"x", "High", 22, 0}, budgeted{"y", "High", 21, 0})
+		}, want: "a [0 0] [large]"},
 		{name: "of equally many the least critical", build: func(s *site) {
 			s.node("a", 2)
 			s.pod("middle", "a", one("Middle", 60, 0))
@@ -174,7 +210,7 @@ func TestCheapestRoom(t *testing.T) {
 			s.pod("low-2", "b", one("Low", 80, 0))
 			s.pod("low-3", "b", one("Low", 80, 1))
 			s.pod("high", "", budgeted{"x", "High", 60, 0}, budgeted{"y", "High", 70, 0})
-		}, want: "b [1 0] [low-2 low-3]"},
+		}, want: "b [0 1] [low-2 low-3]"},
 		{name: "a container that has its core binds the others to the node", build: func(s *site) {
 			s.node("a", 1)
 			s.node("b", 2)

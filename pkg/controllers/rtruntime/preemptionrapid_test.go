@@ -135,15 +135,100 @@ func TestCheapestAgreesWithTheIndex(t *testing.T) {
 			return
 		}
 		plan, found := snapshot.Victims(pod.Governed[0].Server)
-		if ok != found || len(r.Victims) != len(plan.Victims) || found && bandwidth(r.Servers) != bandwidth(plan.Victims) {
+		if ok != found || len(r.Victims) != len(plan.Victims) || found && r.Loss != loss(plan.Victims) {
 			t.Fatalf("got %+v %v, the index has %+v %v", r, ok, plan, found)
 		}
 	})
 }
 
-func bandwidth(servers []state.ServerView) (total rt.PPM) {
+func loss(servers []state.ServerView) (total int64) {
 	for _, v := range servers {
-		total += v.Charge(100)
+		total += rt.Loss(v.Criticality, v.Charge(100))
 	}
 	return total
+}
+
+// No set of pods whose going would do costs less, whatever cores the containers are given.
+func TestCheapestIsTheLeastLoss(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &site{}
+		cores := rapid.IntRange(1, 3).Draw(t, "cores")
+		s.node("n", cores)
+		left := slices.Repeat([]int64{88}, cores)
+		for i := range rapid.IntRange(0, 7).Draw(t, "running") {
+			var servers []budgeted
+			for j := range rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "containers") {
+				core, percent := rapid.IntRange(0, cores-1).Draw(t, "core"), rapid.Int64Range(5, 60).Draw(t, "percent")
+				if percent+1 <= left[core] {
+					left[core] -= percent + 1
+					servers = append(servers, budgeted{fmt.Sprintf("c%d", j), rapid.SampledFrom(criticalities).Draw(t, "criticality"), percent, core})
+				}
+			}
+			if len(servers) > 0 {
+				s.pod(fmt.Sprintf("p%d", i), "n", servers...)
+			}
+		}
+		var wants []budgeted
+		for j := range rapid.IntRange(1, 3).Draw(t, "wants") {
+			wants = append(wants, budgeted{fmt.Sprintf("w%d", j), "High", rapid.Int64Range(5, 80).Draw(t, "wanted"), 0})
+		}
+		s.pod("high", "", wants...)
+		snapshot := statetest.Build(s.objects...)
+		pod, _ := snapshot.Pod("high")
+		r, ok := rtruntime.Scene{Snapshot: snapshot, Pod: pod}.Cheapest()
+		least, possible := leastLoss(snapshot, pod)
+		if ok != possible || ok && r.Loss != least {
+			t.Fatalf("got %v at %d (%v), the least is %d (%v)", r.Victims, r.Loss, ok, least, possible)
+		}
+	})
+}
+
+// leastLoss looks at all pods less critical than High on node n, and at all cores for each container.
+func leastLoss(snapshot *state.Snapshot, pod *state.PodView) (least int64, ok bool) {
+	n, _ := snapshot.NodeView("n")
+	var may []types.UID
+	for i := range n.Servers {
+		if uid := n.Servers[i].PodUID; !slices.Contains(may, uid) && !slices.ContainsFunc(n.Servers, func(v state.ServerView) bool { return v.PodUID == uid && v.Criticality == rt.High }) {
+			may = append(may, uid)
+		}
+	}
+	for mask := range 1 << len(may) {
+		gone := func(v state.ServerView) bool { i := slices.Index(may, v.PodUID); return i >= 0 && mask&(1<<i) != 0 }
+		loads, loss := map[int][]rt.Server{}, int64(0)
+		for _, v := range n.Servers {
+			if gone(v) {
+				loss += rt.Loss(v.Criticality, v.Charge(n.Granularity))
+			}
+		}
+		for i := range n.Cores {
+			for _, o := range n.Claims(&n.Cores[i]).Servers {
+				if v, _ := n.Server(o.ID); !gone(*v) {
+					loads[n.Cores[i].ID] = append(loads[n.Cores[i].ID], o)
+				}
+			}
+		}
+		if (!ok || loss < least) && packs(n, loads, pod.Governed) {
+			least, ok = loss, true
+		}
+	}
+	return least, ok
+}
+
+// packs tells whether each container finds a core.
+func packs(n *state.NodeView, loads map[int][]rt.Server, wants []state.Governed) bool {
+	if len(wants) == 0 {
+		return true
+	}
+	for i := range n.Cores {
+		before := loads[n.Cores[i].ID]
+		if !rt.Admit(n.Cores[i].Core, before, wants[0].Server).Admitted {
+			continue
+		}
+		loads[n.Cores[i].ID] = append(slices.Clip(before), wants[0].Server)
+		if packs(n, loads, wants[1:]) {
+			return true
+		}
+		loads[n.Cores[i].ID] = before
+	}
+	return false
 }

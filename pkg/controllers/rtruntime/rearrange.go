@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,7 +25,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// RearrangeDependencies are the collaborators of Rearrange. All are required.
+// RearrangeDependencies are the collaborators of Rearrange. All but HoldsPod are required.
 type RearrangeDependencies struct {
 	// API is asked what is stored, past all caches.
 	API   client.Reader
@@ -32,6 +33,8 @@ type RearrangeDependencies struct {
 	Clock clock.PassiveClock
 	// Running are the actions of kind Rearrange that run or are being undone.
 	Running func() []*v1alpha1.RTAction
+	// HoldsPod is the action that has a pod; empty: none has. nil: none ever.
+	HoldsPod func(uid types.UID) string
 	// Granularity is what every budget is charged beyond itself, in microseconds.
 	Granularity int64
 }
@@ -66,14 +69,19 @@ func (e *Rearrange) ring(node string) {
 	}
 }
 
-// on are the moves that are asked of a node now. There is one action at most: it has the whole node.
+// on are the moves that are asked of a node now, and who must not be moved beside. There is one action at most: it has the whole node.
 func (e *Rearrange) on(node string) moves {
+	out := moves{}
 	for _, o := range e.Running() {
 		if o.Spec.Node == node {
-			return movesOf(o)
+			out = movesOf(o)
+			break
 		}
 	}
-	return moves{}
+	if e.HoldsPod != nil {
+		out.held = func(pod types.UID) bool { return e.HoldsPod(pod) != "" }
+	}
+	return out
 }
 
 // writes is held from before the moves of a node are asked for until what follows from them is written. So whoever has it

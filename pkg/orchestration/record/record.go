@@ -25,6 +25,7 @@ func Read(o *v1alpha1.RTAction) (rules.Action, error) {
 		ID:          o.Name,
 		Kind:        rules.Kind(o.Spec.Kind),
 		Uses:        unspent(Uses(o.Spec), o.Status.Spent),
+		Moves:       Moves(o.Spec),
 		Cause:       o.Spec.Cause,
 		Criticality: criticality,
 		Since:       at(o.Spec.Since, o.CreationTimestamp.Time),
@@ -36,7 +37,6 @@ func Read(o *v1alpha1.RTAction) (rules.Action, error) {
 		Message:     o.Status.Message,
 	}
 	for i, p := range o.Spec.Pods {
-		a.Pods = append(a.Pods, string(p.UID))
 		if p.UID == "" && err == nil {
 			err = fmt.Errorf("pods[%d].uid: must not be empty: a later pod of the same name is another", i)
 		}
@@ -92,6 +92,21 @@ func Short(text string, bytes int) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:bytes], "")
+}
+
+// Moves is what an action does not leave where it is: pods that it moves or evicts, containers that go to other cores, and pods that
+// leave a node with it. A node is opened for pods that stay where they are until another action moves them.
+func Moves(s v1alpha1.RTActionSpec) (out []rules.Move) {
+	if rules.Kind(s.Kind) == rules.OpenNode {
+		return nil
+	}
+	for _, p := range slices.Concat(s.Pods, s.Displaces) {
+		out = append(out, rules.Move{Pod: string(p.UID)})
+	}
+	for _, m := range s.Moves {
+		out = append(out, rules.Move{Pod: string(m.PodUID), Container: m.Container})
+	}
+	return out
 }
 
 // Uses is what follows from the fields of a spec, and then what it names itself. What PodDisruptionBudgets cover

@@ -43,9 +43,6 @@ func (k Kind) Rung() int {
 	return 0
 }
 
-// Moves tells whether pods of an action of the kind end where they are. To open a node for them moves none of them.
-func (k Kind) Moves() bool { return k != OpenNode }
-
 // Phase is how far an action has come.
 type Phase string
 
@@ -86,6 +83,15 @@ func (p Phase) Over() bool {
 // Holds tells whether the action has what it uses.
 func (p Phase) Holds() bool { return p == Running || p == RollingBack }
 
+// Move is a container of a pod that goes to another core of its node or, without Container, the whole pod, which ends where it is.
+type Move struct{ Pod, Container string }
+
+// again tells whether one who is moved so was moved by the other: each container may go to another core once, and a pod whose
+// containers went to other cores stays on its node.
+func (m Move) again(o Move) bool {
+	return m.Pod == o.Pod && (m.Container == "" || o.Container == "" || m.Container == o.Container)
+}
+
 // Action is something to be done to pods and nodes, and how far that has come. Times are of the
 // controller's clock.
 type Action struct {
@@ -94,9 +100,9 @@ type Action struct {
 	Kind Kind
 	// Uses is what nobody else may have meanwhile.
 	Uses []Use
-	// Pods are the UIDs of those that it moves or evicts, or opens a node for.
-	Pods []string
-	// Cause names the pressure that it answers. No pod is moved twice for one.
+	// Moves are what does not stay where it is. To open a node for pods moves none of them.
+	Moves []Move
+	// Cause names the pressure that it answers. Nothing is moved twice for one.
 	Cause string
 	// Criticality of whom it benefits.
 	Criticality rt.Criticality

@@ -46,16 +46,16 @@ type Verdict struct {
 // Decide judges the waiting actions, in their order. What it starts is taken into account for those that
 // follow. It changes nothing: the same arguments give the same answer.
 func Decide(actions []Action, w World, o Options, now time.Time) []Verdict {
-	b := books{used: account{}, reserved: account{}, moved: map[move]bool{}}
+	b := books{used: account{}, reserved: account{}, moved: past{}, moving: past{}}
 	var waiting []Action
 	for _, a := range actions {
 		switch {
 		case a.Phase == Waiting:
 			waiting = append(waiting, a)
 		case a.Phase.Holds():
-			b.used.take(a)
+			b.begin(a)
 		case a.Phase == Succeeded || a.Phase == Failed:
-			b.note(a)
+			b.moved.note(a)
 		}
 	}
 	Order(waiting, o, now)
@@ -64,7 +64,7 @@ func Decide(actions []Action, w World, o Options, now time.Time) []Verdict {
 		v := b.judge(a, w)
 		switch {
 		case v.Start:
-			b.used.take(a)
+			b.begin(a)
 		case len(v.Blockers) > 0:
 			b.reserved.take(a)
 		}
@@ -76,20 +76,45 @@ func Decide(actions []Action, w World, o Options, now time.Time) []Verdict {
 // books are what the actions have and want, as far as they were gone through.
 type books struct {
 	used, reserved account
-	moved          map[move]bool
+	// moved is what was moved, or may have been, and moving what those that run move.
+	moved, moving past
 }
 
-// move is a pod and what it was moved for.
-type move struct{ cause, pod string }
+// begin books what an action that runs has, and moves.
+func (b books) begin(a Action) {
+	b.used.take(a)
+	b.moving.note(a)
+}
 
-// note records the pods that an action has moved, or may have.
-func (b books) note(a Action) {
-	if !a.Kind.Moves() {
-		return
+// past is what actions move, by pod and cause.
+type past map[matter][]made
+
+// matter is a pod and what it is moved for.
+type matter struct{ cause, pod string }
+
+// made is a move, and the action that makes it.
+type made struct {
+	Move
+	by string
+}
+
+func (p past) note(a Action) {
+	for _, m := range a.Moves {
+		key := matter{a.Cause, m.Pod}
+		p[key] = append(p[key], made{m, a.ID})
 	}
-	for _, pod := range a.Pods {
-		b.moved[move{a.Cause, pod}] = true
+}
+
+// repeats finds a move of an action that was made for its cause already, and who made it.
+func (p past) repeats(a Action) (m Move, by string, ok bool) {
+	for _, m := range a.Moves {
+		for _, o := range p[matter{a.Cause, m.Pod}] {
+			if m.again(o.Move) {
+				return m, o.by, true
+			}
+		}
 	}
+	return Move{}, "", false
 }
 
 // Order sorts actions by class, then by rung, then by age: the order in which they are judged.
@@ -115,8 +140,11 @@ func (a Action) class(o Options, now time.Time) int64 {
 
 // judge tells whether one action may start, beside what is used and what those before it have reserved.
 func (b books) judge(a Action, w World) Verdict {
-	if pod, ok := b.repeats(a); ok {
-		return Verdict{ID: a.ID, Refuse: true, Reason: ReasonMoved, Message: fmt.Sprintf("pod %s was moved for %s already", pod, a.Cause)}
+	if m, by, ok := b.moved.repeats(a); ok {
+		return Verdict{ID: a.ID, Refuse: true, Reason: ReasonMoved, Message: fmt.Sprintf("pod %s was moved for %s already, by %s", m.Pod, a.Cause, by)}
+	}
+	if m, by, ok := b.moving.repeats(a); ok {
+		return blocked(a.ID, ReasonInUse, Use{Key: Key{Resource: Pod, Name: m.Pod}}, []string{by})
 	}
 	if reason, message := w.withholds(a); reason != "" {
 		return Verdict{ID: a.ID, Reason: reason, Message: message}
@@ -132,19 +160,6 @@ func (b books) judge(a Action, w World) Verdict {
 		}
 	}
 	return Verdict{ID: a.ID, Start: true}
-}
-
-// repeats finds a pod of the action that was moved for the same cause.
-func (b books) repeats(a Action) (pod string, ok bool) {
-	if !a.Kind.Moves() {
-		return "", false
-	}
-	for _, pod := range a.Pods {
-		if b.moved[move{a.Cause, pod}] {
-			return pod, true
-		}
-	}
-	return "", false
 }
 
 // leaves tells whether the use leaves what is reserved where it is.

@@ -53,6 +53,10 @@ func summary(verdicts []rules.Verdict) []string {
 func TestDecide(t *testing.T) {
 	with := func(a rules.Action, change func(*rules.Action)) rules.Action { change(&a); return a }
 	running := func(a *rules.Action) { a.Phase = rules.Running }
+	done := func(a *rules.Action) { a.Phase = rules.Succeeded }
+	opening := func(id string) rules.Action {
+		return with(action(id), func(a *rules.Action) { a.Kind, a.Cause = rules.OpenNode, "late" })
+	}
 	high := func(a *rules.Action) { a.Criticality = rt.High }
 	for name, c := range map[string]struct {
 		actions []rules.Action
@@ -127,27 +131,44 @@ func TestDecide(t *testing.T) {
 		},
 		"no pod twice for one cause": {
 			actions: []rules.Action{
-				with(action("a", pod("p")), func(a *rules.Action) { a.Phase, a.Pods, a.Cause = rules.Succeeded, []string{"p"}, "late" }),
-				with(action("b", pod("p")), func(a *rules.Action) { a.Pods, a.Cause = []string{"p"}, "late" }),
-				with(action("c", pod("q")), func(a *rules.Action) { a.Pods, a.Cause = []string{"q"}, "late" }),
+				with(moving(action("a", pod("p")), "p", "late"), done),
+				moving(action("b", pod("p")), "p", "late"),
+				moving(action("c", pod("q")), "q", "late"),
 			},
 			want: []string{"b refused: MovedAlready", "c starts"},
 		},
+		"a pod whose container went to another core stays on its node, and the node stays": {
+			actions: []rules.Action{
+				with(moves(action("a"), "late", rules.Move{Pod: "p", Container: "app"}), done),
+				moving(action("b", pod("p")), "p", "late"),
+				moves(action("c", node("n")), "late", rules.Move{Pod: "q"}, rules.Move{Pod: "p"}),
+				moves(action("d"), "late", rules.Move{Pod: "p", Container: "app"}),
+				moves(action("e"), "late", rules.Move{Pod: "p", Container: "log"}),
+				moves(action("f", node("n")), "later", rules.Move{Pod: "q"}, rules.Move{Pod: "p"}),
+			},
+			want: []string{"b refused: MovedAlready", "c refused: MovedAlready", "d refused: MovedAlready", "e starts", "f starts"},
+		},
+		"a pod that leaves with its node is not moved for the same beside it": {
+			actions: []rules.Action{
+				with(moves(action("a", node("n")), "late", rules.Move{Pod: "q"}, rules.Move{Pod: "p"}), running),
+				moving(action("b", pod("p")), "p", "late"),
+				with(moving(action("c", pod("p")), "p", "evicted"), high),
+			},
+			want: []string{"c starts", "b waits: InUse [a]"},
+		},
 		"a node opened for a pod, and another for a pod that was moved, move none": {
 			actions: []rules.Action{
-				with(action("a", pod("p")), func(a *rules.Action) {
-					a.Kind, a.Phase, a.Pods, a.Cause = rules.OpenNode, rules.Succeeded, []string{"p"}, "late"
-				}),
-				with(action("b", pod("q")), func(a *rules.Action) { a.Phase, a.Pods, a.Cause = rules.Succeeded, []string{"q"}, "late" }),
-				with(action("c", pod("p")), func(a *rules.Action) { a.Kind, a.Pods, a.Cause = rules.Migrate, []string{"p"}, "late" }),
-				with(action("d", pod("q")), func(a *rules.Action) { a.Kind, a.Pods, a.Cause = rules.OpenNode, []string{"q"}, "late" }),
+				with(opening("a"), done),
+				with(moving(action("b", pod("q")), "q", "late"), done),
+				moving(action("c", pod("p")), "p", "late"),
+				opening("d"),
 			},
 			want: []string{"c starts", "d starts"},
 		},
 		"again for one cause when it was rolled back": {
 			actions: []rules.Action{
-				with(action("a", pod("p")), func(a *rules.Action) { a.Phase, a.Pods, a.Cause = rules.RolledBack, []string{"p"}, "late" }),
-				with(action("b", pod("p")), func(a *rules.Action) { a.Pods, a.Cause = []string{"p"}, "late" }),
+				with(moving(action("a", pod("p")), "p", "late"), func(a *rules.Action) { a.Phase = rules.RolledBack }),
+				moving(action("b", pod("p")), "p", "late"),
 			},
 			want: []string{"b starts"},
 		},

@@ -24,7 +24,7 @@ var models = map[string]model{
 		},
 	},
 	"three want a budget of two": {
-		budget: 2,
+		budget: 2, of: budgeted,
 		actions: []rules.Action{
 			modelled("a", rt.Low, pod("p"), budgeted), modelled("b", rt.Low, pod("q"), budgeted), modelled("c", rt.Low, pod("r"), budgeted),
 		},
@@ -35,9 +35,30 @@ var models = map[string]model{
 			modelled("c", rt.Middle, pod("p"), use(rules.Cluster, "", rules.All)),
 		},
 	},
+	"two nodes want the budget of their NodePool, a third another": {
+		budget: 1, of: pooled,
+		actions: []rules.Action{
+			modelled("a", rt.Low, node("n"), pooled), modelled("b", rt.High, node("m"), pooled), modelled("c", rt.Low, node("o"), use(rules.PoolBudget, "other", 1)),
+		},
+	},
+	"a container of a pod, the pod, and its node with it, for the same cause": {
+		actions: []rules.Action{
+			moves(modelled("a", rt.Low), "late", rules.Move{Pod: "p", Container: "app"}), moves(modelled("b", rt.High), "late", rules.Move{Pod: "p"}),
+			moves(modelled("c", rt.Middle), "late", rules.Move{Pod: "q"}, rules.Move{Pod: "p"}),
+		},
+	},
+	"two containers of a pod, and then all of it, for the same cause": {
+		actions: []rules.Action{
+			moves(modelled("a", rt.Low), "late", rules.Move{Pod: "p", Container: "app"}), moves(modelled("b", rt.Low), "late", rules.Move{Pod: "p", Container: "log"}),
+			moves(modelled("c", rt.High), "late", rules.Move{Pod: "p"}),
+		},
+	},
 }
 
-var budgeted = use(rules.PodBudget, "ns/web", 1)
+var (
+	budgeted = use(rules.PodBudget, "ns/web", 1)
+	pooled   = use(rules.PoolBudget, "pool", 1)
+)
 
 func modelled(id string, c rt.Criticality, uses ...rules.Use) rules.Action {
 	a := action(id, uses...)
@@ -47,13 +68,19 @@ func modelled(id string, c rt.Criticality, uses ...rules.Use) rules.Action {
 }
 
 func moving(a rules.Action, pod, cause string) rules.Action {
-	a.Pods, a.Cause = []string{pod}, cause
+	return moves(a, cause, rules.Move{Pod: pod})
+}
+
+func moves(a rules.Action, cause string, list ...rules.Move) rules.Action {
+	a.Moves, a.Cause = list, cause
 	return a
 }
 
 type model struct {
 	actions []rules.Action
-	budget  int
+	// budget is what there is of a disruption budget.
+	budget int
+	of     rules.Use
 }
 
 // state is one of the model: for each action its record, and what was done to the world for it.
@@ -92,27 +119,26 @@ func (m model) action(s state, i int) rules.Action {
 	a := m.actions[i]
 	a.Phase, a.Unwanted = s.record[i].phase, s.record[i].unwanted
 	if s.record[i].free {
-		a.Uses = slices.DeleteFunc(slices.Clone(a.Uses), func(u rules.Use) bool { return u == budgeted })
+		a.Uses = slices.DeleteFunc(slices.Clone(a.Uses), func(u rules.Use) bool { return u == m.of })
 	}
 	return a
 }
 
 // write records what an action has become.
 func (m model) write(s *state, i int, a rules.Action) {
-	s.record[i] = record{phase: a.Phase, unwanted: a.Unwanted, free: m.charged(i) && !slices.Contains(a.Uses, budgeted)}
+	s.record[i] = record{phase: a.Phase, unwanted: a.Unwanted, free: m.charged(i) && !slices.Contains(a.Uses, m.of)}
 }
 
-func (m model) charged(i int) bool { return slices.Contains(m.actions[i].Uses, budgeted) }
+func (m model) charged(i int) bool { return m.budget > 0 && slices.Contains(m.actions[i].Uses, m.of) }
 
 func (m model) world(s state) rules.World {
 	return rules.World{Capacity: func(k rules.Key) int {
-		switch k.Resource {
-		case rules.PodBudget:
-			if s.closed {
-				return 0
-			}
+		switch {
+		case k == m.of.Key && s.closed:
+			return 0
+		case k == m.of.Key:
 			return m.budget - int(s.spent)
-		case rules.Pod:
+		case k.Resource == rules.Pod:
 			return 1
 		}
 		return 2
@@ -177,7 +203,7 @@ func (m model) stepsOf(s state, i int) map[string]state {
 	case s.stepped[i]:
 		out["report"] = m.reported(s, i)
 	case s.record[i].phase == rules.Running && s.done[i] < steps:
-		if s.done[i] == 1 && m.charged(i) && m.world(s).Capacity(budgeted.Key) < 1 {
+		if s.done[i] == 1 && m.charged(i) && m.world(s).Capacity(m.of.Key) < 1 {
 			failed := m.change(s, i, func(a rules.Action) rules.Action { return a.Report(rules.Result{Undo: true}, start) })
 			out["refused"] = failed
 			break
@@ -200,7 +226,7 @@ func (m model) stepsOf(s state, i int) map[string]state {
 func (m model) reported(s state, i int) state {
 	r := rules.Result{}
 	if s.done[i] == steps {
-		r = rules.Result{Outcome: rules.Succeeded, Spent: []rules.Key{budgeted.Key}}
+		r = rules.Result{Outcome: rules.Succeeded, Spent: []rules.Key{m.of.Key}}
 	}
 	s.stepped[i] = false
 	return m.change(s, i, func(a rules.Action) rules.Action { return a.Report(r, start) })
@@ -245,7 +271,7 @@ func (m model) wrong(s state) string {
 func (m model) clash(s state, i, j int) bool {
 	for _, u := range m.action(s, i).Uses {
 		for _, o := range m.action(s, j).Uses {
-			if u.Key == o.Key && u.Key != budgeted.Key && (u.Amount == rules.All || o.Amount == rules.All || u.Amount+o.Amount > 2) {
+			if u.Key == o.Key && u.Key != m.of.Key && (u.Amount == rules.All || o.Amount == rules.All || u.Amount+o.Amount > 2) {
 				return true
 			}
 		}
@@ -253,9 +279,14 @@ func (m model) clash(s state, i, j int) bool {
 	return false
 }
 
+// sameMove: both move the same container, or one moves a pod of which the other moves anything.
 func (m model) sameMove(i, j int) bool {
 	a, b := m.actions[i], m.actions[j]
-	return a.Cause == b.Cause && len(a.Pods) > 0 && slices.Equal(a.Pods, b.Pods)
+	return a.Cause == b.Cause && slices.ContainsFunc(a.Moves, func(x rules.Move) bool {
+		return slices.ContainsFunc(b.Moves, func(y rules.Move) bool {
+			return x.Pod == y.Pod && (x.Container == y.Container || x.Container == "" || y.Container == "")
+		})
+	})
 }
 
 // settles plays on without crashes, refusals or changes of mind, and tells whether every action ends.

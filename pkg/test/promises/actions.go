@@ -18,19 +18,13 @@ const (
 	actionsOfCluster = 50
 )
 
-// recovery is the reason of actions that give back what another took.
-const recovery = "Recovery"
-
-// moved is what was moved, and why.
-type moved struct{ cause, what string }
-
 // actions checks what runs at once, and what has been moved.
 func (c *checker) actions(s history.State) {
 	pods, nodes, alone := map[types.UID]string{}, map[string]int{}, map[string]string{}
 	namespaces, all := map[string]int{}, 0
 	for _, name := range slices.Sorted(maps.Keys(s.Actions)) {
 		action := s.Actions[name]
-		c.movedOnce(s.Revision, action)
+		c.movedOnce(s, action)
 		if action.Status.Phase != "Running" && action.Status.Phase != "RollingBack" {
 			continue
 		}
@@ -70,29 +64,6 @@ func (c *checker) within(revision uint64, what string, has map[string]int, limit
 		if has[name] > limit {
 			c.tell(revision, "%s %s has more under way than %d", what, name, limit)
 		}
-	}
-}
-
-// movedOnce remembers what an action that succeeded has moved.
-func (c *checker) movedOnce(revision uint64, action *mckubev1alpha1.RTAction) {
-	if action.Status.Phase != "Succeeded" || action.Spec.Reason == recovery {
-		return
-	}
-	what := []string{}
-	for _, pod := range action.Spec.Pods {
-		if action.Spec.Kind == "Migrate" || action.Spec.Kind == "Preempt" {
-			what = append(what, "pod "+string(pod.UID))
-		}
-	}
-	for _, move := range action.Spec.Moves {
-		what = append(what, "container "+string(move.PodUID)+"/"+move.Container)
-	}
-	for _, w := range what {
-		key := moved{cause: action.Spec.Cause, what: w}
-		if other, ok := c.moved[key]; ok && other != action.Name {
-			c.tell(revision, "%s was moved for %s by %s and by %s", w, key.cause, other, action.Name)
-		}
-		c.moved[key] = action.Name
 	}
 }
 

@@ -35,7 +35,8 @@ const Granularity = 100
 //     Eviction API;
 //   - no pod or node is that of two actions that run, but for nodes where they only move pods, and no limit
 //     is exceeded;
-//   - no pod, and no container on its node, is moved twice for one cause, but back.
+//   - nobody is moved twice for one cause, be it to another core, off its node or with it, but back: no container to another core
+//     twice, and no pod any of whose containers was; only the replacement of a node may have a further cause for the same pressure.
 func Broken(h history.History) []string {
 	c := newChecker()
 	h.Walk(c.visit)
@@ -47,16 +48,18 @@ type core struct{ capacity, reserve int64 }
 
 type checker struct {
 	cores map[string]map[int32]core // by node; kept when the slice goes before the node's servers do
-	moved map[moved]string          // the action that moved it
-	homes map[server]string         // the node of each server
-	pods  map[types.UID]string      // the node of each pod
-	told  map[string]bool
-	list  []string
+	moved map[moved][]move          // how it was moved
+	// displaced are the pods that ran on a node when its replacement began, by the action.
+	displaced map[string]map[types.UID]bool
+	homes     map[server]string    // the node of each server
+	pods      map[types.UID]string // the node of each pod
+	told      map[string]bool
+	list      []string
 }
 
 func newChecker() *checker {
 	return &checker{
-		cores: map[string]map[int32]core{}, moved: map[moved]string{}, homes: map[server]string{}, pods: map[types.UID]string{}, told: map[string]bool{},
+		cores: map[string]map[int32]core{}, moved: map[moved][]move{}, displaced: map[string]map[types.UID]bool{}, homes: map[server]string{}, pods: map[types.UID]string{}, told: map[string]bool{},
 	}
 }
 

@@ -132,6 +132,18 @@ func rearranged(name, reason string) *mckubev1alpha1.RTAction {
 	return a
 }
 
+// placed is a pod of no namespace on node n, as servers of these tests have none.
+func placed(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	p := pod(name, "n", changes...)
+	p.Namespace = ""
+	return p
+}
+
+func lastly(a *mckubev1alpha1.RTAction) *mckubev1alpha1.RTAction {
+	a.Spec.Cause += "/node"
+	return a
+}
+
 func crowd(kind string, n int, pods ...string) []client.Object {
 	var all []client.Object
 	for i := range n {
@@ -177,9 +189,34 @@ func TestBroken(t *testing.T) {
 		"a pod of one that waits":     {append(crowd("Migrate", 1, "a"), action("b", "Migrate", "Waiting", "n", "a")), ""},
 		"moved twice":                 {[]client.Object{action("a", "Migrate", "Succeeded", "n", "a"), action("b", "Preempt", "Succeeded", "n", "a")}, "moved for p by a and by b"},
 		"a container moved twice":     {[]client.Object{rearranged("a", "RTPressure"), rearranged("b", "RTPressure")}, "container a/app was moved"},
-		"a container moved back":      {[]client.Object{rearranged("a", "RTPressure"), rearranged("b", "Recovery")}, ""},
-		"a lesser pod for another":    {[]client.Object{low, pod("b", "n"), action("a", "Preempt", "Running", "n", "b")}, ""},
-		"an equal pod for another":    {[]client.Object{middle, pod("c", "n"), action("a", "Preempt", "Running", "n", "c")}, "evicts pod c of rank 2 for rank 2"},
+		"a pod whose container was": {
+			[]client.Object{rearranged("a", "RTPressure"), action("b", "Migrate", "Succeeded", "n", "a")}, "pod a was moved for p by a and by b",
+		},
+		"a container of a pod that was": {
+			[]client.Object{action("a", "Migrate", "Succeeded", "n", "a"), rearranged("b", "RTPressure")}, "container a/app was moved for p by a and by b",
+		},
+		"moved with its node, too": {
+			[]client.Object{
+				placed("a"), rtNode("n", server("a", "Low", 1, 1, 1)), rearranged("a", "RTPressure"), action("b", "ReplaceNode", "Running", "n"),
+				rtNode("n"), action("b", "ReplaceNode", "Succeeded", "n"),
+			}, "pod a was moved for p by a and by b",
+		},
+		"moved with its node as the last resort": {
+			[]client.Object{
+				placed("a"), rtNode("n", server("a", "Low", 1, 1, 1)), rearranged("a", "RTPressure"), lastly(action("b", "ReplaceNode", "Running", "n")),
+				rtNode("n"), lastly(action("b", "ReplaceNode", "Succeeded", "n")),
+			}, "",
+		},
+		"a last resort of another kind": {[]client.Object{lastly(action("b", "Migrate", "Waiting", "n", "a"))}, "which is for replacing the node"},
+		"gone before its node": {
+			[]client.Object{
+				placed("a", gone), rtNode("n", server("a", "Low", 1, 1, 1)), action("a", "Preempt", "Succeeded", "n", "a"),
+				action("b", "ReplaceNode", "Running", "n"), action("b", "ReplaceNode", "Succeeded", "n"),
+			}, "",
+		},
+		"a container moved back":   {[]client.Object{rearranged("a", "RTPressure"), rearranged("b", "Recovery")}, ""},
+		"a lesser pod for another": {[]client.Object{low, pod("b", "n"), action("a", "Preempt", "Running", "n", "b")}, ""},
+		"an equal pod for another": {[]client.Object{middle, pod("c", "n"), action("a", "Preempt", "Running", "n", "c")}, "evicts pod c of rank 2 for rank 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			versions := []history.Version{{Revision: 1, Type: watch.Added, Object: slice()}}

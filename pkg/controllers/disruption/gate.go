@@ -1,0 +1,152 @@
+package disruption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
+	"sigs.k8s.io/karpenter/pkg/controllers/provisioning"
+	"sigs.k8s.io/karpenter/pkg/controllers/state"
+	"sigs.k8s.io/karpenter/pkg/events"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	rtstate "github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// askAgain is how long a refusal is remembered: Karpenter's queue asks several times in a row, and then once a second.
+const askAgain = time.Second
+
+// Gate is the client of Karpenter's disruption queue. That queue deletes a node as soon as its replacement is initialised, whatever has
+// changed since the command was computed, and a node that is being deleted cannot be kept. So a node that an action replaces is deleted
+// only when all its pods may be evicted at that moment, the admission test finds cores on other nodes for all its real-time containers,
+// and while the action is not being undone. The queue takes what the gate says for a fault and tries again, until it gives up after ten
+// minutes or the command is taken back; what was taken back it may be at still, and then nothing is deleted either.
+type Gate struct {
+	client.Client
+	clock   clock.Clock
+	store   *rtstate.Store
+	actions func() Actions
+	queue   *disruption.Queue
+
+	// deleting is held while it is found out that a command still is, and its node is deleted.
+	deleting sync.Mutex
+	mutex    sync.Mutex
+	said     map[string]refusal // by action
+}
+
+// refusal is why a node was not deleted.
+type refusal struct {
+	why   string
+	never bool
+	at    time.Time
+}
+
+// NewGate makes one. It asks for the actions only when something is deleted: they need Karpenter's queue, which needs the gate.
+func NewGate(c client.Client, clk clock.Clock, store *rtstate.Store, actions func() Actions) *Gate {
+	return &Gate{Client: c, clock: clk, store: store, actions: actions, said: map[string]refusal{}}
+}
+
+// NewQueue makes Karpenter's disruption queue with the gate as its client.
+func (g *Gate) NewQueue(recorder events.Recorder, cluster *state.Cluster, provisioner *provisioning.Provisioner) *disruption.Queue {
+	g.queue = disruption.NewQueue(g, recorder, cluster, g.clock, provisioner)
+	return g.queue
+}
+
+// Delete implements client.Client.
+func (g *Gate) Delete(ctx context.Context, o client.Object, options ...client.DeleteOption) error {
+	claim, ok := o.(*karpv1.NodeClaim)
+	if !ok {
+		return g.Client.Delete(ctx, o, options...)
+	}
+	if action := g.replacing(claim); action != nil {
+		if action.Status.Phase != phaseRunning {
+			return fmt.Errorf("action %s is being undone", action.Name)
+		}
+		why, err := g.refuses(ctx, action)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			return errors.New(why)
+		}
+	}
+	g.deleting.Lock()
+	defer g.deleting.Unlock()
+	if !g.queue.HasAny(claim.Status.ProviderID) {
+		return fmt.Errorf("the command for NodeClaim %s was taken back", claim.Name)
+	}
+	return g.Client.Delete(ctx, o, options...)
+}
+
+// takeBack takes a command out of the queue as if it had failed, and lists whose it was. Its nodes are deleted by then, or will not be.
+func (g *Gate) takeBack(command *disruption.Command) (ids []string) {
+	g.deleting.Lock()
+	defer g.deleting.Unlock()
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	for id, other := range g.queue.ProviderIDToCommand {
+		if other == command {
+			ids = append(ids, id)
+			delete(g.queue.ProviderIDToCommand, id)
+		}
+	}
+	return ids
+}
+
+// replacing is the action that replaces the node of a NodeClaim; nil for none.
+func (g *Gate) replacing(claim *karpv1.NodeClaim) *v1alpha1.RTAction {
+	for _, a := range g.actions().Running(rules.ReplaceNode) {
+		if a.Status.Progress[progressClaim] == claimKey(claim) {
+			return a
+		}
+	}
+	return nil
+}
+
+// refuses is why the pods of an action's node may not be evicted now, or where they find no room; empty: they may go.
+func (g *Gate) refuses(ctx context.Context, action *v1alpha1.RTAction) (string, error) {
+	if last := g.lastOf(action.Name); last.why != "" && g.clock.Since(last.at) < askAgain {
+		return last.why, nil
+	}
+	why, never, err := kept(ctx, g.Client, g.clock, action.Spec.Node)
+	if err != nil {
+		return "", err
+	}
+	if homes := homeless(g.store.Snapshot(), []string{action.Spec.Node}, nil); why == "" && len(homes) > 0 {
+		why = homes[0].message
+	}
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	delete(g.said, action.Name)
+	if why != "" {
+		g.said[action.Name] = refusal{why, never, g.clock.Now()}
+	}
+	return why, nil
+}
+
+// lastOf is what the gate last said to an action's command.
+func (g *Gate) lastOf(action string) refusal {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return g.said[action]
+}
+
+// forget drops what was said to actions but those.
+func (g *Gate) forget(but map[string]bool) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	for name := range g.said {
+		if !but[name] {
+			delete(g.said, name)
+		}
+	}
+}
+
+func claimKey(claim *karpv1.NodeClaim) string { return claim.Name + "/" + string(claim.UID) }

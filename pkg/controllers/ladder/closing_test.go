@@ -1,0 +1,40 @@
+package ladder_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+// A node may be kept in deletion for ever by a pod that may not be evicted. Nothing more is done for it, and its pressure ends when
+// nobody suffers any longer: neither condition nor taint is left.
+func TestThePressureOfANodeThatIsBeingClosedEnds(t *testing.T) {
+	s := simple(t)
+	for _, kind := range rules.Kinds {
+		s.conduct[kind] = rules.Result{Undo: true, Message: "no"}
+	}
+	p := s.spawn()
+	s.turns(p, 6)
+	n := &corev1.Node{}
+	s.must(s.api.Get(t.Context(), client.ObjectKey{Name: s.nodes[0]}, n))
+	n.Finalizers = []string{"karpenter.sh/termination"}
+	s.must(s.api.Update(t.Context(), n))
+	defer func() {
+		s.must(s.api.Get(t.Context(), client.ObjectKey{Name: s.nodes[0]}, n))
+		n.Finalizers = nil
+		s.must(s.api.Update(t.Context(), n))
+	}()
+	s.must(s.api.Delete(t.Context(), n))
+	asked := len(s.actions())
+	expectLines(t, "while it suffers", s.turns(p, 40), "OverrunsAtHighBudget+taint")
+	if list := s.actions(); len(list) != asked {
+		t.Errorf("it is still climbed for: %q, of them %d since it is being closed", list, len(list)-asked)
+	}
+	s.overrun = func(string, int64) int64 { return 0 }
+	expectLines(t, "after that", s.turns(p, 20), "OverrunsAtHighBudget+taint", "Eased+taint", "Recovering+taint", "Lifting+taint", "Lifting", "Ended")
+	s.overrun = func(string, int64) int64 { return 5 }
+	expectLines(t, "late again", s.turns(p, 5), "Ended")
+}

@@ -1,0 +1,126 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// targets is how many nodes are tried for one migration, one after another.
+const targets = 3
+
+// decided is under what name cores of a target are kept from the decision on until the action keeps them.
+func decided(uid types.UID) string { return "decided-" + string(uid) }
+
+// keep keeps the cores that were decided on, so that no other decision counts on them. The caller has the lock.
+func (r *Reconciler) keep(uid types.UID, target string, pod *corev1.Pod) error {
+	room, veto := r.room(target, pod)
+	if veto != "" {
+		return fmt.Errorf("keeping cores of node %s: %s", target, veto)
+	}
+	if err := r.Store.ReserveAll(room.Reservations(decided(uid))); err != nil {
+		return err
+	}
+	r.kept[uid] = true
+	return nil
+}
+
+// remind keeps, in a process that has not decided on it, what is kept for a migration whose turn has not come. Where that is gone its
+// action will find out.
+func (r *Reconciler) remind(ctx context.Context, o *v1alpha1.PodMigration) {
+	r.choosing.Lock()
+	defer r.choosing.Unlock()
+	pod := &corev1.Pod{}
+	if r.kept[o.UID] || o.Status.Target == nil || r.Client.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.PodName}, pod) != nil {
+		return
+	}
+	refused := &state.RefusedError{}
+	if err := r.keep(o.UID, o.Status.Target.Node, pod); err == nil || errors.As(err, &refused) {
+		r.kept[o.UID] = true
+	}
+}
+
+// over has a migration whose target had no room when its turn came go elsewhere, where any node will do, or tells what became of it.
+func (r *Reconciler) over(ctx context.Context, o *v1alpha1.PodMigration, action *v1alpha1.RTAction) (time.Duration, error) {
+	if o.Spec.TargetNode != "" || o.Labels[v1alpha1.LabelMigrationAction] != "" || unwanted(o) != "" || !displaced(action) {
+		return 0, r.conclude(ctx, o, action)
+	}
+	tried, err := r.triedFor(o)
+	if err != nil {
+		return 0, err
+	}
+	why := fmt.Sprintf("%d nodes were tried", len(tried))
+	if len(tried) < targets {
+		q, no, err := r.ask(ctx, o)
+		switch {
+		case err != nil:
+			return 0, err
+		case q == nil && no == nil:
+			return unready, nil
+		case no != nil:
+			why = no.message
+		default:
+			q.tried = tried
+			a, err := r.decide(ctx, *q)
+			if err != nil {
+				return 0, err
+			}
+			if a.refusal == nil {
+				return r.turn(ctx, o, action, *q, a)
+			}
+			why = a.refusal.message
+		}
+	}
+	last := action.DeepCopy()
+	last.Status.Message += "; " + why
+	return 0, r.conclude(ctx, o, last)
+}
+
+// displaced tells whether only the target was in the way of an action, and nothing is left of it.
+func displaced(action *v1alpha1.RTAction) bool {
+	return rules.Phase(action.Status.Phase) == rules.RolledBack && !action.Status.Unwanted && action.Status.Progress[progressElsewhere] != ""
+}
+
+// triedFor are the targets that were tried for a migration.
+func (r *Reconciler) triedFor(o *v1alpha1.PodMigration) ([]string, error) {
+	list, err := r.Actions.ForCause(causePrefix + string(o.UID))
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, action := range list {
+		if !slices.Contains(out, action.Spec.TargetNode) {
+			out = append(out, action.Spec.TargetNode)
+		}
+	}
+	return out, nil
+}
+
+// turn puts another target on record, and has the queue go there.
+func (r *Reconciler) turn(ctx context.Context, o *v1alpha1.PodMigration, action *v1alpha1.RTAction, q question, a answer) (time.Duration, error) {
+	if a.waits != nil {
+		return again, r.note(ctx, o, a.waits)
+	}
+	text := fmt.Sprintf("%s; node %s was tried before: %s", would(q, a), action.Spec.TargetNode, action.Status.Message)
+	if err := r.update(ctx, o, func(s *v1alpha1.PodMigrationStatus) {
+		advance(s, v1alpha1.MigrationPending, metav1.NewMicroTime(r.Clock.Now()))
+		r.admitted(s, q, a, ReasonAdmitted)
+		s.Message = record.Short(text, 4096)
+	}); err != nil {
+		return 0, err
+	}
+	r.Recorder.Publish(events.MigrationElsewhere(o, string(o.UID), action.Spec.TargetNode, a.target, action.Status.Message))
+	return r.drive(ctx, o)
+}

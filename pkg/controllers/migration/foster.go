@@ -1,0 +1,66 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+// alone tells whether a copy goes on with the state of a source that somebody else has taken away: that state is nowhere else, so that neither an
+// abort nor the end of its time takes the copy away.
+func alone(source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) bool {
+	return source == nil && twin != nil && twin.DeletionTimestamp == nil && !finished(twin) &&
+		nc != nil && nc.Spec.Stage == v1alpha1.StageRestore && nc.Status.Target != nil && unrestored(nc, twin) == ""
+}
+
+// hindered is why no copy can go on with the state; empty: one may. What the source's side says no longer matters once the source has gone.
+func (m *migrate) hindered(task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) string {
+	if source == nil && twin != nil && nc.Spec.Stage == v1alpha1.StageRestore {
+		return spoilt(nc)
+	}
+	return m.broken(task, nc)
+}
+
+// foster has the former owner of a source that has gone by itself take the copy for its own: it is not done until that is so, or was never needed.
+// The owner may have made another pod meanwhile, and has one too many then.
+func (m *migrate) foster(ctx context.Context, task orchestration.Task, twin *corev1.Pod) (rules.Result, bool, error) {
+	by, err := m.formerOwner(ctx, task)
+	if err != nil || by == nil || by.Kind != "ReplicaSet" || adopted(twin) {
+		return rules.Result{}, err == nil, err
+	}
+	owner, err := m.replicaSet(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: twin.Namespace, OwnerReferences: []metav1.OwnerReference{*by}}})
+	switch {
+	case err != nil:
+		return rules.Result{}, false, err
+	case owner == nil:
+		return rules.Result{Outcome: rules.Failed, Message: fmt.Sprintf("pod %s/%s goes on on node %s, and ReplicaSet %s, which made its source, is gone: nobody owns it",
+			twin.Namespace, twin.Name, twin.Spec.NodeName, by.Name)}, false, nil
+	}
+	result, err := m.adopt(ctx, twin, owner)
+	return result, false, err
+}
+
+// formerOwner is who made the source, as the migration's status says; nil for nobody.
+func (m *migrate) formerOwner(ctx context.Context, task orchestration.Task) (*metav1.OwnerReference, error) {
+	o := &v1alpha1.PodMigration{}
+	key := types.NamespacedName{Namespace: task.Object.Spec.Pods[0].Namespace, Name: task.Progress[progressMigration]}
+	if err := m.Client.Get(ctx, key, o); err != nil {
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading PodMigration %s: %w", key, err)
+		}
+		return nil, nil
+	}
+	if by := o.Status.Owner; by != nil {
+		return &metav1.OwnerReference{APIVersion: by.APIVersion, Kind: by.Kind, Name: by.Name, UID: by.UID, Controller: ptr.To(true)}, nil
+	}
+	return nil, nil
+}

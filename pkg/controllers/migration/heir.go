@@ -1,0 +1,294 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/eviction"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+const (
+	// unguarded is how long the owner may not be kept from making pods before nothing is begun, and undecided for how long the eviction of a
+	// source that is stopped may be refused before it runs on.
+	unguarded = 15 * time.Second
+	undecided = 10 * time.Second
+)
+
+// legacy is what is there in the place of a source that is stopped.
+type legacy struct {
+	heir *corev1.Pod
+	nc   *v1alpha1.NodeCheckpoint
+}
+
+// heritable tells whether a pod's owner bears no copy beside it, and takes one for its own that comes after it: a StatefulSet's pod has
+// a name, a Job's is counted.
+func heritable(by *metav1.OwnerReference) bool {
+	return by != nil && (by.Kind == "StatefulSet" && by.APIVersion == appsv1.SchemeGroupVersion.String() ||
+		by.Kind == "Job" && by.APIVersion == batchv1.SchemeGroupVersion.String())
+}
+
+// heirOf is the pod that takes the source's place under its name, and its owner's.
+func heirOf(task orchestration.Task, source *corev1.Pod) *corev1.Pod {
+	out := ofPod(task, source)
+	out.Name, out.Finalizers = source.Name, slices.DeleteFunc(slices.Clone(source.Finalizers), func(f string) bool { return f != batchv1.JobTrackingFinalizer })
+	by := *metav1.GetControllerOf(source)
+	by.BlockOwnerDeletion = nil // some clusters let only those set it who may finalize the owner
+	out.OwnerReferences = []metav1.OwnerReference{by}
+	return out
+}
+
+// guard asks, before anything is stopped, whether the API server keeps the owner from making a pod in the source's place: else that one would
+// begin anew while the state is on its way. It also tells whether somebody else would forbid the pod.
+func (m *migrate) guard(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, bool, error) {
+	probe := heirOf(task, source)
+	delete(probe.Annotations, annotationReplaces)
+	err := m.Client.Create(ctx, probe, client.DryRunAll)
+	by := metav1.GetControllerOf(source)
+	refused := apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
+	switch {
+	case refused && strings.Contains(err.Error(), "PodMigration "+task.Progress[progressMigration]+" "):
+		return rules.Result{}, true, nil
+	case refused:
+		return rules.Result{Undo: true, Message: "the pod in its place could not be made: " + err.Error()}, false, nil
+	case err != nil && !apierrors.IsAlreadyExists(err):
+		return rules.Result{}, false, fmt.Errorf("asking whether %s %s is kept from making pod %s: %w", by.Kind, by.Name, source.Name, err)
+	}
+	why := fmt.Sprintf("nothing keeps %s %s from making the pod anew while its state is on the way: is the chart's ValidatingAdmissionPolicy for heirs installed?", by.Kind, by.Name)
+	return rules.Result{Undo: m.since(task, progressGuard) > unguarded, Message: why}, false, nil
+}
+
+// since is for how long something has been so that is noted now, if it is not yet.
+func (m *migrate) since(task orchestration.Task, entry string) time.Duration {
+	at, err := time.Parse(time.RFC3339Nano, task.Progress[entry])
+	if err != nil {
+		at = m.Clock.Now()
+		task.Progress[entry] = at.UTC().Format(time.RFC3339Nano)
+	}
+	return m.Clock.Now().Sub(at)
+}
+
+// bequeath stores what the pod in the source's place is to be: soon nobody can read that from the source any longer.
+func (m *migrate) bequeath(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
+	heir := heirOf(task, source)
+	if veto := madeOf(nc, &heir.Spec); veto != "" {
+		return rules.Result{Undo: true, Message: veto}, nil
+	}
+	v1alpha1.Pin(heir, task.Object.Spec.TargetNode)
+	kept := &corev1.PodTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: source.Namespace, Name: ownName(task)},
+		Template:   corev1.PodTemplateSpec{ObjectMeta: heir.ObjectMeta, Spec: heir.Spec},
+	}
+	if of, asked := strings.CutPrefix(task.Object.Spec.Cause, causePrefix); asked { // it goes with that, should nobody come to take it away
+		kept.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "PodMigration", Name: task.Progress[progressMigration], UID: types.UID(of),
+		}}
+	}
+	switch err := m.Client.Create(ctx, kept); {
+	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+		return rules.Result{Undo: true, Message: "what is to be in its place cannot be stored: " + err.Error()}, nil
+	case err != nil && !apierrors.IsAlreadyExists(err):
+		return rules.Result{}, fmt.Errorf("storing PodTemplate %s/%s: %w", kept.Namespace, kept.Name, err)
+	}
+	if _, err := m.prepare(ctx, task, source); err != nil {
+		return rules.Result{}, err
+	}
+	if err := m.stage(ctx, nc, v1alpha1.StageRestore); err != nil { // once the source is evicted its state is on the target only, however long nobody is here
+		return rules.Result{}, err
+	}
+	task.Progress[progressHeir] = kept.Name
+	return rules.Result{Message: "the target has the pod's state; about to evict the source, which is stopped"}, nil
+}
+
+// stored is what bequeath has stored; nil for nothing.
+func (m *migrate) stored(ctx context.Context, task orchestration.Task) (*corev1.PodTemplate, error) {
+	kept := &corev1.PodTemplate{}
+	key := types.NamespacedName{Namespace: task.Object.Spec.Pods[0].Namespace, Name: ownName(task)}
+	if err := m.API.Get(ctx, key, kept); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading PodTemplate %s: %w", key, err)
+	}
+	return kept, nil
+}
+
+// unstore takes it away.
+func (m *migrate) unstore(ctx context.Context, task orchestration.Task) error {
+	kept := &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: task.Object.Spec.Pods[0].Namespace, Name: ownName(task)}}
+	if err := m.Client.Delete(ctx, kept); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting PodTemplate %s/%s: %w", kept.Namespace, kept.Name, err)
+	}
+	return nil
+}
+
+// inherit has the source go, which is stopped, and a pod go on with its state under its name. Up to the source's eviction everything can be
+// undone. If the state is lost after it, the owner makes the pod anew.
+func (m *migrate) inherit(ctx context.Context, task orchestration.Task, source *corev1.Pod, l legacy) (rules.Result, error) {
+	switch cut := task.Progress[progressCut] != ""; {
+	case task.Progress[progressLost] != "":
+		return m.anew(ctx, task, l.nc)
+	case cut:
+		return m.passOn(ctx, task, l)
+	case source == nil: // by a process that died over it, or by somebody else: its state goes on all the same
+		m.markCut(task)
+		m.markEvicted(task)
+		return rules.Result{Message: "the source goes, and what is to be in its place waits for that"}, nil
+	case task.Undoing():
+		if err := m.unstore(ctx, task); err != nil {
+			return rules.Result{}, err
+		}
+		return m.thaw(ctx, task, source, l.nc)
+	}
+	return m.takeLeave(ctx, task, source, l.nc)
+}
+
+// takeLeave asks for the source's eviction. It stands still meanwhile, so it runs on when that is refused for long.
+func (m *migrate) takeLeave(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
+	if nc == nil {
+		return rules.Result{Undo: true, Message: "somebody has deleted the NodeCheckpoint"}, nil
+	}
+	if veto := m.broken(task, nc); veto != "" {
+		return rules.Result{Undo: true, Message: veto}, nil
+	}
+	if err := m.renew(ctx, nc); err != nil {
+		return rules.Result{}, err
+	}
+	if err := m.enter(ctx, task, v1alpha1.MigrationCuttingOver, carrying(nc)); err != nil {
+		return rules.Result{}, err
+	}
+	answer, err := m.ask(ctx, task, source)
+	if err != nil {
+		return rules.Result{}, err
+	}
+	result := m.evictedBy(task, source, answer)
+	switch answer.Verdict {
+	case eviction.Evicted:
+		m.markCut(task)
+	case eviction.Later:
+		result.Undo = m.since(task, progressRefused) > undecided
+	}
+	return result, nil
+}
+
+// passOn makes the pod in the source's place once nothing is left of that, and waits until it has proven itself.
+func (m *migrate) passOn(ctx context.Context, task orchestration.Task, l legacy) (rules.Result, error) {
+	if task.Progress[progressReleased] != "" || l.nc != nil && l.nc.Spec.Stage == v1alpha1.StageRelease {
+		return m.settled(ctx, task, l)
+	}
+	if why := spoilt(l.nc); why != "" {
+		return m.lose(ctx, task, l.nc, why)
+	}
+	if err := m.stage(ctx, l.nc, v1alpha1.StageHandOver); err != nil {
+		return rules.Result{}, err
+	}
+	left, err := m.left(ctx, task.Object.Spec.Pods[0])
+	switch {
+	case err != nil:
+		return rules.Result{}, err
+	case left && m.over(task):
+		return m.lose(ctx, task, l.nc, "the source was evicted, and has not ended in time")
+	case left:
+		return rules.Result{Message: "the source was evicted; waits until it has ended"}, m.hasten(ctx, task.Object.Spec.Pods[0])
+	case l.heir == nil && task.Progress[progressTwin] == "":
+		return m.makeHeir(ctx, task, l.nc)
+	case l.heir == nil || l.heir.DeletionTimestamp != nil:
+		return m.lose(ctx, task, l.nc, "the pod in its place was taken away")
+	}
+	return m.proveHeir(ctx, task, l)
+}
+
+// makeHeir makes the pod in the source's place.
+func (m *migrate) makeHeir(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
+	if err := m.enter(ctx, task, v1alpha1.MigrationRestoring); err != nil {
+		return rules.Result{}, err
+	}
+	kept, err := m.stored(ctx, task)
+	if err != nil {
+		return rules.Result{}, err
+	}
+	if kept == nil {
+		return m.lose(ctx, task, nc, "somebody has deleted the PodTemplate that says what it was")
+	}
+	heir := &corev1.Pod{ObjectMeta: kept.Template.ObjectMeta, Spec: kept.Template.Spec}
+	heir.Namespace = kept.Namespace
+	if why, err := m.stolen(ctx, task, &heir.Spec); why != "" || err != nil {
+		return m.loseUnless(ctx, err, task, nc, why)
+	}
+	err = m.Client.Create(ctx, heir)
+	if apierrors.IsAlreadyExists(err) {
+		if heir, err = m.copied(ctx, m.API, task); err != nil {
+			return rules.Result{}, err
+		}
+		if heir == nil {
+			return m.lose(ctx, task, nc, "somebody else has made a pod of its name")
+		}
+	}
+	switch {
+	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+		return m.lose(ctx, task, nc, "the pod in its place cannot be made: "+err.Error())
+	case err != nil:
+		return rules.Result{}, fmt.Errorf("making pod %s/%s in the place of another: %w", heir.Namespace, heir.Name, err)
+	}
+	task.Progress[progressTwin] = heir.Name
+	return rules.Result{Message: fmt.Sprintf("pod %s/%s waits for a node", heir.Namespace, heir.Name)}, nil
+}
+
+// proveHeir waits until the pod goes on with the state. A Job's may have come to its end meanwhile.
+func (m *migrate) proveHeir(ctx context.Context, task orchestration.Task, l legacy) (rules.Result, error) {
+	if why := m.unmade(l.nc, l.heir); why != "" {
+		return m.lose(ctx, task, l.nc, why)
+	}
+	if l.heir.Status.Phase != corev1.PodSucceeded || unrestored(l.nc, l.heir) != "" {
+		result, settled, err := m.settles(ctx, task, l.heir)
+		if result.Undo {
+			return m.lose(ctx, task, l.nc, result.Message)
+		}
+		if settled {
+			result.Message = unrestored(l.nc, l.heir)
+		}
+		if err != nil || result.Message != "" {
+			if err == nil && m.over(task) {
+				return m.lose(ctx, task, l.nc, "the time is over: "+result.Message)
+			}
+			return result, err
+		}
+	}
+	task.Progress[progressEvidence] += ", and the runtime says that its containers were restored"
+	down, known := standstill(l.nc, l.heir)
+	if known {
+		task.Progress[progressDown] = down.String()
+	}
+	if err := m.enter(ctx, task, v1alpha1.MigrationVerifying, verified(task, m.Clock.Now()), unavailable(down, known)); err != nil {
+		return rules.Result{}, err
+	}
+	return rules.Result{Message: "the pod goes on on node " + l.nc.Spec.TargetNode}, m.stage(ctx, l.nc, v1alpha1.StageRelease)
+}
+
+// settled ends it, once the agents hold nothing any longer.
+func (m *migrate) settled(ctx context.Context, task orchestration.Task, l legacy) (rules.Result, error) {
+	if task.Progress[progressReleased] == "" {
+		task.Progress[progressReleased] = "true"
+		return rules.Result{Message: "the pod goes on; its state is removed"}, nil
+	}
+	if done, err := m.forget(ctx, l.nc); err != nil || !done && !m.over(task) {
+		return rules.Result{Message: "the pod goes on; waits until the agents have removed its state"}, err
+	}
+	if err := m.unstore(ctx, task); err != nil {
+		return rules.Result{}, err
+	}
+	return m.succeed(ctx, task, nil, l.heir)
+}

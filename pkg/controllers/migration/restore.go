@@ -1,0 +1,136 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+const (
+	// unmadeFor is how long the kubelet may fail to make the containers of a copy, which it tries again and again: the source stands still.
+	unmadeFor = 3 * time.Second
+	// leastToRestore is how long a copy may take to go on with its state; perGiB for each GiB of it, where that is longer.
+	leastToRestore = 45 * time.Second
+	// margin is what a liveness probe's tolerance must have left for the source to be let run on in time, and leastTolerance what it must allow at all.
+	margin, leastTolerance = 4 * time.Second, 10 * time.Second
+)
+
+// unable are the reasons for which a container waits that no waiting mends.
+var unable = []string{"CreateContainerError", "RunContainerError", "CreateContainerConfigError", "ErrImageNeverPull", "InvalidImageName", "CrashLoopBackOff"}
+
+// unmade is why no container goes on with the state, or none any longer; empty: nobody says so.
+func (m *migrate) unmade(nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod) string {
+	for _, s := range pod.Status.ContainerStatuses {
+		taken := slices.ContainsFunc(nc.Spec.Containers, func(c v1alpha1.CheckpointedContainer) bool { return c.Name == s.Name })
+		waits := s.State.Waiting
+		switch {
+		case taken && s.RestartCount > 0:
+			return fmt.Sprintf("container %s of pod %s/%s, which went on with its state, has ended", s.Name, pod.Namespace, pod.Name)
+		case waits != nil && slices.Contains(unable, waits.Reason) && m.Clock.Now().Sub(pod.CreationTimestamp.Time) >= unmadeFor:
+			return fmt.Sprintf("container %s of pod %s/%s cannot be made of its state: %s: %s", s.Name, pod.Namespace, pod.Name, waits.Reason, waits.Message)
+		}
+	}
+	return ""
+}
+
+// overdue gives a copy up that has not gone on with its state for as long as its size allows.
+func (m *migrate) overdue(nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod, r rules.Result) rules.Result {
+	limit := leastToRestore
+	if nc.Status.Target != nil {
+		limit = max(limit, time.Duration(float64(perGiB)*float64(nc.Status.Target.Bytes)/gib))
+	}
+	if r.Undo || m.Clock.Now().Sub(pod.CreationTimestamp.Time) <= limit {
+		return r
+	}
+	return rules.Result{Undo: true, Message: fmt.Sprintf("it took longer than %s to go on with the state: %s", limit.Round(time.Second), r.Message)}
+}
+
+// broken is why the state cannot be had, or the source cannot stand still any longer; empty: it may go on.
+func (m *migrate) broken(task orchestration.Task, nc *v1alpha1.NodeCheckpoint) string {
+	if veto := interrupted(nc, m.Clock.Now()); veto != "" {
+		return veto
+	}
+	limit, err := time.ParseDuration(task.Progress[progressTolerance])
+	if err != nil || nc.Status.Source == nil || nc.Status.Source.StoppedTime == nil || m.Clock.Now().Sub(nc.Status.Source.StoppedTime.Time) < limit-margin {
+		return ""
+	}
+	return fmt.Sprintf("the pod has stood still for almost %s, after which its liveness probe ends it, with what it has in memory", limit)
+}
+
+// tolerance is how long a pod may stand still before the first of its liveness probes ends a container, if it has any.
+func tolerance(pod *corev1.Pod) (least time.Duration, probed bool) {
+	for i := range pod.Spec.Containers {
+		p := pod.Spec.Containers[i].LivenessProbe
+		if p == nil {
+			continue
+		}
+		period, failures := max(p.PeriodSeconds, 1), max(p.FailureThreshold, 1)
+		if d := time.Duration(period) * time.Duration(failures-1) * time.Second; !probed || d < least {
+			least = d
+		}
+		probed = true
+	}
+	return least, probed
+}
+
+// untimely is why a pod cannot stand still for as long as it takes to write its state; empty: it can.
+func untimely(_ context.Context, q question) (string, error) {
+	if limit, probed := tolerance(q.pod); probed && limit < leastTolerance {
+		return fmt.Sprintf("its liveness probe may end it after %s of standing still, and it has to stand still for %s at least", limit, leastTolerance), nil
+	}
+	return "", nil
+}
+
+// partial names a container of the pod that would not go on with the others: one that is made anew beside them, or that its owner does not make.
+func (r *Reconciler) partial(ctx context.Context, q question) (string, error) {
+	for i := range q.pod.Spec.InitContainers {
+		c := &q.pod.Spec.InitContainers[i]
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			return fmt.Sprintf("container %s is a sidecar, which begins anew in another pod", c.Name), nil
+		}
+	}
+	if !isReplicaSet(q.pod) {
+		return "", nil
+	}
+	set, err := r.replicaSet(ctx, q.pod)
+	if err != nil || set == nil {
+		return "", err
+	}
+	for i := range q.pod.Spec.Containers {
+		name := q.pod.Spec.Containers[i].Name
+		if !slices.ContainsFunc(set.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return c.Name == name }) {
+			return fmt.Sprintf("container %s is not of ReplicaSet %s: somebody has added it to the pod, and would add it anew", name, set.Name), nil
+		}
+	}
+	return "", nil
+}
+
+// outweighed names a pod that the source's ReplicaSet would remove before the source, as it is not ready; empty: the source is the first to go, or
+// has gone.
+func (m *migrate) outweighed(ctx context.Context, source *corev1.Pod) (string, error) {
+	if source == nil {
+		return "", nil
+	}
+	by := metav1.GetControllerOf(source)
+	if by == nil || !isReplicaSet(source) {
+		return "", nil
+	}
+	pods, err := m.siblings(ctx, m.Client, source.Namespace, *by)
+	if err != nil {
+		return "", err
+	}
+	for i := range pods {
+		if p := &pods[i]; p.UID != source.UID && !ready(p) {
+			return fmt.Sprintf("waits until pod %s of the same ReplicaSet is ready, which would go otherwise", p.Name), nil
+		}
+	}
+	return "", nil
+}

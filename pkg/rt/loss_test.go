@@ -1,0 +1,106 @@
+package rt_test
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+)
+
+func TestLossRanksCriticalityBeforeBandwidth(t *testing.T) {
+	if two, middle := 2*rt.Loss(rt.Low, 1_000_000), rt.Loss(rt.Middle, 10_000); two >= middle {
+		t.Errorf("two large Low servers cost %d, a small Middle one %d", two, middle)
+	}
+	if three, high := 3*rt.Loss(rt.Middle, 1_000_000), rt.Loss(rt.High, 10_000); three >= high {
+		t.Errorf("three large Middle servers cost %d, a small High one %d", three, high)
+	}
+	if small, large := rt.Loss(rt.Low, 200_000), rt.Loss(rt.Low, 201_000); small >= large {
+		t.Errorf("a smaller server costs %d, a larger %d", small, large)
+	}
+}
+
+// drawCandidates draws what may go, and how much must be freed.
+func drawCandidates(t *rapid.T, least, most int) ([]rt.Candidate, func([]rt.Candidate) bool) {
+	var out []rt.Candidate
+	all := rt.PPM(0)
+	for i := range rapid.IntRange(least, most).Draw(t, "candidates") {
+		size := rt.PPM(rapid.Int64Range(1, 300).Draw(t, "size")) * 1_000
+		out = append(out, rt.Candidate{ID: fmt.Sprint(i), Size: size, Loss: rt.Loss(rt.Criticality(rapid.IntRange(0, 1).Draw(t, "criticality")), size)})
+		all += size
+	}
+	missing := rt.PPM(rapid.Int64Range(0, int64(all)+50_000).Draw(t, "missing"))
+	return out, func(gone []rt.Candidate) bool {
+		total := rt.PPM(0)
+		for _, c := range gone {
+			total += c.Size
+		}
+		return total >= missing
+	}
+}
+
+func lossOf(candidates []rt.Candidate) (total int64) {
+	for _, c := range candidates {
+		total += c.Loss
+	}
+	return total
+}
+
+func TestLeastLossIsTheLeast(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		candidates, fits := drawCandidates(t, 0, 10)
+		gone, ok := rt.LeastLoss(candidates, fits)
+		if ok != fits(candidates) {
+			t.Fatalf("found %v, all together would do: %v", ok, fits(candidates))
+		}
+		if !ok {
+			return
+		}
+		if !fits(gone) {
+			t.Fatal("it does not fit without those that go")
+		}
+		for mask := range 1 << len(candidates) {
+			var other []rt.Candidate
+			for i, c := range candidates {
+				if mask&(1<<i) != 0 {
+					other = append(other, c)
+				}
+			}
+			if fits(other) && lossOf(other) < lossOf(gone) {
+				t.Fatalf("%v costs %d, %v would %d", gone, lossOf(gone), other, lossOf(other))
+			}
+		}
+	})
+}
+
+// Of more than are all tried: enough, each of them needed, and nobody cheaper would do in the place of one.
+func TestLeastLossOfMany(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		candidates, fits := drawCandidates(t, 13, 40)
+		gone, ok := rt.LeastLoss(candidates, fits)
+		if ok != fits(candidates) || ok && !fits(gone) {
+			t.Fatalf("found %v, %v", gone, ok)
+		}
+		for i := range gone {
+			rest := append(append([]rt.Candidate{}, gone[:i]...), gone[i+1:]...)
+			if fits(rest) {
+				t.Fatalf("%v need not go", gone[i])
+			}
+			for _, c := range candidates {
+				if c.Loss < gone[i].Loss && !contains(gone, c) && fits(append(rest, c)) {
+					t.Fatalf("%v would do for %v", c, gone[i])
+				}
+			}
+		}
+	})
+}
+
+func contains(candidates []rt.Candidate, c rt.Candidate) bool {
+	for _, o := range candidates {
+		if o == c {
+			return true
+		}
+	}
+	return false
+}
