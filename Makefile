@@ -59,7 +59,7 @@ bench-ladder: tools build ## A storm of real-time pressure, and one story told t
 	go run ./test/bench/ladder --out out/bench/ladder.json
 
 .PHONY: bench-migration
-bench-migration: tools build ## What moving 200 pods on 100 simulated nodes costs, by strategy, beside a drain that evicts them
+bench-migration: tools build ## What moving 200 pods on 100 simulated nodes costs, by strategy, beside a drain that evicts them, and 10 with their memory on real nodes (root)
 	go run ./test/bench/migration
 
 .PHONY: bench-agent

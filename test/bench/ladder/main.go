@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/mainspring-rt/mainspring/test/bench/report"
 )
@@ -52,7 +55,14 @@ func run(ctx context.Context, p programs, out string, pods int, story bool) erro
 			return errors.Join(fmt.Errorf("the storm: %w", err), report.Write(os.Stdout, out, environment, figures))
 		}
 	}
-	return report.Write(os.Stdout, out, environment, figures)
+	if err := report.Write(os.Stdout, out, environment, figures); err != nil {
+		return err
+	}
+	goals, err := missed(figures)
+	if err == nil && len(goals) > 0 {
+		err = errors.New("goals were missed: " + strings.Join(goals, "; "))
+	}
+	return err
 }
 
 // in does something in a world that ends with it.
@@ -101,7 +111,8 @@ func storyReport(who string, o outcome) []report.Figure {
 }
 
 func stormReport(f stormFigures, pods int) []report.Figure {
-	for _, broken := range append(f.violations, f.repeats...) {
+	f.violations, f.repeats = append(f.violations, f.rush.violations...), append(f.repeats, f.rush.repeats...)
+	for _, broken := range append(slices.Clone(f.violations), f.repeats...) {
 		fmt.Fprintln(os.Stderr, broken)
 	}
 	note := fmt.Sprintf("%d pods on %d nodes, a third overruns at once; %d nodes under pressure at once", pods, f.nodesBefore, f.peak)
@@ -117,9 +128,24 @@ func stormReport(f stormFigures, pods int) []report.Figure {
 		{Key: "calm_s", Value: f.calmed.Seconds(), Note: "until no node is tainted or under pressure either"},
 		{Key: "disruptions", Value: float64(f.disruptions), Note: "nodes that Karpenter chose for disruption"},
 		{Key: "budget_violations", Value: float64(len(f.violations)), Goal: "0", Note: "of budgets, limits and cores, on every version of every object"},
-		{Key: "repeat_moves", Value: float64(len(f.repeats)), Goal: "0", Note: "of one pod or container for one cause"},
+		{Key: "repeat_moves", Value: float64(len(f.repeats)), Goal: "0", Note: "of one pod or container for one cause; the last resort has its own"},
+		{Key: "storm_pressures", Value: float64(f.pressures), Note: "times that a node was tainted for real-time pressure"},
+		{Key: "storm_pressures_returned", Value: float64(f.returned + f.rush.returned), Goal: "0", Note: "those of nodes that had been tainted before in the storm, or in the rush"},
 		{Key: "storm_evictions", Value: float64(f.evictions), Note: "pods that were told to go"},
 		{Key: "storm_nodes", Value: float64(f.nodes), Note: "most at once"},
 		{Key: "storm_high_pending_s", Value: f.pendingHigh.Seconds(), Note: "the longest that a pod of criticality High had no node"},
+		{Key: "storm_high_coreless_s", Value: f.corelessHigh.Seconds(), Goal: within(f.opening), Note: "the longest that one had no budget in force on a core, looked at each second; " + openedIn(f.opening)},
+		{Key: "rush_high_coreless_s", Value: f.rush.corelessHigh.Seconds(), Goal: within(f.rush.opening), Note: fmt.Sprintf("the same of %d pods of criticality High that come to full nodes when the storm is over; %s", rush(pods).replicas, openedIn(f.rush.opening))},
+		{Key: "rush_evictions", Value: float64(f.rush.evictions), Note: "pods that were told to go for them"},
+		{Key: "rush_nodes", Value: float64(f.rush.nodes), Note: "most at once"},
 	}
+}
+
+// within is the goal of who waits for a core: what it took to open a node, and a little.
+func within(opening time.Duration) string {
+	return fmt.Sprintf("<= %.0f", (opening + openingSlack).Seconds())
+}
+
+func openedIn(opening time.Duration) string {
+	return fmt.Sprintf("the slowest node took %.0f s to open", opening.Seconds())
 }

@@ -11,8 +11,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -32,8 +35,11 @@ type outcome struct {
 	// criticality High.
 	unserved, unservedHigh time.Duration
 	pressures              int // taints that nodes were given for real-time pressure
-	// pendingHigh is the longest that a pod of criticality High waited for a node.
-	pendingHigh time.Duration
+	returned               int // those of nodes that had been given it before
+	// pendingHigh is the longest that a pod of criticality High waited for a node, corelessHigh for a budget on a core.
+	pendingHigh, corelessHigh time.Duration
+	// opening is the longest that a node which is there took until pods could come.
+	opening     time.Duration
 	disruptions int
 	violations  []string // promises about budgets and cores that were broken
 	repeats     []string // moves of the same thing for the same cause
@@ -53,8 +59,7 @@ type record struct {
 	unserved, unservedHigh time.Duration
 	nodes                  int
 	usd                    float64
-	since                  map[types.UID]time.Time // when a pod without a core was first seen
-	pendingHigh            time.Duration
+	pending, coreless      waits
 }
 
 func newRecord(ctx context.Context, c client.WithWatch, wanted []workload) (*record, error) {
@@ -66,7 +71,7 @@ func newRecord(ctx context.Context, c client.WithWatch, wanted []workload) (*rec
 	if err != nil {
 		return nil, err
 	}
-	r := &record{recorder: recorder, client: c, machines: machines, wanted: wanted, done: make(chan struct{}), since: map[types.UID]time.Time{}}
+	r := &record{recorder: recorder, client: c, machines: machines, wanted: wanted, done: make(chan struct{})}
 	ctx, r.cancel = context.WithCancel(ctx)
 	go r.sample(ctx)
 	return r, nil
@@ -78,7 +83,7 @@ func (r *record) stop() {
 	r.recorder.Stop()
 }
 
-// sample adds up once a second what machines cost, and how long critical pods wait.
+// sample adds up once a second what machines cost, and how long critical pods wait for nodes and cores.
 func (r *record) sample(ctx context.Context) {
 	defer close(r.done)
 	ticker := time.NewTicker(pollEvery)
@@ -105,7 +110,11 @@ func (r *record) look(ctx context.Context, now time.Time, passed time.Duration) 
 	if err := errors.Join(r.client.List(ctx, nodes), r.client.List(ctx, rtNodes)); err != nil {
 		return err
 	}
-	if err := r.client.List(ctx, pods, client.MatchingLabels{test.Label: "control"}); err != nil {
+	named, err := labels.NewRequirement(test.Label, selection.In, critical(r.wanted))
+	if err != nil {
+		return fmt.Errorf("selecting critical pods: %w", err)
+	}
+	if err := r.client.List(ctx, pods, client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*named)}); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -120,16 +129,11 @@ func (r *record) look(ctx context.Context, now time.Time, passed time.Duration) 
 			r.usd += machine.Price.OnDemand * passed.Hours()
 		}
 	}
+	cores := onCores(rtNodes.Items)
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if pod.Spec.NodeName != "" {
-			delete(r.since, pod.UID)
-			continue
-		}
-		if _, ok := r.since[pod.UID]; !ok {
-			r.since[pod.UID] = now
-		}
-		r.pendingHigh = max(r.pendingHigh, now.Sub(r.since[pod.UID]))
+		r.pending.see(pod.UID, pod.Spec.NodeName == "" && !ending(pod), now)
+		r.coreless.see(pod.UID, !cores[pod.UID] && !ending(pod), now)
 	}
 	return nil
 }
@@ -162,10 +166,15 @@ func (r *record) outcome(ctx context.Context) (outcome, error) {
 	if gaps := r.recorder.Gaps(); len(gaps) > 0 {
 		return outcome{}, fmt.Errorf("the record has gaps: %v", gaps)
 	}
+	claims := &karpenterv1.NodeClaimList{}
+	if err := r.client.List(ctx, claims); err != nil {
+		return outcome{}, fmt.Errorf("listing NodeClaims: %w", err)
+	}
 	h := r.recorder.History()
-	o := outcome{disruptions: len(h.Disrupted())}
+	o := outcome{disruptions: len(h.Disrupted()), opening: slowest(claims.Items)}
 	o.tally = tallyOf(h.Versions())
-	o.evictions, o.pressures = evictions(h), pressures(h.Versions())
+	o.evictions = evictions(h)
+	o.pressures, o.returned = pressures(h.Versions())
 	for _, broken := range promises.Broken(h) {
 		if strings.Contains(broken, "was moved for") {
 			o.repeats = append(o.repeats, broken)
@@ -183,7 +192,8 @@ func (r *record) outcome(ctx context.Context) (outcome, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	o.nodes, o.usd, o.pendingHigh, o.unserved, o.unservedHigh = r.nodes, r.usd, r.pendingHigh, r.unserved, r.unservedHigh
+	o.nodes, o.usd, o.unserved, o.unservedHigh = r.nodes, r.usd, r.unserved, r.unservedHigh
+	o.pendingHigh, o.corelessHigh = r.pending.longest, r.coreless.longest
 	return o, nil
 }
 
@@ -228,9 +238,9 @@ func tallyOf(versions []history.Version) tally {
 	return t
 }
 
-// pressures counts how often a node was given the taint of real-time pressure.
-func pressures(versions []history.Version) int {
-	count, tainted := 0, map[string]bool{}
+// pressures counts how often a node was given the taint of real-time pressure, and how often one that had been given it before.
+func pressures(versions []history.Version) (count, returned int) {
+	tainted, before := map[string]bool{}, map[types.UID]bool{}
 	for _, v := range versions {
 		node, ok := v.Object.(*corev1.Node)
 		if !ok {
@@ -239,10 +249,14 @@ func pressures(versions []history.Version) int {
 		now := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == mcoperatorv1.TaintPressure })
 		if now && !tainted[node.Name] {
 			count++
+			if before[node.UID] {
+				returned++
+			}
+			before[node.UID] = true
 		}
 		tainted[node.Name] = now
 	}
-	return count
+	return count, returned
 }
 
 // evictions counts the pods that were told to go through the Eviction API.

@@ -52,6 +52,7 @@ type stormFigures struct {
 	converged   time.Duration // until nothing overruns, waits or runs
 	calmed      time.Duration // until no node is tainted either
 	peak        int           // nodes under pressure at once
+	rush        outcome       // of the critical pods that come when it is over
 }
 
 // storm lets a third of the pods overrun at once and measures how it settles.
@@ -63,7 +64,7 @@ func storm(ctx context.Context, w *world, pods int) (stormFigures, error) {
 			return f, err
 		}
 	}
-	if err := w.prepare(ctx, edge(), workloads); err != nil {
+	if err := w.prepare(ctx, edge(), append(slices.Clone(workloads), rush(pods))); err != nil {
 		return f, err
 	}
 	if err := w.pioneer(ctx, pods/perNode); err != nil {
@@ -79,17 +80,27 @@ func storm(ctx context.Context, w *world, pods int) (stormFigures, error) {
 	}); err != nil {
 		return f, err
 	}
+	if err := w.strikeAndSettle(ctx, workloads, &f); err != nil {
+		return f, err
+	}
+	var err error
+	f.rush, err = w.rushIn(ctx, pods)
+	return f, err
+}
+
+// strikeAndSettle records the storm itself.
+func (w *world) strikeAndSettle(ctx context.Context, workloads []workload, f *stormFigures) error {
 	record, err := newRecord(ctx, w.client, workloads)
 	if err != nil {
-		return f, err
+		return err
 	}
 	defer record.stop()
 	if err := w.strike(ctx); err != nil {
-		return f, err
+		return err
 	}
-	unsettled := w.settle(ctx, &f)
+	unsettled := w.settle(ctx, f)
 	f.outcome, err = record.outcome(ctx)
-	return f, errors.Join(unsettled, err)
+	return errors.Join(unsettled, err)
 }
 
 // perNode is how many pods of the storm a node takes by their requests.

@@ -2,12 +2,15 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -36,7 +39,7 @@ func (w *world) requests(ctx context.Context, during time.Duration) (float64, er
 		return 0, err
 	}
 	n, err := w.count(before)
-	return float64(n) / during.Seconds(), err
+	return float64(n.sum()) / during.Seconds(), err
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -50,25 +53,56 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// count is how many requests the controller has made since the log had that size.
-func (w *world) count(from int64) (n int, err error) {
+// count is how many requests the controller has made since the log had that size, by verb and resource.
+func (w *world) count(from int64) (n tally, err error) {
 	file, err := os.Open(w.audit)
 	if err != nil {
-		return 0, fmt.Errorf("reading the audit log: %w", err)
+		return nil, fmt.Errorf("reading the audit log: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	if _, err := file.Seek(from, io.SeekStart); err != nil {
-		return 0, fmt.Errorf("reading the audit log: %w", err)
+		return nil, fmt.Errorf("reading the audit log: %w", err)
 	}
+	n = tally{}
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		var entry struct {
-			UserAgent string `json:"userAgent"`
-		}
+		var entry request
 		if json.Unmarshal(lines.Bytes(), &entry) == nil && strings.HasPrefix(entry.UserAgent, controllerAgent) {
-			n++
+			n[entry.what()]++
 		}
 	}
 	return n, lines.Err()
+}
+
+// request is one, as the audit log has it.
+type request struct {
+	UserAgent string `json:"userAgent"`
+	Verb      string `json:"verb"`
+	Object    struct {
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+	} `json:"objectRef"`
+}
+
+func (r request) what() string {
+	return strings.TrimSuffix(r.Verb+" "+r.Object.Resource+"/"+r.Object.Subresource, "/")
+}
+
+// tally is how many requests there were of each kind.
+type tally map[string]int
+
+func (t tally) sum() (n int) {
+	for _, of := range t {
+		n += of
+	}
+	return n
+}
+
+// print tells how many there were for each of so many pods, the most first.
+func (t tally) print(to io.Writer, pods int) {
+	kinds := slices.SortedFunc(maps.Keys(t), func(a, b string) int { return cmp.Or(t[b]-t[a], strings.Compare(a, b)) })
+	for _, kind := range kinds {
+		_, _ = fmt.Fprintf(to, "  %6.2f %s\n", float64(t[kind])/float64(pods), kind)
+	}
 }

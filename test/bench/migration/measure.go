@@ -67,8 +67,12 @@ func (w *world) measure(ctx context.Context, r round) (m measured, err error) {
 	if err := errors.Join(waited, see.stop()); err != nil {
 		return m, err
 	}
-	after, err := w.count(before)
-	m.calls = (float64(after) - quiet*took.Seconds()) / float64(len(pods))
+	if err := sleep(ctx, flushed); err != nil {
+		return m, err
+	}
+	asked, err := w.count(before)
+	asked.print(os.Stderr, len(pods))
+	m.calls = (float64(asked.sum()) - quiet*(took+flushed).Seconds()) / float64(len(pods))
 	return m, err
 }
 

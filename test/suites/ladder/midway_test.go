@@ -52,6 +52,7 @@ func (t trouble) untouched(began uint64) {
 	nodes := env.EventuallyNodes(1)
 	Expect(nodes[0].Name).To(Equal(t.node))
 	Eventually(func() int { return len(env.NodeClaims()) }).Should(Equal(1))
+	Expect(env.NodeClaims()).To(HaveEach(HaveField("DeletionTimestamp", BeNil())), "it is not being closed")
 	undisturbed(began, t.pods...)
 }
 
@@ -126,6 +127,37 @@ var _ = Describe("Midway", func() {
 		Entry("a node was to be opened", crowdedMachine, mckubev1alpha1.ActionKind("OpenNode")),
 		Entry("a node was to be replaced", lateMachine, mckubev1alpha1.ActionKind("ReplaceNode")),
 	)
+
+	It("a PodDisruptionBudget closes while the new machine starts: the old one is not closed, that is told, and all is as before", func() {
+		env.ExpectApplied(twoCores())
+		t := lateMachine()
+		began := env.Now()
+		env.ExpectFault(test.Fault("slow", mckubev1alpha1.FaultSlowRegistration, test.StrikesNodePools("two"), test.Delay(8*time.Second)))
+		t.begin()
+		eventuallyOpening("ReplaceNode")
+		env.ExpectApplied(test.PodDisruptionBudget("control", 0))
+		Eventually(func() []string { return said("ReplaceNode") }).Should(ContainElement(ContainSubstring("may not be evicted")))
+		t.end()
+		eventuallyOver()
+		Expect(phases("ReplaceNode")).To(HaveEach("RolledBack"))
+		t.untouched(began)
+	})
+
+	It("it stays closed for longer than the new machine is waited for: that is undone and told, and the old one serves on", func() {
+		env.ExpectControllerWith("--rt-pressure-node-timeout=16s")
+		env.ExpectApplied(twoCores())
+		t := lateMachine()
+		env.ExpectFault(test.Fault("slow", mckubev1alpha1.FaultSlowRegistration, test.StrikesNodePools("two"), test.Delay(5*time.Second)))
+		t.begin()
+		eventuallyOpening("ReplaceNode")
+		env.ExpectApplied(test.PodDisruptionBudget("control", 0))
+		Eventually(func() []string { return phases("ReplaceNode") }).Should(ContainElement("RolledBack"))
+		Expect(said("ReplaceNode")).To(ContainElement(ContainSubstring("It took longer than 16s: pod default/control")))
+		t.end()
+		eventuallyOver()
+		undisturbed(env.Now(), t.pods...)
+		Expect(env.NodeClaimOnNode(t.node).DeletionTimestamp).To(BeNil())
+	})
 
 	DescribeTable("a node that is late may not be closed: that is waited for only so long, and told",
 		func(kept string, forbid func() []func(*karpenterv1.NodePool)) {

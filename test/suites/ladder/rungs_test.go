@@ -6,6 +6,7 @@ import (
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/test"
+	"github.com/mainspring-rt/mainspring/pkg/test/environment"
 )
 
 var _ = Describe("Where no core of the node helps, real-time pressure", func() {
@@ -64,6 +65,45 @@ var _ = Describe("Where no core of the node helps, real-time pressure", func() {
 		undisturbed(began, place.Pod, big.Pod)
 	})
 
+	It("opens a node of another NodePool where that of the node may open none", func() {
+		env.ExpectApplied(twoCores(atMost(1), test.Weight(10)), test.RTNodePool("refuge", "two-cores"))
+		t := crowdedMachine()
+		t.begin()
+		eventuallyAnswered("OpenNode")
+		eventuallyAnswered("Migrate")
+		Expect(env.EventuallyPlace("peer").Node).NotTo(Equal(t.node))
+		t.end()
+		eventuallyOver()
+		env.EventuallyNodes(1, environment.OfPool("refuge"))
+	})
+
+	It("moves a pod once: who went to another core is taken along with its node only when nothing else helps", func() {
+		env.ExpectApplied(twoCores(test.Budgets(test.Budget("1"))))
+		late := pressuredAt(3, 5)
+		lesser := replicated(test.McKube("lesser", 35, test.Prefers("1"), late), 1)[0]
+		control := replicated(test.McKube("control", 50, test.Critical(high), test.Prefers("1"), late), 1)[0]
+		big := governed(test.McKube("big", 80, test.Critical(high), test.Prefers("2")))
+		Expect([]string{lesser.Node, big.Node}).To(HaveEach(control.Node))
+		other := governed(test.McKube("other", 85, test.Critical(high)))
+		Expect(other.Node).NotTo(Equal(control.Node))
+		env.ExpectDeleted(big.Pod) // core 2 of both machines has room for both pods now
+		env.EventuallyGone(big.Pod)
+
+		play(control, "0s overrun-while-crowded 10")
+		moved := eventuallyAnswered("Rearrange")
+		Expect(moved.Spec.Moves).To(ConsistOf(HaveField("PodUID", lesser.Pod.UID)))
+		playOnNode(control.Node, "0s late")
+		migrated := eventuallyAnswered("Migrate")
+		Expect(migrated.Spec.Pods).To(ConsistOf(HaveField("UID", control.Pod.UID)))
+		last := eventuallyAnswered("ReplaceNode")
+		Expect(last.Spec.Displaces).To(ConsistOf(HaveField("UID", lesser.Pod.UID)))
+		Expect(last.Spec.Cause).To(Equal(moved.Spec.Cause + "/node"))
+		Expect(last.Spec.Message).To(ContainSubstring("moved for this pressure before, is moved once more, as the last resort"))
+		env.EventuallyGone(lesser.Pod)
+		eventuallyOver()
+		env.EventuallyPlace("lesser")
+	})
+
 	It("replaces a node that is late whatever runs on it, within the budget for it", func() {
 		pool := twoCores(test.Budgets(test.Budget("1", "RTPressure"), test.Budget("0", karpenterv1.DisruptionReasonDrifted)))
 		env.ExpectApplied(pool)
@@ -77,6 +117,31 @@ var _ = Describe("Where no core of the node helps, real-time pressure", func() {
 		env.ExpectAtMostDisrupted("two", 1)
 		for _, p := range env.EventuallyPlaced("control", 2) {
 			Expect(p.Node).NotTo(Equal(places[0].Node))
+		}
+		eventuallyOver()
+	})
+
+	It("replaces two nodes that are late one after the other, where the budget for it allows one", func() {
+		env.ExpectControllerWith("--rt-pressure-patience=2m")
+		pool := twoCores(test.Budgets(test.Budget("1", "RTPressure"), test.Budget("0", karpenterv1.DisruptionReasonDrifted)))
+		env.ExpectApplied(pool)
+		first := replicated(test.McKube("control", 60, test.Critical(high), pressuredAt(3, 5)), 2)
+		second := replicated(test.McKube("vision", 60, test.Critical(high), pressuredAt(3, 5)), 2)
+		late := []string{first[0].Node, second[0].Node}
+		Expect([]string{first[1].Node, second[1].Node}).To(Equal(late))
+		claims := []*karpenterv1.NodeClaim{env.NodeClaimOnNode(late[0]), env.NodeClaimOnNode(late[1])}
+		for _, node := range late {
+			playOnNode(node, "0s late")
+		}
+		for _, claim := range claims {
+			env.EventuallyDisrupted(claim, "RTPressure")
+		}
+		env.ExpectAtMostDisrupted("two", 1)
+		Expect(said("ReplaceNode")).To(ContainElement("NodePoolBudget"))
+		for _, workload := range []string{"control", "vision"} {
+			for _, p := range env.EventuallyPlaced(workload, 2) {
+				Expect(late).NotTo(ContainElement(p.Node))
+			}
 		}
 		eventuallyOver()
 	})

@@ -140,7 +140,7 @@ var _ = Describe("An eviction of a pod that may migrate", func() {
 		Expect(least).To(Equal(1))
 		list := &mckubev1alpha1.PodMigrationList{}
 		Expect(env.Client.List(env, list)).To(Succeed())
-		Expect(list.Items).To(ContainElement(And(HaveField("Spec.Trigger", mckubev1alpha1.TriggerEviction), HaveField("Spec.PodName", place.Pod.Name))))
+		Expect(list.Items).To(ContainElement(And(HaveField("Spec.Trigger", mckubev1alpha1.TriggerDrain), HaveField("Spec.PodName", place.Pod.Name))))
 		cordon(place.Node, false)
 	})
 

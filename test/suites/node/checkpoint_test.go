@@ -15,6 +15,7 @@ import (
 	"github.com/samber/lo"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -111,6 +112,16 @@ func copyOf(p *corev1.Pod, nc *mckubev1alpha1.NodeCheckpoint) *corev1.Pod {
 	return restored
 }
 
+// asController is the API server for the controller's ServiceAccount: nobody else may make pods of archives.
+func asController() client.Client {
+	GinkgoHelper()
+	config := rest.CopyConfig(env.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:mainspring-system:mainspring", Groups: []string{"system:masters"}}
+	c, err := client.New(config, client.Options{Scheme: env.Client.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
 // archives are the files of checkpoints on a node.
 func archives(n *localnode.Node) []string {
 	GinkgoHelper()
@@ -177,7 +188,7 @@ var _ = Describe("What is in the memory of a pod", Serial, Ordered, func() {
 		eventuallySide(nc, target, mckubev1alpha1.CheckpointTransferred)
 		transferred := time.Now()
 		restored := copyOf(p, nc)
-		Expect(env.Client.Create(env, restored)).To(Succeed())
+		Expect(asController().Create(env, restored)).To(Succeed())
 		var after told
 		Eventually(func(g Gomega) {
 			g.Expect(env.Client.Get(env, client.ObjectKeyFromObject(restored), restored)).To(Succeed())
@@ -300,6 +311,21 @@ var _ = Describe("What is in the memory of a pod", Serial, Ordered, func() {
 		Expect(pm.Status.UnavailableMilliseconds).NotTo(BeNil())
 		AddReportEntry("migration", fmt.Sprintf("unavailable %d ms by the PodMigration: %s", *pm.Status.UnavailableMilliseconds, pm.Status.Message), ReportEntryVisibilityAlways)
 		Eventually(func() []string { return archives(env.Node) }).Should(BeEmpty())
+	})
+
+	It("goes there, and back", func() {
+		p := counting("traveller", environment.RealNodeName)
+		first := expectCounting(p)
+		for i, to := range []string{environment.SecondNodeName, environment.RealNodeName} {
+			pm := migration(p, to)
+			pm.Name = fmt.Sprintf("trip-%d", i)
+			Expect(env.Client.Create(env, pm)).To(Succeed())
+			eventuallyOver(pm, mckubev1alpha1.MigrationSucceeded)
+			p = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: pm.Status.Target.PodName}}
+			Expect(env.Client.Get(env, client.ObjectKeyFromObject(p), p)).To(Succeed())
+			Expect(p.Spec.NodeName).To(Equal(to))
+			eventuallyItself(p, first)
+		}
 	})
 
 	It("stays by a PodMigration that cannot be restored", func() {

@@ -5,6 +5,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -73,6 +74,26 @@ var _ = Describe("A more critical container", func() {
 		Expect(env.History().Events("Preempting", "")).To(BeEmpty())
 	})
 
+	It("has nobody evicted where a pod that stays keeps it off the zone in any case", func() {
+		env.ExpectApplied(twoCores(oneMachine))
+		first, second := governed(test.McKube("first", 70)), governed(test.McKube("second", 70))
+		env.ExpectApplied(test.Pod("bystander", "100m"))
+		env.EventuallyPodsBound("bystander", 1)
+		env.ExpectApplied(test.McKube("barred", 50, test.Critical(high)), test.RTPod("barred", func(t *test.PodTemplate) {
+			t.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				TopologyKey: corev1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{test.Label: "bystander"}},
+			}}}}
+		}))
+		barred := env.EventuallyUnschedulable("barred")
+
+		// By the time that one who came later has had room made, it would have been made for the first.
+		governed(test.McKube("strong", 50, test.Critical(high)))
+		Expect(lost(env.History(), []environment.Place{first, second})).To(HaveLen(1))
+		for _, e := range env.History().Events("Preempting", "") {
+			Expect(e.InvolvedObject.UID).NotTo(Equal(barred.UID), e.Message)
+		}
+	})
+
 	It("waits where a PodDisruptionBudget forbids the eviction, says so, and goes on once it is allowed", func() {
 		pdb := test.PodDisruptionBudget("weak", 0)
 		env.ExpectApplied(twoCores(oneMachine), pdb, test.McKube("weak", 70, test.GovernsWorkload("weak")), test.RTDeployment("weak", 2))
@@ -87,6 +108,16 @@ var _ = Describe("A more critical container", func() {
 		environment.ExpectChanged(env, pdb, func(b *policyv1.PodDisruptionBudget) { *b.Spec.MaxUnavailable = intstr.FromInt32(1) })
 		env.EventuallyPlace("strong")
 		Eventually(func() []string { return lost(env.History(), victims) }).Should(HaveLen(1), "one is enough")
+	})
+
+	It("has two of criticality Low evicted rather than one of Middle", func() {
+		env.ExpectApplied(twoCores(oneMachine))
+		low := []environment.Place{governed(test.McKube("low-0", 40, test.Prefers("1"))), governed(test.McKube("low-1", 40, test.Prefers("1")))}
+		mid := governed(test.McKube("mid", 85, test.Critical(middle), test.Prefers("2")))
+		began := env.Now()
+		Expect(governed(test.McKube("strong", 80, test.Critical(high))).Core).To(BeEquivalentTo(1))
+		undisturbed(began, mid.Pod)
+		Expect(lost(env.History(), low)).To(HaveLen(2))
 	})
 
 	It("has as few evicted as possible", func() {

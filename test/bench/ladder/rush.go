@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/test"
+)
+
+const (
+	// rushLimit bounds how long critical pods may be without a core.
+	rushLimit = 5 * time.Minute
+	// openingSlack is what a pod may take beside the opening of a node: until it is known that none has room, the provisioner has its
+	// batch, the scheduler has looked again and the agent has given the budget.
+	openingSlack = 15 * time.Second
+)
+
+// rush is the workload that comes when a storm of so many pods is over: critical pods for whom there is no core, a twentieth of
+// the pods that are there.
+func rush(pods int) workload {
+	return workload{"cell-0", "rush", mcoperatorv1.CriticalityHigh, int32(max(1, pods/20)), 14, 14, "240m", ""} //nolint:gosec // some hundreds
+}
+
+// rushIn makes the pods, and waits until all have cores.
+func (w *world) rushIn(ctx context.Context, pods int) (outcome, error) {
+	l := rush(pods)
+	record, err := newRecord(ctx, w.client, []workload{l})
+	if err != nil {
+		return outcome{}, err
+	}
+	defer record.stop()
+	if err := w.deploy(ctx, []workload{l}); err != nil {
+		return outcome{}, err
+	}
+	limited, cancel := context.WithTimeout(ctx, rushLimit)
+	defer cancel()
+	late := w.await(limited, "the rush on cores", func(ctx context.Context) (bool, string, error) {
+		here, nodes := &corev1.PodList{}, &v1alpha1.RTNodeList{}
+		if err := w.client.List(ctx, here, client.InNamespace(l.namespace), client.MatchingLabels{test.Label: l.name}); err != nil {
+			return false, "", err
+		}
+		if err := w.client.List(ctx, nodes); err != nil {
+			return false, "", err
+		}
+		served, cores := 0, onCores(nodes.Items)
+		for i := range here.Items {
+			if cores[here.Items[i].UID] {
+				served++
+			}
+		}
+		return served >= int(l.replicas), fmt.Sprintf("%d of %d", served, l.replicas), nil
+	})
+	o, err := record.outcome(ctx)
+	if err != nil {
+		return o, err
+	}
+	return o, late
+}
