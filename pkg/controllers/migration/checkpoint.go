@@ -62,6 +62,9 @@ func (m *migrate) goOn(ctx context.Context, task orchestration.Task, source, twi
 	if err := m.renew(ctx, nc); err != nil {
 		return rules.Result{}, err
 	}
+	if s := nc.Status.Source; s != nil && s.StoppedTime != nil {
+		task.Progress[progressStopped] = s.StoppedTime.UTC().Format(time.RFC3339Nano)
+	}
 	if twin == nil {
 		return m.advance(ctx, task, source, nc)
 	}
@@ -176,7 +179,7 @@ func madeOf(nc *v1alpha1.NodeCheckpoint, spec *corev1.PodSpec) (veto string) {
 
 // releaseSource says, before the source goes, that it will not run again.
 func (m *migrate) releaseSource(ctx context.Context, task orchestration.Task, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
-	down, known := standstill(nc, twin)
+	down, known := standstill(task, twin)
 	if known {
 		task.Progress[progressDown] = down.String()
 	}
@@ -187,12 +190,13 @@ func (m *migrate) releaseSource(ctx context.Context, task orchestration.Task, tw
 }
 
 // standstill is for how long nobody served, where both ends of that are known.
-func standstill(nc *v1alpha1.NodeCheckpoint, twin *corev1.Pod) (time.Duration, bool) {
+func standstill(task orchestration.Task, twin *corev1.Pod) (time.Duration, bool) {
 	since, ok := readySince(twin)
-	if !ok || nc.Status.Source == nil || nc.Status.Source.StoppedTime == nil {
+	stopped, err := time.Parse(time.RFC3339Nano, task.Progress[progressStopped])
+	if !ok || err != nil {
 		return 0, false
 	}
-	return max(0, since.Sub(nc.Status.Source.StoppedTime.Time)), true
+	return max(0, since.Sub(stopped)), true
 }
 
 func unavailable(d time.Duration, known bool) func(*v1alpha1.PodMigrationStatus) {

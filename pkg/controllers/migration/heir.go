@@ -268,7 +268,7 @@ func (m *migrate) proveHeir(ctx context.Context, task orchestration.Task, l lega
 		}
 	}
 	task.Progress[progressEvidence] += ", and the runtime says that its containers were restored"
-	down, known := standstill(l.nc, l.heir)
+	down, known := standstill(task, l.heir)
 	if known {
 		task.Progress[progressDown] = down.String()
 	}

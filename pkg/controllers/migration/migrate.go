@@ -59,6 +59,8 @@ const (
 	progressGone     = "gone"
 	// progressTolerance is how long the source may stand still before a liveness probe ends it.
 	progressTolerance = "tolerance"
+	// progressStopped is since when the source stands still: its agent may forget that once the source is gone.
+	progressStopped = "stopped"
 	// progressDown is for how long neither pod served.
 	progressDown = "unavailable"
 )
