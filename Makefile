@@ -2,7 +2,8 @@
 
 # Karpenter needs a newer Go than some machines have: let the go command fetch the one go.mod names.
 export GOTOOLCHAIN := auto
-export GOFLAGS := -buildvcs=false
+# -trimpath for the tests and the linters, too: so the programs' dependencies are compiled once for all of them.
+export GOFLAGS := -buildvcs=false -trimpath
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.Version=$(VERSION) -X sigs.k8s.io/karpenter/pkg/operator.Version=$(VERSION) -X github.com/mainspring-rt/mainspring/pkg/cli.Version=$(VERSION)
@@ -22,7 +23,7 @@ demo: build ## Run the main job on a local control plane and simulated nodes (KE
 build: ## Build the controller, the node agent, the hollow agents and the command line into bin/
 	@mkdir -p bin
 	for program in controller agent fastpath hollow mainspring; do \
-	  go build -trimpath -tags nri_no_wasm -ldflags '$(LDFLAGS)' -o bin/$$program ./cmd/$$program || exit 1; done
+	  go build -tags nri_no_wasm -ldflags '$(LDFLAGS)' -o bin/$$program ./cmd/$$program || exit 1; done
 
 ##@ Test
 
@@ -72,7 +73,7 @@ bench-criticality: bench-task ## Deadline misses by criticality: CFS, fixed budg
 
 .PHONY: bench-task
 bench-task: build ## The periodic load of the benchmarks on a real kernel, into bin/
-	CGO_ENABLED=0 go build -trimpath -o bin/bench-task ./test/bench/task
+	CGO_ENABLED=0 go build -o bin/bench-task ./test/bench/task
 
 ##@ Develop
 
