@@ -108,6 +108,19 @@ func (w *town) cordon(node string) {
 	w.must(w.api.Update(w.Context(), n))
 }
 
+// dies has the kubelet of a node not be heard from any longer.
+func (w *town) dies(node string) {
+	w.Helper()
+	n := &corev1.Node{}
+	w.must(w.api.Get(w.Context(), client.ObjectKey{Name: w.name(node)}, n))
+	for i := range n.Status.Conditions {
+		if n.Status.Conditions[i].Type == corev1.NodeReady {
+			n.Status.Conditions[i].Status = corev1.ConditionUnknown
+		}
+	}
+	w.must(w.api.Status().Update(w.Context(), n))
+}
+
 // deletePod is somebody else.
 func (w *town) deletePod() {
 	w.Helper()

@@ -53,6 +53,9 @@ func (w *town) rooms() map[string]placement.Room {
 	list := &corev1.NodeList{}
 	w.must(w.api.List(w.Context(), list))
 	for _, n := range list.Items {
+		if !strings.HasPrefix(n.Name, w.name("")) {
+			continue // of another town
+		}
 		left := map[string]string{w.name("a"): "2", w.name("b"): "8"}[n.Name]
 		if left == "" {
 			left = "4"

@@ -138,6 +138,7 @@ func TestRestart(t *testing.T) {
 				w.lazy = true
 				return at("Restoring", func(w *town) { w.cordon("c"); w.lazy = false })(w)
 			}, phase: "Succeeded", places: "b"},
+		{name: "no-node-takes-it", town: func(w *town) { w.cordon("b") }, ask: ask("Restart"), phase: "Refused", says: "the node is cordoned", places: "a"},
 		{name: "aborted", ask: ask("Restart"), during: at("Reserving", abort), phase: "Aborted", says: "says abort", places: "a"},
 		{name: "aborted-late", ask: ask("Restart"), during: at("Restoring", abort), phase: "Succeeded", places: "b"},
 		{name: "deleted", ask: ask("Restart"), during: at("Reserving", func(w *town) { w.must(w.api.Delete(w.Context(), w.move())) }), phase: "Aborted", says: "was deleted", places: "a"},
@@ -216,6 +217,12 @@ func TestSurge(t *testing.T) {
 		}, ask: func(w *town) {
 			w.asks(w.first(), by("Surge"), func(o *v1alpha1.PodMigration) { o.Spec.Timeout.Duration = 15 * time.Second })
 		}, phase: "RolledBack", places: "a"},
+		{name: "target-dies", town: two, ask: ask("Surge"), during: func(w *town) func(int, *process) {
+			w.unready = true
+			return at("Verifying", func(w *town) { w.dies("b") })(w)
+		}, phase: "RolledBack", says: "the node is not ready", places: "a a"},
+		{name: "target-dies-with-a-copy-that-is-ready", town: two, ask: ask("Surge"), during: at("Verifying", func(w *town) { w.dies("b") }), phase: "RolledBack", says: "the node is not ready", places: "a a"},
+		{name: "target-dies-and-any-will-do", town: func(w *town) { w.rollout(2); w.node("c", 2) }, ask: ask("Surge"), during: at("Verifying", func(w *town) { w.dies("b") }), phase: "Succeeded", says: "in place of", places: "a c"},
 		{name: "never-ready", town: two, ask: ask("Surge"), during: func(w *town) func(int, *process) { w.unready = true; return func(int, *process) {} }, phase: "RolledBack", says: "does not run", places: "a a"},
 	} {
 		j.test(t)

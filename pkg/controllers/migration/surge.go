@@ -45,10 +45,28 @@ func (m *migrate) surge(ctx context.Context, task orchestration.Task, source *co
 	if twin == nil {
 		return m.prepareTwin(ctx, task, source, m.beside)
 	}
+	if why, err := m.stranded(ctx, twin); err != nil {
+		return rules.Result{}, err
+	} else if why != "" {
+		return elsewhere(task, why), nil
+	}
 	if result, settled, err := m.settles(ctx, task, twin); !settled || err != nil {
 		return result, err
 	}
 	return m.cutOver(ctx, task, source, twin)
+}
+
+// stranded is why a copy cannot serve where it is, as its node has died or is about to go; empty: it may. Its kubelet tells nobody then
+// that it does not.
+func (m *migrate) stranded(ctx context.Context, twin *corev1.Pod) (string, error) {
+	if twin.Spec.NodeName == "" {
+		return "", nil
+	}
+	why, err := m.nodeVeto(ctx, twin.Spec.NodeName, dead)
+	if why != "" {
+		why = fmt.Sprintf("pod %s/%s cannot serve on node %s: %s", twin.Namespace, twin.Name, twin.Spec.NodeName, why)
+	}
+	return why, err
 }
 
 // prepareTwin reserves the room, and then has the copy made.

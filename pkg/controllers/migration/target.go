@@ -64,8 +64,15 @@ func (r *Reconciler) choose(ctx context.Context, q question, only func(*state.Sn
 		}
 		return q.asked, nil, err
 	}
-	last := "there is no other node"
-	for _, c := range r.candidates(ctx, snapshot, q) {
+	last, list := "there is no other node", r.candidates(ctx, snapshot, q)
+	if len(list) == 0 {
+		why, err := r.excluded(ctx, snapshot, q, only)
+		if err != nil {
+			return "", nil, err
+		}
+		last = cmp.Or(why, last)
+	}
+	for _, c := range list {
 		if slices.Contains(q.tried, c.name) {
 			continue
 		}
@@ -83,6 +90,19 @@ func (r *Reconciler) choose(ctx context.Context, q question, only func(*state.Sn
 		last = why
 	}
 	return "", &refusal{ReasonNoTarget, "no node takes the pod: " + last}, nil
+}
+
+// excluded is why a node does not take the pod, where none does: the first by name that has a reason. Empty: there is no other.
+func (r *Reconciler) excluded(ctx context.Context, snapshot *state.Snapshot, q question, only func(*state.Snapshot, string) string) (string, error) {
+	for _, name := range slices.Sorted(maps.Keys(r.Rooms())) {
+		if name == q.pod.Spec.NodeName || slices.Contains(q.tried, name) {
+			continue
+		}
+		if why, err := r.takes(ctx, snapshot, q, name, only); why != "" || err != nil {
+			return why, err
+		}
+	}
+	return "", nil
 }
 
 // candidates are the nodes that may take the pod, those with the most headroom first. For a governed pod that is bandwidth of cores.

@@ -135,6 +135,11 @@ func (d Dependencies) unfit(ctx context.Context, snapshot *state.Snapshot, node 
 
 // closed is why nothing new may go to a node; empty: it may.
 func (d Dependencies) closed(ctx context.Context, name string) (string, error) {
+	return d.nodeVeto(ctx, name, shut)
+}
+
+// nodeVeto is why a node will not do, for one reason or as it is gone; empty: it will.
+func (d Dependencies) nodeVeto(ctx context.Context, name string, veto func(*corev1.Node) string) (string, error) {
 	node := &corev1.Node{}
 	err := d.Client.Get(ctx, types.NamespacedName{Name: name}, node)
 	switch {
@@ -143,16 +148,22 @@ func (d Dependencies) closed(ctx context.Context, name string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("reading node %s: %w", name, err)
 	}
-	return shut(node), nil
+	return veto(node), nil
 }
 
 // shut is why nothing new may go to a node; empty: it may.
 func shut(node *corev1.Node) string {
+	if node.DeletionTimestamp == nil && node.Spec.Unschedulable {
+		return "the node is cordoned"
+	}
+	return dead(node)
+}
+
+// dead is why what is on a node will not stay there, or serves nobody; empty: it does.
+func dead(node *corev1.Node) string {
 	switch {
 	case node.DeletionTimestamp != nil:
 		return "the node is being deleted"
-	case node.Spec.Unschedulable:
-		return "the node is cordoned"
 	case !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	}):
