@@ -1,6 +1,8 @@
 package migration_test
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -23,10 +25,46 @@ import (
 // twoNodes opens two machines with two cores each, on which nearly all is free.
 func twoNodes(changes ...func(*karpenterv1.NodePool)) [2]string {
 	GinkgoHelper()
-	env.ExpectApplied(test.RTNodePool("two", "two-cores", changes...))
-	anchors := replicated(test.McKube("anchor", 10), 2, test.ApartFromEachOther())
+	return opened(append([]func(*karpenterv1.NodePool){test.Zones("test-zone-a")}, changes...))
+}
+
+// twoZones opens such machines in two zones.
+func twoZones() [2]string {
+	GinkgoHelper()
+	return opened(nil, test.SpreadOver(corev1.LabelTopologyZone))
+}
+
+func opened(pool []func(*karpenterv1.NodePool), anchor ...func(*test.PodTemplate)) [2]string {
+	GinkgoHelper()
+	env.ExpectApplied(test.RTNodePool("two", "two-cores", pool...))
+	anchors := replicated(test.McKube("anchor", 10), 2, append(anchor, test.ApartFromEachOther())...)
 	Expect(anchors[0].Node).NotTo(Equal(anchors[1].Node))
 	return [2]string{anchors[0].Node, anchors[1].Node}
+}
+
+// keptTo has only one of two nodes take what is made meanwhile.
+func keptTo(node string, nodes [2]string, do func()) {
+	GinkgoHelper()
+	closed := nodes[0]
+	if closed == node {
+		closed = nodes[1]
+	}
+	cordon(closed, true)
+	do()
+	cordon(closed, false)
+}
+
+// ordinary applies a Deployment that no McKube governs, on a node.
+func ordinary(name string, replicas int32, cpu, node string, nodes [2]string, changes ...func(*test.PodTemplate)) (pods []*corev1.Pod) {
+	GinkgoHelper()
+	keptTo(node, nodes, func() {
+		env.ExpectApplied(test.Deployment(name, replicas, cpu, changes...))
+		pods = env.EventuallyPodsBound(name, int(replicas))
+	})
+	for _, p := range pods {
+		Expect(p.Spec.NodeName).To(Equal(node))
+	}
+	return pods
 }
 
 // other is the one of two nodes that the pod is not on.
@@ -91,6 +129,17 @@ func refused(m *mckubev1alpha1.PodMigration, text string) {
 	Expect(strings.ToLower(condition.Reason + ": " + condition.Message)).To(ContainSubstring(strings.ToLower(text)))
 }
 
+// stays applies a PodMigration and expects it to be refused, or, where the cache had not shown yet what is in the way, given up before
+// anything was done, in words that contain the text.
+func stays(m *mckubev1alpha1.PodMigration, text string) {
+	GinkgoHelper()
+	env.ExpectApplied(m)
+	Eventually(func(g Gomega) { g.Expect(read(g, m).Status.Phase.Over()).To(BeTrue()) }).Should(Succeed())
+	end := read(Default, m)
+	Expect(end.Status.Phase).To(BeElementOf(mckubev1alpha1.MigrationRefused, mckubev1alpha1.MigrationRolledBack), end.Status.Message)
+	Expect(end.Status.Message).To(ContainSubstring(text))
+}
+
 // undisturbed expects that since the revision the pod has been there all along, and was never told to go.
 func undisturbed(began uint64, pods ...*corev1.Pod) {
 	GinkgoHelper()
@@ -127,6 +176,20 @@ func isReady(p *corev1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// everySeen are the UIDs of the pods of a workload since a revision.
+func everySeen(began uint64, workload string) []types.UID {
+	GinkgoHelper()
+	seen := map[types.UID]bool{}
+	env.History().Since(began).Walk(func(s history.State) {
+		for _, p := range s.Pods {
+			if p != nil && p.Labels[test.Label] == workload {
+				seen[p.UID] = true
+			}
+		}
+	})
+	return slices.Collect(maps.Keys(seen))
 }
 
 // template is what a Deployment makes pods of, and how many.

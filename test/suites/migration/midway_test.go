@@ -18,9 +18,9 @@ func never() *mcoperatorv1.Migration {
 }
 
 // held begins a migration that waits, because a budget allows no eviction.
-func held(nodes [2]string) (environment.Place, *mckubev1alpha1.PodMigration) {
+func held(nodes [2]string, changes ...func(*test.PodTemplate)) (environment.Place, *mckubev1alpha1.PodMigration) {
 	GinkgoHelper()
-	place := numbered(test.McKube("store", 40, test.Critical("High")))
+	place := numbered(test.McKube("store", 40, test.Critical("High")), changes...)
 	env.ExpectApplied(test.PodDisruptionBudget("store", 0))
 	m := test.PodMigration("move", place.Pod, test.To(other(nodes, place.Pod)))
 	env.ExpectApplied(m)

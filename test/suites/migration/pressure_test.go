@@ -18,12 +18,7 @@ import (
 func crowded() (nodes [2]string) {
 	GinkgoHelper()
 	nodes = twoNodes()
-	cordon(nodes[1], true)
-	env.ExpectApplied(test.Deployment("heavy", 3, "850m"))
-	for _, p := range env.EventuallyPodsBound("heavy", 3) {
-		Expect(p.Spec.NodeName).To(Equal(nodes[0]))
-	}
-	cordon(nodes[1], false)
+	ordinary("heavy", 3, "850m", nodes[0], nodes)
 	return nodes
 }
 

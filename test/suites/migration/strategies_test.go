@@ -8,11 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/test"
-	"github.com/mainspring-rt/mainspring/pkg/test/history"
 )
 
 var _ = Describe("A PodMigration", func() {
@@ -178,50 +176,5 @@ var _ = Describe("A PodMigration is refused, and the pod stays,", func() {
 		began := env.Now()
 		refused(test.PodMigration("move", place.Pod, test.To(other(nodes, place.Pod))), "core")
 		undisturbed(began, place.Pod)
-	})
-})
-
-// The labels of a pod and the names in them decide nothing: what moves is what the owner reference says.
-var _ = Describe("What the SDI Migration Service got wrong:", func() {
-	It("a pod is not taken for one of the Deployment that a label names, and no workload is pinned to a node", func() {
-		nodes := twoNodes()
-		bystander := replicated(test.McKube("bystander", 10), 1)[0]
-		place := replicated(test.McKube("control", 40), 1, func(t *test.PodTemplate) {
-			t.Labels["app.kubernetes.io/managed-by"], t.Labels["app.kubernetes.io/name"], t.Labels["deployment"] = "Helm", "bystander", "bystander"
-		})[0]
-		before, began := template("bystander"), env.Now()
-		migrated(test.PodMigration("move", place.Pod, test.To(other(nodes, place.Pod))))
-		Expect(template("bystander")).To(Equal(before))
-		Expect(template("control").Template.Spec.NodeSelector).To(BeEmpty())
-		undisturbed(began, bystander.Pod)
-	})
-
-	It("only the pod moves, and not all of its Deployment", func() {
-		nodes := twoNodes()
-		places := replicated(test.McKube("control", 30), 3)
-		began := env.Now()
-		migrated(test.PodMigration("move", places[0].Pod, test.To(other(nodes, places[0].Pod))))
-		undisturbed(began, places[1].Pod, places[2].Pod)
-		env.EventuallyPlaced("control", 3)
-	})
-
-	It("it has not succeeded before the pod in its place is ready on its node", func() {
-		nodes := twoNodes()
-		place := replicated(test.McKube("control", 40), 1)[0]
-		m := test.PodMigration("move", place.Pod, test.To(other(nodes, place.Pod)))
-		migrated(m)
-		env.History().Walk(func(s history.State) {
-			o := s.Migrations[client.ObjectKeyFromObject(m)]
-			if o == nil || o.Status.Phase != mckubev1alpha1.MigrationSucceeded {
-				return
-			}
-			for _, p := range s.Pods {
-				if p != nil && p.UID == o.Status.Target.PodUID {
-					Expect(isReady(p)).To(BeTrue(), "at revision %d", s.Revision)
-					return
-				}
-			}
-			Fail("it has succeeded, and its pod is not there")
-		})
 	})
 })
