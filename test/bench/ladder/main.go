@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/mainspring-rt/mainspring/test/bench/report"
 )
@@ -134,18 +133,16 @@ func stormReport(f stormFigures, pods int) []report.Figure {
 		{Key: "storm_evictions", Value: float64(f.evictions), Note: "pods that were told to go"},
 		{Key: "storm_nodes", Value: float64(f.nodes), Note: "most at once"},
 		{Key: "storm_high_pending_s", Value: f.pendingHigh.Seconds(), Note: "the longest that a pod of criticality High had no node"},
-		{Key: "storm_high_coreless_s", Value: f.corelessHigh.Seconds(), Goal: within(f.opening), Note: "the longest that one had no budget in force on a core, looked at each second; " + openedIn(f.opening)},
-		{Key: "rush_high_coreless_s", Value: f.rush.corelessHigh.Seconds(), Goal: within(f.rush.opening), Note: fmt.Sprintf("the same of %d pods of criticality High that come to full nodes when the storm is over; %s", rush(pods).replicas, openedIn(f.rush.opening))},
+		{Key: "storm_high_coreless_s", Value: f.corelessHigh.Seconds(), Note: "the longest that one had no budget in force on a core, looked at each second"},
+		{Key: "storm_high_beyond_opening_s", Value: f.beyondHigh.Seconds(), Goal: beyondGoal, Note: fmt.Sprintf("by how much that was longer than it took to open the node that it came to, or, where that was there, the fastest of %d", f.opened)},
+		{Key: "storm_unserved_high_s", Value: f.unservedHigh.Seconds(), Note: "for how long containers of criticality High had no budget, added up"},
+		{Key: "rush_high_coreless_s", Value: f.rush.corelessHigh.Seconds(), Note: fmt.Sprintf("the same of all pods of criticality High, %d of which come to full nodes when the storm is over", rush(pods).replicas)},
+		{Key: "rush_high_beyond_opening_s", Value: f.rush.beyondHigh.Seconds(), Goal: beyondGoal, Note: fmt.Sprintf("by how much that was longer than it took to open their nodes, or the fastest of %d", f.rush.opened)},
 		{Key: "rush_evictions", Value: float64(f.rush.evictions), Note: "pods that were told to go for them"},
 		{Key: "rush_nodes", Value: float64(f.rush.nodes), Note: "most at once"},
 	}
 }
 
-// within is the goal of who waits for a core: what it took to open a node, and a little.
-func within(opening time.Duration) string {
-	return fmt.Sprintf("<= %.0f", (opening + openingSlack).Seconds())
-}
-
-func openedIn(opening time.Duration) string {
-	return fmt.Sprintf("the slowest node took %.0f s to open", opening.Seconds())
-}
+// beyondGoal is how long a pod may wait beside the opening of a node: until it is known that none has room, the provisioner has its batch, the
+// scheduler has looked again and the agent has given the budget.
+const beyondGoal = "<= 15"

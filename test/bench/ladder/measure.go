@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -38,8 +37,9 @@ type outcome struct {
 	returned               int // those of nodes that had been given it before
 	// pendingHigh is the longest that a pod of criticality High waited for a node, corelessHigh for a budget on a core.
 	pendingHigh, corelessHigh time.Duration
-	// opening is the longest that a node which is there took until pods could come.
-	opening     time.Duration
+	// beyondHigh is by how much one was without a core for longer than it takes to open a node, and opened how many nodes were.
+	beyondHigh  time.Duration
+	opened      int
 	disruptions int
 	violations  []string // promises about budgets and cores that were broken
 	repeats     []string // moves of the same thing for the same cause
@@ -72,6 +72,7 @@ func newRecord(ctx context.Context, c client.WithWatch, wanted []workload) (*rec
 		return nil, err
 	}
 	r := &record{recorder: recorder, client: c, machines: machines, wanted: wanted, done: make(chan struct{})}
+	r.pending.begun, r.coreless.begun = time.Now(), time.Now()
 	ctx, r.cancel = context.WithCancel(ctx)
 	go r.sample(ctx)
 	return r, nil
@@ -132,8 +133,8 @@ func (r *record) look(ctx context.Context, now time.Time, passed time.Duration) 
 	cores := onCores(rtNodes.Items)
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		r.pending.see(pod.UID, pod.Spec.NodeName == "" && !ending(pod), now)
-		r.coreless.see(pod.UID, !cores[pod.UID] && !ending(pod), now)
+		r.pending.see(pod, pod.Spec.NodeName == "" && !ending(pod), now)
+		r.coreless.see(pod, !cores[pod.UID] && !ending(pod), now)
 	}
 	return nil
 }
@@ -166,12 +167,9 @@ func (r *record) outcome(ctx context.Context) (outcome, error) {
 	if gaps := r.recorder.Gaps(); len(gaps) > 0 {
 		return outcome{}, fmt.Errorf("the record has gaps: %v", gaps)
 	}
-	claims := &karpenterv1.NodeClaimList{}
-	if err := r.client.List(ctx, claims); err != nil {
-		return outcome{}, fmt.Errorf("listing NodeClaims: %w", err)
-	}
 	h := r.recorder.History()
-	o := outcome{disruptions: len(h.Disrupted()), opening: slowest(claims.Items)}
+	opened := openings(h.Versions())
+	o := outcome{disruptions: len(h.Disrupted()), opened: len(opened)}
 	o.tally = tallyOf(h.Versions())
 	o.evictions = evictions(h)
 	o.pressures, o.returned = pressures(h.Versions())
@@ -193,7 +191,7 @@ func (r *record) outcome(ctx context.Context) (outcome, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o.nodes, o.usd, o.unserved, o.unservedHigh = r.nodes, r.usd, r.unserved, r.unservedHigh
-	o.pendingHigh, o.corelessHigh = r.pending.longest, r.coreless.longest
+	o.pendingHigh, o.corelessHigh, o.beyondHigh = r.pending.longest(), r.coreless.longest(), r.coreless.beyond(opened)
 	return o, nil
 }
 

@@ -60,28 +60,64 @@ func TestPressuresThatReturn(t *testing.T) {
 	}
 }
 
+func second(s int) time.Time { return time.Unix(int64(s), 0) }
+
+// made is a pod that was made then, on a node.
+func made(name string, at int, node string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(name), CreationTimestamp: metav1.NewTime(second(at))}, Spec: corev1.PodSpec{NodeName: node}}
+}
+
 func TestWaits(t *testing.T) {
-	var w waits
-	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	w.see("a", true, at(0))
-	w.see("a", true, at(3))
-	w.see("a", false, at(4))
-	w.see("a", true, at(10))
-	w.see("a", true, at(12))
-	if w.longest != 3*time.Second {
-		t.Errorf("the longest wait is %s, want 3s: the second began anew", w.longest)
+	w := waits{begun: second(0)}
+	a := made("a", -20, "")
+	for _, at := range []int{1, 3} {
+		w.see(a, true, second(at))
+	}
+	w.see(a, false, second(4))
+	w.see(a, true, second(10))
+	w.see(a, true, second(12)) // and is gone
+	b := made("b", 5, "")
+	w.see(b, true, second(6))
+	w.see(b, false, second(7))
+	got := w.all()
+	want := []wait{{from: second(0), to: second(4)}, {from: second(5), to: second(7)}, {from: second(10), to: second(12)}}
+	if !slices.Equal(got, want) || w.longest() != 4*time.Second {
+		t.Errorf("waits are %v, the longest %s; want %v: since it is looked, since it was made, and anew", got, w.longest(), want)
 	}
 }
 
-func TestTheSlowestNode(t *testing.T) {
-	claim := func(after time.Duration, is metav1.ConditionStatus) karpenterv1.NodeClaim {
-		c := karpenterv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Unix(100, 0))}}
-		c.Status.Conditions = []status.Condition{{Type: karpenterv1.ConditionTypeInitialized, Status: is, LastTransitionTime: metav1.NewTime(time.Unix(100, 0).Add(after))}}
-		return c
+// ordered is a version of a NodeClaim that was ordered then and initialised so much later.
+func ordered(node string, at, took int, is metav1.ConditionStatus) history.Version {
+	c := &karpenterv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{UID: types.UID(node), CreationTimestamp: metav1.NewTime(second(at))}}
+	c.Status.NodeName = node
+	c.Status.Conditions = []status.Condition{{Type: karpenterv1.ConditionTypeInitialized, Status: is, LastTransitionTime: metav1.NewTime(second(at + took))}}
+	return history.Version{Type: watch.Modified, Object: c}
+}
+
+// A pod is measured by the node that was opened for it, however slow others were: those of the beginning, a hundred at once, say nothing about it.
+func TestWhoWaitsIsMeasuredByItsOwnNode(t *testing.T) {
+	opened := openings([]history.Version{
+		ordered("slow", 0, 90, metav1.ConditionTrue), ordered("fast", 0, 5, metav1.ConditionTrue), ordered("own", 102, 30, metav1.ConditionTrue),
+		ordered("never", 100, 1, metav1.ConditionUnknown), {Type: watch.Deleted, Object: &karpenterv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{UID: "own"}}},
+	})
+	if len(opened) != 3 {
+		t.Fatalf("openings are %v, want three: what has gone was opened, and what never served was not", opened)
 	}
-	got := slowest([]karpenterv1.NodeClaim{claim(4*time.Second, metav1.ConditionTrue), claim(9*time.Second, metav1.ConditionTrue), claim(50*time.Second, metav1.ConditionUnknown)})
-	if got != 9*time.Second {
-		t.Errorf("the slowest node took %s, want 9s", got)
+	for name, c := range map[string]struct {
+		node   string
+		waited int
+		want   time.Duration
+	}{
+		"its own node, ordered meanwhile": {"own", 40, 10 * time.Second},
+		"one that was there, and slow":    {"slow", 40, 35 * time.Second},
+		"none":                            {"", 40, 35 * time.Second},
+		"no longer than it takes":         {"own", 20, 0},
+	} {
+		w := waits{begun: second(50)}
+		w.see(made("p", 100, c.node), true, second(100+c.waited))
+		if got := w.beyond(opened); got != c.want {
+			t.Errorf("%s: %s beyond what a node takes, want %s", name, got, c.want)
+		}
 	}
 }
 

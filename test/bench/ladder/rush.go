@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,13 +14,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test"
 )
 
-const (
-	// rushLimit bounds how long critical pods may be without a core.
-	rushLimit = 5 * time.Minute
-	// openingSlack is what a pod may take beside the opening of a node: until it is known that none has room, the provisioner has its
-	// batch, the scheduler has looked again and the agent has given the budget.
-	openingSlack = 15 * time.Second
-)
+// rushLimit bounds how long critical pods may be without a core.
+const rushLimit = 5 * time.Minute
 
 // rush is the workload that comes when a storm of so many pods is over: critical pods for whom there is no core, a twentieth of
 // the pods that are there.
@@ -27,10 +23,10 @@ func rush(pods int) workload {
 	return workload{"cell-0", "rush", mcoperatorv1.CriticalityHigh, int32(max(1, pods/20)), 14, 14, "240m", ""} //nolint:gosec // some hundreds
 }
 
-// rushIn makes the pods, and waits until all have cores.
-func (w *world) rushIn(ctx context.Context, pods int) (outcome, error) {
+// rushIn makes the pods, and waits until all have cores. Those that are there are judged as well: nobody critical may pay for the newcomers.
+func (w *world) rushIn(ctx context.Context, there []workload, pods int) (outcome, error) {
 	l := rush(pods)
-	record, err := newRecord(ctx, w.client, []workload{l})
+	record, err := newRecord(ctx, w.client, append(slices.Clone(there), l))
 	if err != nil {
 		return outcome{}, err
 	}

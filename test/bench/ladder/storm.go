@@ -84,7 +84,7 @@ func storm(ctx context.Context, w *world, pods int) (stormFigures, error) {
 		return f, err
 	}
 	var err error
-	f.rush, err = w.rushIn(ctx, pods)
+	f.rush, err = w.rushIn(ctx, workloads, pods)
 	return f, err
 }
 

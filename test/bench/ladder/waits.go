@@ -1,6 +1,8 @@
 package main
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,27 +11,110 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/test/history"
 )
 
-// waits is for how long pods lack something.
-type waits struct {
-	since   map[types.UID]time.Time
-	longest time.Duration
+// wait is one time that a pod lacked something, and the node that it was on at its end; empty for none.
+type wait struct {
+	from, to time.Time
+	node     string
 }
 
-// see takes down whether a pod lacks it now.
-func (w *waits) see(pod types.UID, lacks bool, now time.Time) {
-	if !lacks {
-		delete(w.since, pod)
+// waits are the times that pods lack something.
+type waits struct {
+	// begun is when it is looked from: nobody has waited for longer.
+	begun time.Time
+	seen  map[types.UID]bool
+	open  map[types.UID]wait
+	over  []wait
+}
+
+// see takes down whether a pod lacks it now. One that was never seen before has lacked it since it was made.
+func (w *waits) see(pod *corev1.Pod, lacks bool, now time.Time) {
+	if w.seen == nil {
+		w.seen, w.open = map[types.UID]bool{}, map[types.UID]wait{}
+	}
+	is, known := w.open[pod.UID]
+	switch {
+	case known:
+	case !lacks:
+		w.seen[pod.UID] = true
+		return
+	case w.seen[pod.UID] || pod.CreationTimestamp.Time.Before(w.begun):
+		is.from = now
+		if !w.seen[pod.UID] {
+			is.from = w.begun
+		}
+	default:
+		is.from = pod.CreationTimestamp.Time
+	}
+	w.seen[pod.UID] = true
+	is.to, is.node = now, pod.Spec.NodeName
+	if lacks {
+		w.open[pod.UID] = is
 		return
 	}
-	if w.since == nil {
-		w.since = map[types.UID]time.Time{}
+	delete(w.open, pod.UID)
+	w.over = append(w.over, is)
+}
+
+// all are those that are over, and those that are not as far as was seen.
+func (w *waits) all() []wait {
+	return slices.AppendSeq(slices.Clone(w.over), maps.Values(w.open))
+}
+
+// longest of them.
+func (w *waits) longest() time.Duration {
+	out := time.Duration(0)
+	for _, one := range w.all() {
+		out = max(out, one.to.Sub(one.from))
 	}
-	if _, ok := w.since[pod]; !ok {
-		w.since[pod] = now
+	return out
+}
+
+// beyond is by how much a pod waited longer than it takes to open a node: the one that it came to, where that was ordered while it waited. Who
+// came to one that was there, or to none, could have had one as fast as the fastest.
+func (w *waits) beyond(opened []opening) time.Duration {
+	fastest := time.Duration(0)
+	for i, o := range opened {
+		if i == 0 || o.took < fastest {
+			fastest = o.took
+		}
 	}
-	w.longest = max(w.longest, now.Sub(w.since[pod]))
+	out := time.Duration(0)
+	for _, one := range w.all() {
+		needed := fastest
+		for _, o := range opened {
+			if o.node == one.node && !o.ordered.Before(one.from.Truncate(time.Second)) { // the API server's times are in seconds
+				needed = o.took
+			}
+		}
+		out = max(out, one.to.Sub(one.from)-needed)
+	}
+	return out
+}
+
+// opening is how long a node took from being ordered until pods could come.
+type opening struct {
+	node    string
+	ordered time.Time
+	took    time.Duration
+}
+
+// openings are those of all nodes on record, of those that have gone since, too.
+func openings(versions []history.Version) []opening {
+	found := map[types.UID]opening{}
+	for _, v := range versions {
+		claim, ok := v.Object.(*karpenterv1.NodeClaim)
+		if !ok {
+			continue
+		}
+		if c := claim.StatusConditions().Get(karpenterv1.ConditionTypeInitialized); c.IsTrue() {
+			ordered := claim.CreationTimestamp.Time
+			found[claim.UID] = opening{claim.Status.NodeName, ordered, c.LastTransitionTime.Sub(ordered)}
+		}
+	}
+	return slices.Collect(maps.Values(found))
 }
 
 // onCores are the pods of which a container has a budget in force.
@@ -61,16 +146,4 @@ func critical(workloads []workload) []string {
 // ending tells whether a pod wants no core any longer.
 func ending(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
-// slowest is the longest that a node took from being ordered until pods could come.
-func slowest(claims []karpenterv1.NodeClaim) time.Duration {
-	longest := time.Duration(0)
-	for i := range claims {
-		claim := &claims[i]
-		if c := claim.StatusConditions().Get(karpenterv1.ConditionTypeInitialized); c.IsTrue() {
-			longest = max(longest, c.LastTransitionTime.Sub(claim.CreationTimestamp.Time))
-		}
-	}
-	return longest
 }
