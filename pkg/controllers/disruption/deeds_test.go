@@ -47,10 +47,21 @@ func (w *world) begunBy(name string, patience time.Duration) {
 // withdraw says that nobody wants an action any longer.
 func (w *world) withdraw(name string) { w.actions[name].Status.Phase = "RollingBack" }
 
-// step takes one of an action and stores what came of it, as the orchestration queue does.
-func (w *world) step(name string) rules.Result {
+// entered says that an action has come into its phase just now.
+func (w *world) entered(name string) {
+	w.actions[name].Status.PhaseTime = ptr.To(metav1.NewMicroTime(w.clock.Now()))
+}
+
+// try takes a step of an action, of which nothing is stored.
+func (w *world) try(name string) error {
 	w.Helper()
-	o := w.actions[name]
+	_, _, err := w.stepOf(w.actions[name])
+	return err
+}
+
+// stepOf takes a step, and returns what it came to and what is to be kept.
+func (w *world) stepOf(o *v1alpha1.RTAction) (rules.Result, map[string]string, error) {
+	w.Helper()
 	action, err := record.Read(o)
 	w.must(err)
 	progress := map[string]string{}
@@ -58,6 +69,14 @@ func (w *world) step(name string) rules.Result {
 		progress[key] = value
 	}
 	result, err := w.loop.Executor().Step(w.ctx, orchestration.Task{Action: action, Object: o.DeepCopy(), Progress: progress})
+	return result, progress, err
+}
+
+// step takes one of an action and stores what came of it, as the orchestration queue does.
+func (w *world) step(name string) rules.Result {
+	w.Helper()
+	o := w.actions[name]
+	result, progress, err := w.stepOf(o)
 	if w.died() {
 		return rules.Result{}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -39,6 +40,7 @@ type Gate struct {
 	deleting sync.Mutex
 	mutex    sync.Mutex
 	said     map[string]refusal // by action
+	let      map[string]bool    // actions whose nodes were let go
 }
 
 // refusal is why a node was not deleted.
@@ -50,7 +52,7 @@ type refusal struct {
 
 // NewGate makes one. It asks for the actions only when something is deleted: they need Karpenter's queue, which needs the gate.
 func NewGate(c client.Client, clk clock.Clock, store *rtstate.Store, actions func() Actions) *Gate {
-	return &Gate{Client: c, clock: clk, store: store, actions: actions, said: map[string]refusal{}}
+	return &Gate{Client: c, clock: clk, store: store, actions: actions, said: map[string]refusal{}, let: map[string]bool{}}
 }
 
 // NewQueue makes Karpenter's disruption queue with the gate as its client.
@@ -65,7 +67,8 @@ func (g *Gate) Delete(ctx context.Context, o client.Object, options ...client.De
 	if !ok {
 		return g.Client.Delete(ctx, o, options...)
 	}
-	if action := g.replacing(claim); action != nil {
+	action := g.replacing(claim)
+	if action != nil {
 		if action.Status.Phase != phaseRunning {
 			return fmt.Errorf("action %s is being undone", action.Name)
 		}
@@ -81,6 +84,9 @@ func (g *Gate) Delete(ctx context.Context, o client.Object, options ...client.De
 	defer g.deleting.Unlock()
 	if !g.queue.HasAny(claim.Status.ProviderID) {
 		return fmt.Errorf("the command for NodeClaim %s was taken back", claim.Name)
+	}
+	if action != nil {
+		g.lets(action.Name)
 	}
 	return g.Client.Delete(ctx, o, options...)
 }
@@ -138,15 +144,26 @@ func (g *Gate) lastOf(action string) refusal {
 	return g.said[action]
 }
 
-// forget drops what was said to actions but those.
+// lets notes that the node of an action may be deleted now, before it is.
+func (g *Gate) lets(action string) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	g.let[action] = true
+}
+
+// hasLet tells whether this process may have deleted the node of an action.
+func (g *Gate) hasLet(action string) bool {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return g.let[action]
+}
+
+// forget drops what is known of actions but those.
 func (g *Gate) forget(but map[string]bool) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
-	for name := range g.said {
-		if !but[name] {
-			delete(g.said, name)
-		}
-	}
+	maps.DeleteFunc(g.said, func(name string, _ refusal) bool { return !but[name] })
+	maps.DeleteFunc(g.let, func(name string, _ bool) bool { return !but[name] })
 }
 
 func claimKey(claim *karpv1.NodeClaim) string { return claim.Name + "/" + string(claim.UID) }

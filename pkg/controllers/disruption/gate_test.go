@@ -221,3 +221,80 @@ func TestWhatKeepsANodeThatIsBeingClosedIsTold(t *testing.T) {
 		t.Errorf("it came to %+v, want Failed", result)
 	}
 }
+
+// What refuses an eviction only for now, a budget or an API server that is busy, does not end an action that nobody wants any longer: it is asked
+// again, and succeeds when the pod has gone.
+func TestAMomentaryRefusalDoesNotEndAnAction(t *testing.T) {
+	for name, refused := range map[string]error{"a budget": byBudget, "a busy API server": apierrors.NewTooManyRequestsError("too many requests, please try again later")} {
+		t.Run(name, func(t *testing.T) {
+			w, pod, answer := ready(t, nil)
+			w.keepsClaim("old")
+			w.carry("old")
+			w.withdraw("replace-1")
+			w.entered("replace-1")
+			*answer = refused
+			if result := w.step("replace-1"); result.Outcome != "" {
+				t.Fatalf("it came to %+v at once", result)
+			}
+			*answer = apierrors.NewServiceUnavailable("restarting")
+			if err := w.try("replace-1"); err == nil {
+				t.Error("an API server that does not answer is not told")
+			}
+			*answer = nil
+			w.evict(pod)
+			if result := w.step("replace-1"); result.Outcome != rules.Succeeded {
+				t.Errorf("it came to %+v, and the pod has gone", result)
+			}
+		})
+	}
+}
+
+// When the time is over the action has failed, and says for whose sake.
+func TestARefusalThatLastsIsTold(t *testing.T) {
+	w, _, answer := ready(t, nil)
+	w.keepsClaim("old")
+	w.carry("old")
+	w.withdraw("replace-1")
+	w.entered("replace-1")
+	*answer = byBudget
+	w.clock.Step(10*time.Minute - 5*time.Second)
+	result := w.step("replace-1")
+	w.expectMessage(result, "pod default/control may not be evicted: the disruption budget")
+	if result.Outcome != rules.Failed {
+		t.Errorf("it came to %+v, and its time is over", result)
+	}
+}
+
+// What kept the node from being closed is forgotten when it no longer does: what comes after is not told in its words, and nothing of it is left.
+func TestWhatKeptANodeIsForgotten(t *testing.T) {
+	w, pod, answer := ready(t, byBudget)
+	w.keepsClaim("old")
+	w.carry("old")
+	w.step("replace-1")
+	if w.actions["replace-1"].Status.Progress["kept"] == "" {
+		t.Fatal("it is not kept in mind why the node is not closed")
+	}
+	*answer = nil
+	w.clock.Step(2 * time.Second)
+	w.carry("old")
+	w.step("replace-1")
+	w.evict(pod)
+	w.step("replace-1")
+	if got := w.actions["replace-1"].Status; got.Phase != "Succeeded" || got.Progress["kept"] != "" {
+		t.Errorf("it is %s, and has %v", got.Phase, got.Progress)
+	}
+}
+
+// Nor does the next leader tell of it, for whom the command begins anew.
+func TestWhatKeptANodeIsForgottenByTheNextLeader(t *testing.T) {
+	w, _, answer := ready(t, byBudget)
+	w.carry("old")
+	w.step("replace-1")
+	*answer = nil
+	w.restart()
+	w.reveal()
+	w.pass() // begun again, by a process that nothing has kept yet
+	if w.step("replace-1"); len(w.disrupted()) != 1 || w.actions["replace-1"].Status.Progress["kept"] != "" {
+		t.Errorf("Karpenter closes %v, and the action has %v", w.disrupted(), w.actions["replace-1"].Status.Progress)
+	}
+}

@@ -31,8 +31,10 @@ const (
 	// progressReplacements are the NodeClaims of its replacements, and progressSaid what they last waited for.
 	progressReplacements = "replacements"
 	progressSaid         = "waitsFor"
-	// progressKept is why the node was not closed when they were ready.
+	// progressKept is why the node is not closed though they are ready. It goes when that does, and is nowhere once the action is over.
 	progressKept = "kept"
+	// progressOthers is that somebody else has deleted the NodeClaim.
+	progressOthers = "byOthers"
 )
 
 // hurry is how long slow searches are left alone before they are interrupted again for a node that could not be
@@ -41,6 +43,9 @@ const hurry = time.Minute
 
 // beginning is how long the loop is given to begin a command, however long its action has waited for its turn.
 const beginning = 15 * time.Second
+
+// lastWord is how long before the time of an action is over it ends by itself, to say what kept it: when the queue ends it only the time is told.
+const lastWord = 10 * time.Second
 
 // replace does actions of kind ReplaceNode. It watches: the loop computes the command, and Karpenter's queue carries
 // it out.
@@ -58,10 +63,23 @@ func (r replace) Step(ctx context.Context, task orchestration.Task) (rules.Resul
 	if err != nil {
 		return rules.Result{}, err
 	}
+	result, err := r.next(ctx, task, t)
+	if result.Outcome != "" {
+		delete(task.Progress, progressKept)
+	}
+	return result, err
+}
+
+// next is the step that the state of the node asks for.
+func (r replace) next(ctx context.Context, task orchestration.Task, t target) (rules.Result, error) {
 	switch {
 	case t.claim == nil && t.node == nil:
-		return rules.Result{Outcome: rules.Succeeded, Message: fmt.Sprintf("Node %s is closed", t.name)}, nil
+		r.notice(task, t)
+		return rules.Result{Outcome: rules.Succeeded, Message: fmt.Sprintf("Node %s is closed%s", t.name, byOthers(task))}, nil
+	case t.claim == nil && t.node.DeletionTimestamp == nil:
+		return r.abandon(ctx, task, t)
 	case t.claim == nil || t.claim.DeletionTimestamp != nil:
+		r.notice(task, t)
 		return r.leave(ctx, task, t)
 	case task.Undoing():
 		return r.undo(ctx, task, t)
@@ -107,25 +125,26 @@ type target struct {
 }
 
 // look finds out how the node is. The loop is asked first, then the queue: a command that was begun and that the queue does
-// not have was carried out or given up. If it was carried out, that shows in what is read after that.
+// not have was carried out or given up. If it was carried out, that shows in what is read after that. The NodeClaim is read before the node,
+// which goes first: who has no NodeClaim and is there after that is not being closed.
 func (r replace) look(ctx context.Context, task orchestration.Task) (target, error) {
 	name, uid, _ := strings.Cut(task.Progress[progressClaim], "/")
 	t := target{name: task.Object.Spec.Node}
 	t.found, t.started = r.desk.read(task.Object.Name)
 	t.command = r.commandFor(name)
 	node, claim := &corev1.Node{}, &karpv1.NodeClaim{}
-	ok, err := r.read(ctx, t.name, types.UID(task.Progress[progressNodeUID]), node)
+	ok, err := r.read(ctx, name, types.UID(uid), claim)
 	if err != nil {
 		return t, err
 	}
 	if ok {
-		t.node = node
+		t.claim = claim
 	}
-	if ok, err = r.read(ctx, name, types.UID(uid), claim); err != nil {
+	if ok, err = r.read(ctx, t.name, types.UID(task.Progress[progressNodeUID]), node); err != nil {
 		return t, err
 	}
 	if ok {
-		t.claim = claim
+		t.node = node
 	}
 	return t, nil
 }
@@ -157,19 +176,20 @@ func (r replace) commandFor(claim string) *disruption.Command {
 
 // leave waits for the real-time containers to be elsewhere. The node's place in the NodePool's budget is counted by
 // Karpenter from here on. The node itself is free for others: what is evicted from it may become a migration, which would
-// wait for it. There is no way back: when nobody wants it any longer and a pod may not go, there is nothing to wait for.
+// wait for it. There is no way back: when nobody wants it any longer, and a policy says that a pod may not go, there is nothing to wait for.
+// What refuses an eviction only now, a budget or a busy API server, is asked again for as long as there is time.
 func (r replace) leave(ctx context.Context, task orchestration.Task, t target) (rules.Result, error) {
 	result := rules.Result{Spent: append(r.spent(t), rules.Key{Resource: rules.Node, Name: t.name})}
 	still := r.containers(t)
 	if len(still) == 0 {
-		result.Outcome, result.Message = rules.Succeeded, fmt.Sprintf("Node %s is being closed and has no real-time container any longer", t.name)
+		result.Outcome, result.Message = rules.Succeeded, fmt.Sprintf("Node %s is being closed and has no real-time container any longer%s", t.name, byOthers(task))
 		return result, nil
 	}
-	result.Message = fmt.Sprintf("node %s is being closed; there are still %s", t.name, few(still))
-	why, _, err := kept(ctx, r.Client, r.Clock, t.name)
+	result.Message = fmt.Sprintf("node %s is being closed%s; there are still %s", t.name, byOthers(task), few(still))
+	why, never, err := kept(ctx, r.Client, r.Clock, t.name)
 	if why != "" {
 		result.Message += "; " + why
-		if task.Undoing() {
+		if deadline, _ := task.Action.Deadline(); task.Undoing() && (never || deadline.Sub(r.Clock.Now()) < lastWord) {
 			result.Outcome, result.Message = rules.Failed, task.Action.Message+"; but "+result.Message
 		}
 	}
@@ -202,10 +222,13 @@ func (r replace) follow(ctx context.Context, task orchestration.Task, t target) 
 	if t.command != nil {
 		message, err := r.readiness(ctx, task, t.command)
 		result := rules.Result{Spent: r.spent(t), Message: message}
-		if last := r.Gate.lastOf(task.Object.Name); last.why != "" {
-			task.Progress[progressKept] = last.why
-			result.Message, result.Undo = last.why, last.never
+		last := r.Gate.lastOf(task.Object.Name)
+		if last.why == "" {
+			delete(task.Progress, progressKept)
+			return result, err
 		}
+		task.Progress[progressKept] = last.why
+		result.Message, result.Undo = last.why, last.never
 		return result, err
 	}
 	switch {

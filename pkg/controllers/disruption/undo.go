@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
@@ -77,6 +80,9 @@ func (r replace) discard(ctx context.Context, action *v1alpha1.RTAction) (gone, 
 			return nil, nil, err
 		}
 		if used {
+			if err := r.disown(ctx, claim); err != nil {
+				return nil, nil, err
+			}
 			left = append(left, claim.Name)
 			continue
 		}
@@ -106,4 +112,17 @@ func (r replace) used(ctx context.Context, claim *karpv1.NodeClaim) (bool, error
 		}
 	}
 	return false, nil
+}
+
+// disown takes the action's name off what was opened for it and stays: it is a node as any other, and whoever looks after nodes of actions
+// that came to nothing would close it.
+func (r replace) disown(ctx context.Context, claim *karpv1.NodeClaim) error {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: claim.Status.NodeName}}
+	for _, o := range []client.Object{node, claim.DeepCopy()} {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationAction+`":null}}}`))
+		if err := r.Client.Patch(ctx, o, patch); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("taking annotation %s off %T %s: %w", v1alpha1.AnnotationAction, o, o.GetName(), err)
+		}
+	}
+	return nil
 }
