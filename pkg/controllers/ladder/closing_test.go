@@ -18,16 +18,7 @@ func TestThePressureOfANodeThatIsBeingClosedEnds(t *testing.T) {
 	}
 	p := s.spawn()
 	s.turns(p, 6)
-	n := &corev1.Node{}
-	s.must(s.api.Get(t.Context(), client.ObjectKey{Name: s.nodes[0]}, n))
-	n.Finalizers = []string{"karpenter.sh/termination"}
-	s.must(s.api.Update(t.Context(), n))
-	defer func() {
-		s.must(s.api.Get(t.Context(), client.ObjectKey{Name: s.nodes[0]}, n))
-		n.Finalizers = nil
-		s.must(s.api.Update(t.Context(), n))
-	}()
-	s.must(s.api.Delete(t.Context(), n))
+	defer s.closes("a")()
 	asked := len(s.actions())
 	expectLines(t, "while it suffers", s.turns(p, 40), "OverrunsAtHighBudget+taint")
 	if list := s.actions(); len(list) != asked {
@@ -37,4 +28,19 @@ func TestThePressureOfANodeThatIsBeingClosedEnds(t *testing.T) {
 	expectLines(t, "after that", s.turns(p, 20), "OverrunsAtHighBudget+taint", "Eased+taint", "Recovering+taint", "Lifting+taint", "Lifting", "Ended")
 	s.overrun = func(string, int64) int64 { return 5 }
 	expectLines(t, "late again", s.turns(p, 5), "Ended")
+}
+
+// closes has a node be deleted, which its finalizer keeps until the returned function is called.
+func (s *stage) closes(name string) (gone func()) {
+	s.Helper()
+	key, n := client.ObjectKey{Name: s.namespace + "-" + name}, &corev1.Node{}
+	s.must(s.api.Get(s.Context(), key, n))
+	n.Finalizers = []string{"karpenter.sh/termination"}
+	s.must(s.api.Update(s.Context(), n))
+	s.must(s.api.Delete(s.Context(), n))
+	return func() {
+		s.must(s.api.Get(s.Context(), key, n))
+		n.Finalizers = nil
+		s.must(s.api.Update(s.Context(), n))
+	}
 }

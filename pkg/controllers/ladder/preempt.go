@@ -88,13 +88,8 @@ func (e preempt) needless(o *v1alpha1.RTAction, left []*corev1.Pod) (why string,
 	if !ok || n.RTNode == nil {
 		return "the node is gone", true
 	}
-	if now := episodeOf(n); !now.Pressed() || now.Cause() != o.Spec.Cause {
-		return "the pressure has gone", true
-	}
-	if b := o.Spec.Beneficiary; b.Kind == "Pod" && b.UID != "" {
-		if view, ok := snapshot.Pod(b.UID); !ok || view.Deleting || view.Finished() || view.NodeName != o.Spec.Node {
-			return fmt.Sprintf("pod %s/%s, for which it is, is no longer on the node", b.Namespace, b.Name), true
-		}
+	if why := past(o, snapshot, n); why != "" {
+		return why, true
 	}
 	most, err := rt.ParseCriticality(o.Spec.Beneficiary.Criticality)
 	if err != nil {
@@ -107,6 +102,22 @@ func (e preempt) needless(o *v1alpha1.RTAction, left []*corev1.Pod) (why string,
 		return "there is room without", true
 	}
 	return "", false
+}
+
+// past is why the node needs no relief any longer, or whom it is for; empty: it does.
+func past(o *v1alpha1.RTAction, snapshot *state.Snapshot, n *state.NodeView) string {
+	if n.Deleting {
+		return "the node is being closed"
+	}
+	if now := episodeOf(n); !now.Pressed() || now.Cause() != o.Spec.Cause {
+		return "the pressure has gone"
+	}
+	if b := o.Spec.Beneficiary; b.Kind == "Pod" && b.UID != "" {
+		if view, ok := snapshot.Pod(b.UID); !ok || view.Deleting || view.Finished() || view.NodeName != o.Spec.Node {
+			return fmt.Sprintf("pod %s/%s, for which it is, is no longer on the node", b.Namespace, b.Name)
+		}
+	}
+	return ""
 }
 
 // unsuitable is why a pod that is left must not go for somebody of a criticality; empty: all may.

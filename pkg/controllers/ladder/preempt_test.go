@@ -229,3 +229,23 @@ func TestNobodyIsEvictedForRoomThatIsThere(t *testing.T) {
 		})
 	}
 }
+
+// Nobody goes, or no further one, on a node that is being closed: all of them leave it, and the one for whom they would go, too.
+func TestNobodyIsEvictedFromANodeThatIsBeingClosed(t *testing.T) {
+	for name, before := range map[string]int{"before the first": 0, "before the second": 1} {
+		t.Run(name, func(t *testing.T) {
+			e := newEviction(t)
+			for range before {
+				e.step(rules.Running)
+			}
+			defer e.closes("a")()
+			if r := e.step(rules.Running); before == 0 {
+				e.is(r, "", true, "the node is being closed")
+				e.here("low", "little")
+			} else {
+				e.is(r, rules.Succeeded, false, "evicted "+e.namespace+"/low; not "+e.namespace+"/little; the node is being closed")
+				e.here("little")
+			}
+		})
+	}
+}
