@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -56,9 +57,14 @@ type Dependencies struct {
 // NewOpenNode makes the executor of actions of kind OpenNode. A node is opened by creating one NodeClaim, whose name
 // follows from the action: however often the step is repeated, and by whomever, there is one at most. Everything else
 // is Karpenter's.
-func NewOpenNode(d Dependencies) orchestration.Executor { return &opener{d} }
+func NewOpenNode(d Dependencies) orchestration.Executor { return &opener{Dependencies: d} }
 
-type opener struct{ Dependencies }
+type opener struct {
+	Dependencies
+	// deciding is held from when it is known what nodes there are until what is decided on that counts as one. The queue takes steps of several
+	// actions at a time, and two that see the same room under a NodePool's limits would take it twice.
+	deciding sync.Mutex
+}
 
 // Step implements orchestration.Executor.
 func (o *opener) Step(ctx context.Context, task orchestration.Task) (rules.Result, error) {
@@ -109,7 +115,11 @@ func (o *opener) claimOf(ctx context.Context, action *v1alpha1.RTAction) (*karpv
 
 // open decides on a node and asks for it.
 func (o *opener) open(ctx context.Context, task orchestration.Task) (rules.Result, error) {
-	if !o.Cluster.Synced(ctx) {
+	if !o.deciding.TryLock() {
+		return rules.Result{Message: "waits until it is decided on another node"}, nil
+	}
+	defer o.deciding.Unlock()
+	if !o.Cluster.Synced(ctx) { // nor is it while a node that was asked for has no machine yet
 		return rules.Result{Message: "waits until what is known of nodes is complete"}, nil
 	}
 	p, refusal, err := o.plan(ctx, task.Object.Spec)

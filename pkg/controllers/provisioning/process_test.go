@@ -66,6 +66,8 @@ type process struct {
 	writes, at int
 	fate       fate
 	dead       bool
+	// ordering is called while a NodeClaim is being created.
+	ordering func()
 }
 
 // NominateNodeForPod implements provisioning.Nominator.
@@ -160,8 +162,13 @@ func (r recorder) Publish(list ...karpevents.Event) {
 func (p *process) guarded() client.Client {
 	counting := interceptor.NewClient(p.api, interceptor.Funcs{
 		Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			claim, orders := o.(*karpv1.NodeClaim)
+			if during := p.ordering; orders && during != nil {
+				p.ordering = nil
+				during()
+			}
 			err := api.Create(ctx, o, opts...)
-			if claim, ok := o.(*karpv1.NodeClaim); ok && err == nil {
+			if orders && err == nil {
 				p.opened[claim.Name]++
 			}
 			return err
