@@ -30,11 +30,7 @@ func TestWhoIsLateEverywhereIsMovedOnce(t *testing.T) {
 	for _, n := range []string{"a", "b", "c"} {
 		s.node(n, 2)
 	}
-	s.run("sick", "a", "High", 20, 0)
-	m := &mcv1.McKube{}
-	s.must(s.api.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: "sick"}, m))
-	m.Spec.PressuredDeadlinesTotal, m.Spec.PressuredDeadlinesPeriod = ptr.To[int32](3), ptr.To[int32](5)
-	s.must(s.api.Update(t.Context(), m))
+	s.sick("a")
 	p := s.spawn()
 	for turn := range 60 { // two minutes
 		s.misses["sick"] += 3
@@ -59,6 +55,22 @@ func TestWhoIsLateEverywhereIsMovedOnce(t *testing.T) {
 	if !said {
 		t.Error("nobody is told that it is late everywhere")
 	}
+}
+
+// sick is a container that may not miss more than two deadlines within five seconds.
+func (s *stage) sick(node string) {
+	s.Helper()
+	s.run("sick", node, "High", 20, 0)
+	m := s.mckube("sick")
+	m.Spec.PressuredDeadlinesTotal, m.Spec.PressuredDeadlinesPeriod = ptr.To[int32](3), ptr.To[int32](5)
+	s.must(s.api.Update(s.Context(), m))
+}
+
+func (s *stage) mckube(name string) *mcv1.McKube {
+	s.Helper()
+	m := &mcv1.McKube{}
+	s.must(s.api.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, m))
+	return m
 }
 
 // leftLate says of the pod in whose place a pod is which node it left for being late, how long ago, and how often.

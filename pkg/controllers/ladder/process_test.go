@@ -10,9 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 	"github.com/mainspring-rt/mainspring/pkg/events"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
@@ -41,7 +43,7 @@ func (s *stage) spawn() *process {
 	own := clocktesting.NewFakeClock(s.clock.Now())
 	p := &process{stage: s, store: state.New(state.Options{Clock: own}), seen: map[types.UID]client.Object{}}
 	p.store.Complete()
-	guarded := mortal.Guarded(p.api, p.alive, p.point)
+	guarded := mortal.Guarded(s.noting(), p.alive, p.point)
 	var err error
 	p.queue, err = orchestration.New(orchestration.Dependencies{
 		Clock: s.clock, Client: guarded, Reader: guarded, Recorder: silent{}, Nodes: anybody{}, Lease: client.ObjectKey{Namespace: s.namespace, Name: "queue"},
@@ -61,6 +63,18 @@ func (s *stage) spawn() *process {
 		Clock: s.clock, Client: guarded, Recorder: s.told, Store: p.store, Actions: p.queue, Options: s.options,
 	}).(reconcile.Reconciler)
 	return p
+}
+
+// noting counts the notes on McKubes that take place.
+func (s *stage) noting() client.WithWatch {
+	return interceptor.NewClient(s.api, interceptor.Funcs{
+		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if _, ok := o.(*mcv1.McKube); ok {
+				s.notes++
+			}
+			return api.Patch(ctx, o, patch, options...)
+		},
+	})
 }
 
 // alive reads, unless the process is dead.
@@ -218,10 +232,12 @@ func (c crew) migrate(ctx context.Context, o *v1alpha1.RTAction) error {
 		if err := c.api.Get(ctx, types.NamespacedName{Namespace: named.Namespace, Name: named.Name}, pod); err != nil || pod.UID != named.UID {
 			return client.IgnoreNotFound(err)
 		}
+		servers := c.rtNode(pod.Spec.NodeName).Spec.Servers
+		was := servers[slices.IndexFunc(servers, func(e v1alpha1.RTServer) bool { return e.PodUID == pod.UID })]
 		c.must(c.api.Delete(ctx, pod, client.GracePeriodSeconds(0)))
 		c.done = append(c.done, fmt.Sprintf("%s to node %s", pod.Name, o.Spec.TargetNode[len(c.namespace)+1:]))
 		c.live()
-		c.run(pod.Name, o.Spec.TargetNode[len(c.namespace)+1:], "Low", 20, 0)
+		c.run(pod.Name, o.Spec.TargetNode[len(c.namespace)+1:], mcv1.Criticality(was.Criticality), was.BudgetHighUs/1000, 0)
 		return nil
 	})
 }
