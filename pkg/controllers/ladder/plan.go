@@ -151,7 +151,7 @@ func (p planner) choose() (out answer, ok bool) {
 			request := p.request(o, out.Passed)
 			ticket, known := p.Ticket(request)
 			if known {
-				why = fmt.Sprintf("action %s is %s", ticket.Name, ticket.Phase)
+				why = became(ticket)
 			}
 			switch {
 			case ok:
@@ -171,6 +171,18 @@ func (p planner) choose() (out answer, ok bool) {
 	out.Passed = append(p.wanderers(), out.Passed...)
 	return out, ok
 }
+
+// became says what became of an attempt and, once it is over, why: a policy that forbids it is heard in its own words.
+func became(t orchestration.Ticket) string {
+	text := fmt.Sprintf("action %s is %s", t.Name, t.Phase)
+	if t.Phase.Over() && t.Message != "" {
+		text += " (" + record.Short(t.Message, longestWhy) + ")"
+	}
+	return text
+}
+
+// longestWhy is how many bytes of an action's message are told of with others'.
+const longestWhy = 160
 
 // submittable tells whether an attempt at the same may be made.
 func submittable(t orchestration.Ticket, now time.Time) bool {
