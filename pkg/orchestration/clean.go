@@ -67,7 +67,7 @@ func (q *Queue) release(ctx context.Context, o *v1alpha1.RTAction) error {
 
 // disposable are the actions that are over and not needed any longer: nobody has asked about their cause for a while, and
 // no further attempt at the same counts on them. Beyond so many they go earlier, the oldest first, but never while an
-// action for the same cause is under way.
+// action for the same cause is under way, or that is still asked about: nothing is moved twice for it only as long as it is known what was.
 func (q *Queue) disposable(now time.Time) []*v1alpha1.RTAction {
 	var candidates []*v1alpha1.RTAction
 	all := q.ledger.all()
@@ -89,8 +89,16 @@ func (q *Queue) disposable(now time.Time) []*v1alpha1.RTAction {
 	surplus := finished - kept
 	return slices.DeleteFunc(candidates, func(o *v1alpha1.RTAction) bool {
 		surplus--
-		return surplus < 0 && now.Before(q.needed(o))
+		return now.Before(q.needed(o)) && (surplus < 0 || q.matters(o.Spec.Cause, now))
 	})
+}
+
+// matters tells whether a cause was asked about only just now.
+func (q *Queue) matters(cause string, now time.Time) bool {
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	asked, ok := q.asked[cause]
+	return ok && now.Sub(asked) < needy
 }
 
 // needed is until when an action that is over must be known.

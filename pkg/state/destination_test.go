@@ -82,8 +82,8 @@ func TestOwned(t *testing.T) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "o", UID: "o", Controller: ptr.To(true)}}
 		}
 		view, _ := statetest.Build(p).Pod("p-1")
-		if view.Owned != want {
-			t.Errorf("of %q: owned is %t", kind, view.Owned)
+		if view.Owned != want || view.Remade != (kind != "") {
+			t.Errorf("of %q: owned is %t, made again %t", kind, view.Owned, view.Remade)
 		}
 	}
 }

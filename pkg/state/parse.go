@@ -144,7 +144,8 @@ func parsePod(p *corev1.Pod) *PodView {
 		Claims:     podClaims(p), placement: placementOf(p),
 	}
 	owner := metav1.GetControllerOf(p)
-	out.Owned = owner != nil && owner.Kind != "DaemonSet" && owner.Kind != "Node"
+	out.Remade = owner != nil
+	out.Owned = out.Remade && owner.Kind != "DaemonSet" && owner.Kind != "Node"
 	out.Containers = make([]string, 0, len(p.Spec.Containers))
 	for _, c := range p.Spec.Containers {
 		out.Containers = append(out.Containers, c.Name)

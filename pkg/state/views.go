@@ -37,6 +37,8 @@ type PodView struct {
 	Preempting *Preemption
 	// Owned: a controller makes it again when it goes, on any node; those of DaemonSets belong to theirs.
 	Owned bool
+	// Remade: a controller makes it again when it goes, be it on its node only.
+	Remade bool
 	// Replaces is the pod in whose place it was made on another node; empty for none, and for one of which nobody has kept that.
 	Replaces types.UID
 	// Governed lists the containers that McKubes govern, by name. Derived from McKubes and claims.

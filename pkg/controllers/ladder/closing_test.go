@@ -2,9 +2,11 @@ package ladder_test
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
@@ -42,5 +44,23 @@ func (s *stage) closes(name string) (gone func()) {
 		s.must(s.api.Get(s.Context(), key, n))
 		n.Finalizers = nil
 		s.must(s.api.Update(s.Context(), n))
+	}
+}
+
+// A pressure that goes on is looked at again and again, however long the calm: the queue forgets what was done for a cause that nobody asks about.
+func TestAPressureIsNeverLeftAloneForLong(t *testing.T) {
+	s := simple(t)
+	p := s.spawn()
+	s.turns(p, 6)
+	s.overrun = func(string, int64) int64 { return 0 }
+	s.options.Calm = time.Hour
+	p = s.spawn()
+	s.turns(p, 8)
+	if got := s.pressure("a"); got != "Eased+taint" {
+		t.Fatalf("the node is %q", got)
+	}
+	result, err := p.ladder.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: s.nodes[0]}})
+	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > time.Minute {
+		t.Errorf("it is looked at again after %s, %v", result.RequeueAfter, err)
 	}
 }

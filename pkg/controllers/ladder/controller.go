@@ -32,6 +32,9 @@ const (
 	unsynced = 250 * time.Millisecond
 	// soon is when to try again what a conflict or a cache that lags has stopped.
 	soon = 50 * time.Millisecond
+	// attentive is how long a pressure that goes on is left alone at most: the queue forgets what was done for a cause that nobody asks about,
+	// after ten minutes.
+	attentive = time.Minute
 	// replan is when to plan again where nothing would help, and the longest wait after an error: after an outage nobody is to suffer on.
 	replan = 5 * time.Second
 )
@@ -171,7 +174,11 @@ func (l *ladder) keep(ctx context.Context, snapshot *state.Snapshot, n *state.No
 			return 0, fmt.Errorf("withdrawing action %s: %w", name, err)
 		}
 	}
-	return v.take(ctx, next)
+	wait, err := v.take(ctx, next)
+	if s.Active {
+		wait = min(wait, attentive)
+	}
+	return wait, err
 }
 
 // look puts together what the next step is decided on.

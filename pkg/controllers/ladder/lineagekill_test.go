@@ -18,7 +18,7 @@ import (
 // wander lets a container that is late on two nodes be so for a while, in as many processes as that takes, and then no longer, until all is over.
 func (s *stage) wander(p *process) {
 	s.Helper()
-	const late, most = 30, 120
+	const late, most = 20, 120
 	for turn := range most {
 		if turn < late {
 			s.misses["sick"] += 3
@@ -77,19 +77,22 @@ func TestTheNoteOfWhoLeftOutlivesEachProcess(t *testing.T) {
 		s.must(s.api.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: "sick"}, pod))
 		return s, pod.UID
 	}
-	points, notes := 0, 0
+	points, noted := 0, 0
 	t.Run("undisturbed", func(t *testing.T) {
 		s, pod := begin(t)
 		p := s.spawn()
 		s.wander(p)
 		s.wandered(pod)
-		points, notes = p.points, s.notes
+		if len(s.notes) != 1 || p.points < 15 {
+			t.Fatalf("%d points, of which %v are notes: this tests next to nothing", p.points, s.notes)
+		}
+		points, noted = p.points, s.notes[0]
 	})
-	if notes != 1 || points < 15 {
-		t.Fatalf("%d points, of which %d are notes: this tests next to nothing", points, notes)
-	}
 	for at := 1; at <= points; at++ {
 		for _, losesReply := range []bool{false, true} {
+			if losesReply && at%4 != 0 && at != noted {
+				continue // each takes seconds
+			}
 			t.Run(fmt.Sprintf("at %d, loses reply %t", at, losesReply), func(t *testing.T) {
 				s, pod := begin(t)
 				p := s.spawn()

@@ -35,6 +35,9 @@ func TestTheCheapestRungThatHelps(t *testing.T) {
 			w.mckubes[name].Spec.Migration = &mcv1.Migration{Policy: mcv1.MigrationNever}
 		}
 	}
+	tolerant := func(w *town, name string) {
+		w.pods[name].Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
 	for name, c := range map[string]struct {
 		change func(*town)
 		source string
@@ -68,6 +71,16 @@ func TestTheCheapestRungThatHelps(t *testing.T) {
 			w.node("b", 1).Spec.Taints = []corev1.Taint{{Key: mcv1.TaintPressure, Effect: corev1.TaintEffectNoSchedule}}
 		}, ladder.SourceOverruns, "Preempt: evicting default/large"},
 		"no other node": {func(*town) {}, ladder.SourceOverruns, "Preempt: evicting default/large"},
+		"the large one would be made again on the node that is tainted": {func(w *town) { tolerant(w, "large") }, ladder.SourceOverruns,
+			"Preempt: evicting default/small"},
+		"it is of a DaemonSet": {func(w *town) {
+			tolerant(w, "large")
+			w.pods["large"].OwnerReferences[0].Kind = "DaemonSet"
+		}, ladder.SourceOverruns, "Preempt: evicting default/small"},
+		"nobody makes it again who tolerates the taint": {func(w *town) {
+			tolerant(w, "large")
+			w.pods["large"].OwnerReferences = nil
+		}, ladder.SourceOverruns, "Preempt: evicting default/large"},
 		"only as critical ones": {func(w *town) {
 			w.gone("small", "large")
 			w.run("equal", "a", "High", 20, 30, 0)

@@ -3,6 +3,7 @@ package ladder
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -135,7 +136,7 @@ func (p *planner) preemptions() []option {
 		lesser := !slices.ContainsFunc(set, func(uid types.UID) bool {
 			return criticalityOf(p.pods[uid]) >= p.crowd.sufferers[0].Criticality
 		})
-		if !lesser || !p.free(set) {
+		if !lesser || !p.free(set) || slices.ContainsFunc(set, p.returns) {
 			continue
 		}
 		o := option{Pods: set, What: "evicting " + p.names(set)}
@@ -143,6 +144,13 @@ func (p *planner) preemptions() []option {
 		out = append(out, o)
 	}
 	return out
+}
+
+// returns tells whether a pod that is evicted is made again where it was: it tolerates the taint, so that nothing keeps it off. It would be evicted
+// again, as another pod, for as long as the pressure lasts.
+func (p *planner) returns(uid types.UID) bool {
+	view, ok := p.Snapshot.Pod(uid)
+	return ok && view.Remade && view.Tolerates(corev1.Taint{Key: taintKey, Effect: corev1.TaintEffectNoSchedule})
 }
 
 // openings are the pods that could move if another node had room for them.

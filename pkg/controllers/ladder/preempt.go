@@ -59,6 +59,9 @@ func (e preempt) Step(ctx context.Context, task orchestration.Task) (rules.Resul
 		}
 		return rules.Result{Outcome: rules.Failed, Message: told(task.Object, left) + "; " + why}, nil
 	}
+	if n, ok := e.store.Snapshot().NodeView(task.Object.Spec.Node); ok && !sees(n) {
+		return rules.Result{Message: "waits for the agent of node " + n.Name + " to be heard again"}, nil
+	}
 	return e.strike(ctx, task.Object.Name, left, gone)
 }
 

@@ -249,3 +249,15 @@ func TestNobodyIsEvictedFromANodeThatIsBeingClosed(t *testing.T) {
 		})
 	}
 }
+
+// What a silent agent said does not count: nobody goes for it, until it is heard again.
+func TestNobodyIsEvictedForWhatASilentAgentSaid(t *testing.T) {
+	e := newEviction(t)
+	e.silent = true
+	e.live()
+	e.is(e.step(rules.Running), "", false, "waits for the agent of node "+e.nodes[0]+" to be heard again")
+	e.here("low", "little")
+	e.silent = false
+	e.live()
+	e.is(e.step(rules.Running), "", false, "evicted pod "+e.namespace+"/low")
+}

@@ -43,7 +43,7 @@ func (s *stage) spawn() *process {
 	own := clocktesting.NewFakeClock(s.clock.Now())
 	p := &process{stage: s, store: state.New(state.Options{Clock: own}), seen: map[types.UID]client.Object{}}
 	p.store.Complete()
-	guarded := mortal.Guarded(s.noting(), p.alive, p.point)
+	guarded := mortal.Guarded(p.noting(), p.alive, p.point)
 	var err error
 	p.queue, err = orchestration.New(orchestration.Dependencies{
 		Clock: s.clock, Client: guarded, Reader: guarded, Recorder: silent{}, Nodes: anybody{}, Lease: client.ObjectKey{Namespace: s.namespace, Name: "queue"},
@@ -65,12 +65,12 @@ func (s *stage) spawn() *process {
 	return p
 }
 
-// noting counts the notes on McKubes that take place.
-func (s *stage) noting() client.WithWatch {
-	return interceptor.NewClient(s.api, interceptor.Funcs{
+// noting keeps at which points notes on McKubes were written.
+func (p *process) noting() client.WithWatch {
+	return interceptor.NewClient(p.api, interceptor.Funcs{
 		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if _, ok := o.(*mcv1.McKube); ok {
-				s.notes++
+				p.notes = append(p.notes, p.points)
 			}
 			return api.Patch(ctx, o, patch, options...)
 		},

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -22,18 +23,31 @@ const (
 // timeouts are how long actions may run, but for preemptions and nodes.
 var timeouts = map[rules.Kind]time.Duration{rules.Rearrange: 30 * time.Second, rules.Migrate: 5 * time.Minute}
 
-// leaving is how long each pod that is evicted may take to end, and one more.
-const leaving = time.Minute
+const (
+	// leaving is how long each pod that is evicted may take to end, and one more. usualGrace of pods is within that. More than mostGrace nobody
+	// is waited for.
+	leaving    = time.Minute
+	usualGrace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
+	mostGrace  = 10 * time.Minute
+)
 
-// timeout of an option.
-func (o option) timeout(node time.Duration) time.Duration {
+// timeout of an option. They are evicted one after the other: one who takes long must not end the action before the last has gone, or the first
+// went for nothing.
+func (p *planner) timeout(o option) time.Duration {
 	switch o.Kind {
-	case rules.Preempt:
-		return leaving * time.Duration(1+len(o.Pods))
 	case rules.OpenNode, rules.ReplaceNode:
-		return node
+		return p.Options.NodeTimeout
+	case rules.Preempt:
+	default:
+		return timeouts[o.Kind]
 	}
-	return timeouts[o.Kind]
+	out := leaving * time.Duration(1+len(o.Pods))
+	for _, uid := range o.Pods {
+		if view, ok := p.Snapshot.Pod(uid); ok {
+			out += max(0, min(view.Grace, mostGrace)-usualGrace)
+		}
+	}
+	return out
 }
 
 // request asks for an option.
@@ -44,7 +58,7 @@ func (p *planner) request(o option, passed []string) orchestration.Request {
 		Beneficiary: v1alpha1.ActionBeneficiary{
 			Kind: "Pod", Namespace: first.Namespace, Name: first.Pod, UID: first.PodUID, Criticality: first.Criticality.String(),
 		},
-		StartBy: p.Now.Add(p.Options.Patience), Timeout: o.timeout(p.Options.NodeTimeout),
+		StartBy: p.Now.Add(p.Options.Patience), Timeout: p.timeout(o),
 	}
 	for _, uid := range o.Pods {
 		r.Pods = append(r.Pods, p.actionPod(uid))
