@@ -55,20 +55,9 @@ func (w *world) closing(name string) bool {
 	return claim.DeletionTimestamp != nil
 }
 
-// keepsClaim has a NodeClaim stay when it is deleted, as Karpenter's does.
-func (w *world) keepsClaim(name string) {
-	w.Helper()
-	claim := &karpv1.NodeClaim{}
-	w.must(w.client.Get(w.ctx, types.NamespacedName{Name: name}, claim))
-	claim.Finalizers = []string{karpv1.TerminationFinalizer}
-	w.must(w.client.Update(w.ctx, claim))
-	w.sync()
-}
-
 // A PodDisruptionBudget that closes only while the replacement starts is waited for before the node is closed.
 func TestABudgetThatClosesMeanwhileIsWaitedFor(t *testing.T) {
 	w, pod, answer := ready(t, byBudget)
-	w.keepsClaim("old")
 	w.carry("old")
 	if w.closing("old") {
 		t.Fatal("the node is being closed, and its pod may not go")
@@ -96,7 +85,6 @@ func TestAPodThatIsKeptFromDisruptionMeanwhileIsWaitedFor(t *testing.T) {
 	for _, by := range []string{"ReplicaSet", "DaemonSet"} {
 		t.Run(by, func(t *testing.T) {
 			w, pod, _ := ready(t, nil)
-			w.keepsClaim("old")
 			w.must(w.client.Get(w.ctx, client.ObjectKeyFromObject(pod), pod))
 			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: by, Name: "owner", UID: "owner"}}
 			pod.Annotations = map[string]string{karpv1.DoNotDisruptAnnotationKey: "true"}
@@ -159,7 +147,6 @@ func TestAPolicyThatSaysNoMeanwhileIsHeard(t *testing.T) {
 // The room that the command counted on may be gone when the replacement is ready.
 func TestANodeIsNotClosedWhileItsContainersHaveNoCoreElsewhere(t *testing.T) {
 	w, _, _ := ready(t, nil)
-	w.keepsClaim("old")
 	cordoned := func(is bool) {
 		node := w.live(w.opened()[0])
 		node.Spec.Unschedulable = is
@@ -206,7 +193,6 @@ func TestNoNodeIsClosedForACommandThatWasTakenBack(t *testing.T) {
 // What is being closed is not brought back: where a pod may not go and nobody wants the action any longer, it ends and says why.
 func TestWhatKeepsANodeThatIsBeingClosedIsTold(t *testing.T) {
 	w, _, answer := ready(t, nil)
-	w.keepsClaim("old")
 	w.carry("old")
 	*answer = byPolicy
 	if result := w.step("replace-1"); result.Outcome != "" {
@@ -228,7 +214,6 @@ func TestAMomentaryRefusalDoesNotEndAnAction(t *testing.T) {
 	for name, refused := range map[string]error{"a budget": byBudget, "a busy API server": apierrors.NewTooManyRequestsError("too many requests, please try again later")} {
 		t.Run(name, func(t *testing.T) {
 			w, pod, answer := ready(t, nil)
-			w.keepsClaim("old")
 			w.carry("old")
 			w.withdraw("replace-1")
 			w.entered("replace-1")
@@ -252,7 +237,6 @@ func TestAMomentaryRefusalDoesNotEndAnAction(t *testing.T) {
 // When the time is over the action has failed, and says for whose sake.
 func TestARefusalThatLastsIsTold(t *testing.T) {
 	w, _, answer := ready(t, nil)
-	w.keepsClaim("old")
 	w.carry("old")
 	w.withdraw("replace-1")
 	w.entered("replace-1")
@@ -268,7 +252,6 @@ func TestARefusalThatLastsIsTold(t *testing.T) {
 // What kept the node from being closed is forgotten when it no longer does: what comes after is not told in its words, and nothing of it is left.
 func TestWhatKeptANodeIsForgotten(t *testing.T) {
 	w, pod, answer := ready(t, byBudget)
-	w.keepsClaim("old")
 	w.carry("old")
 	w.step("replace-1")
 	if w.actions["replace-1"].Status.Progress["kept"] == "" {

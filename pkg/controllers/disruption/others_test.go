@@ -32,7 +32,6 @@ func (w *world) deletes(name string, torn bool) {
 // A NodeClaim that somebody deletes while its replacement starts is closed without the gate: the action follows, and says so.
 func TestANodeThatSomebodyElseClosesIsFollowedAndTold(t *testing.T) {
 	w, pod := pressed(t)
-	w.keepsClaim("old")
 	w.pass()
 	w.step("replace-1")
 	w.deletes("old", false)
@@ -50,7 +49,6 @@ func TestANodeThatSomebodyElseClosesIsFollowedAndTold(t *testing.T) {
 // What this process deletes itself is nobody else's.
 func TestANodeThatIsClosedInItsTurnIsNobodyElses(t *testing.T) {
 	w, pod, _ := ready(t, nil)
-	w.keepsClaim("old")
 	w.step("replace-1")
 	w.carry("old")
 	if got := w.step("replace-1").Message; got != "node old is being closed; there are still container app of pod default/control" {
@@ -66,7 +64,6 @@ func TestANodeWhoseNodeClaimIsTornOutIsGivenUp(t *testing.T) {
 	for name, undoing := range map[string]bool{"running": false, "being undone": true} {
 		t.Run(name, func(t *testing.T) {
 			w, _ := pressed(t)
-			w.keepsClaim("old")
 			w.pass()
 			w.step("replace-1")
 			opened := w.opened()
@@ -98,7 +95,6 @@ func TestANodeWhoseNodeClaimIsTornOutIsGivenUp(t *testing.T) {
 // With the node gone, too, there is nothing left to do.
 func TestANodeThatIsTornAwayIsTold(t *testing.T) {
 	w, pod := pressed(t)
-	w.keepsClaim("old")
 	w.pass()
 	w.step("replace-1")
 	w.deletes("old", true)

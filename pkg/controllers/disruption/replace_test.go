@@ -268,9 +268,10 @@ func (w *world) finish(name string, pods ...*corev1.Pod) {
 	w.must(w.client.Get(w.ctx, types.NamespacedName{Name: name}, node))
 	w.must(w.client.Delete(w.ctx, node))
 	w.must(w.store.Delete(node))
-	if w.client.Get(w.ctx, types.NamespacedName{Name: name}, claim) == nil {
-		w.must(w.client.Delete(w.ctx, claim))
-	}
+	w.must(w.client.Get(w.ctx, types.NamespacedName{Name: name}, claim))
+	claim.Finalizers = nil
+	w.must(w.client.Update(w.ctx, claim))
+	w.must(client.IgnoreNotFound(w.client.Delete(w.ctx, claim)))
 	w.sync()
 }
 

@@ -194,7 +194,7 @@ func (w *world) node(name, machine string, cores ...rt.Core) *corev1.Node {
 			corev1.LabelTopologyZone: "test-zone-1", corev1.LabelHostname: name,
 		}},
 	})
-	claim.OwnerReferences = nil
+	claim.OwnerReferences, claim.Finalizers = nil, []string{karpv1.TerminationFinalizer}
 	claim.Status = karpv1.NodeClaimStatus{}
 	w.must(w.client.Create(w.ctx, claim))
 	return w.join(claim.Name, cores...)
