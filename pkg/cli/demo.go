@@ -27,9 +27,9 @@ func demoCommand(s Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Tell the story of a node's life on a local cluster, in six minutes",
-		Long: `Starts a real control plane, simulated machines and the controller, and tells a story of nine chapters: scale-up,
-consolidation, a drift roll-out under a budget, a spot interruption, a dying node, expiry, and real-time pods that land on
-cores, move each other and open a node. Each chapter ends when its goal is seen in the API. Everything is gone afterwards, unless --keep is given.`,
+		Long: `Starts a real control plane, simulated machines and the controller, and tells a story of ten chapters: scale-up,
+consolidation, a drift roll-out under a budget, a spot interruption, a dying node, expiry, real-time pods that land on
+cores, move each other and open a node, and pressure that climbs the ladder. Each chapter ends when its goal is seen in the API. Everything is gone afterwards, unless --keep is given.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd, s, settings) },
 	}
