@@ -26,10 +26,15 @@ func attached(t *testing.T) {
 // of them. It does so on core 0, as the task keeps core 1.
 func follow(t *testing.T, m *ebpf.Monitor, answer func(ebpf.Event)) func() []ebpf.Event {
 	t.Helper()
-	return followOn(t, m, 0, answer)
+	return followOn(t, m, 0, func() error {
+		// As the agent's own readers: else other tests of the machine decide when an event is answered. What it starts is ordinary.
+		attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 10, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+		return unix.SchedSetAttr(0, &attr, 0)
+	}, answer)
 }
 
-func followOn(t *testing.T, m *ebpf.Monitor, core int, answer func(ebpf.Event)) func() []ebpf.Event {
+// followOn is follow on a core, by a thread that is prepared for it.
+func followOn(t *testing.T, m *ebpf.Monitor, core int, prepare func() error, answer func(ebpf.Event)) func() []ebpf.Event {
 	t.Helper()
 	ring, err := m.Ring(1)
 	if err != nil {
@@ -43,6 +48,9 @@ func followOn(t *testing.T, m *ebpf.Monitor, core int, answer func(ebpf.Event)) 
 		var set unix.CPUSet
 		set.Set(core)
 		_ = unix.SchedSetaffinity(0, &set)
+		if err := prepare(); err != nil {
+			t.Error(err)
+		}
 		var e ebpf.Event
 		for ring.Next(&e) == nil {
 			all = append(all, e)

@@ -197,7 +197,7 @@ func TestThreadThatRanBeforeItWasTracked(t *testing.T) {
 	m := open(t, ebpf.Options{Identity: ebpf.IdentityCpuset})
 	dir, id := cpusetGroup(t, testName())
 	p := start(t, task{Groups: []string{dir}, Core: 1, Policy: unix.SCHED_NORMAL, Period: 10 * ms, Work: []int64{400 * ms}, Jobs: 1})
-	end := followOn(t, m, 1, func(ebpf.Event) {})
+	end := followOn(t, m, 1, func() error { return nil }, func(ebpf.Event) {})
 	p.let()
 	time.Sleep(30 * time.Millisecond)
 	watch(t, m, 4, ebpf.Config{
