@@ -5,10 +5,14 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpdisruption "sigs.k8s.io/karpenter/pkg/controllers/disruption"
 	"sigs.k8s.io/karpenter/pkg/controllers/provisioning/scheduling"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 )
@@ -52,6 +56,44 @@ func TestACommandIsDoneInPart(t *testing.T) {
 	w.clock.Step(5*time.Minute + time.Second)
 	if !method.ShouldDisrupt(w.ctx, a) {
 		t.Error("a rests for ever")
+	}
+}
+
+// repairs is a method that closes nodes which are broken.
+type repairs struct{ finds }
+
+func (repairs) Reason() karpv1.DisruptionReason { return karpv1.DisruptionReasonUnhealthy }
+
+// A migration to a node that has died waits for what is on it, which goes with the machine; so the repair does not wait for the migration.
+func TestADeadNodeIsRepairedThoughAnActionHasIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		ready corev1.ConditionStatus
+		want  bool
+	}{"dead": {corev1.ConditionUnknown, true}, "alive": {corev1.ConditionTrue, false}} {
+		t.Run(name, func(t *testing.T) {
+			w := begin(t, statetest.Cores(1)...)
+			w.node("a", "edge", statetest.Cores(1)...)
+			w.actions["migrate-1"] = &v1alpha1.RTAction{ObjectMeta: metav1.ObjectMeta{Name: "migrate-1"}, Spec: v1alpha1.RTActionSpec{Kind: "Migrate", Node: "b", TargetNode: "a"}}
+			w.actions["migrate-1"].Status.Phase = "Running"
+			node := w.live("a")
+			for i := range node.Status.Conditions {
+				if node.Status.Conditions[i].Type == corev1.NodeReady {
+					node.Status.Conditions[i].Status = c.ready
+				}
+			}
+			w.must(w.store.Update(node))
+			candidate := w.candidate("a")
+			command := karpdisruption.Command{Candidates: []*karpdisruption.Candidate{candidate}}
+			method := disruption.NewMannered(w.dependencies, repairs{finds{command: command}}, repairs{finds{command: command}})
+			if got := method.ShouldDisrupt(w.ctx, candidate); got != c.want {
+				t.Errorf("a candidate: %t", got)
+			}
+			commands, err := method.ComputeCommands(w.ctx, nil, candidate)
+			w.must(err)
+			if (len(commands) == 1) != c.want {
+				t.Errorf("%d commands", len(commands))
+			}
+		})
 	}
 }
 

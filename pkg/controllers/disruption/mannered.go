@@ -13,6 +13,7 @@ import (
 	disruptionevents "sigs.k8s.io/karpenter/pkg/controllers/disruption/events"
 
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
 // rests is how long a node is no candidate after a command that would have closed it was refused: the search would
@@ -41,11 +42,20 @@ func (m *mannered) ShouldDisrupt(ctx context.Context, c *disruption.Candidate) b
 	if m.Bell.ringing() || m.rests(c.Name()) || !m.Method.ShouldDisrupt(ctx, c) {
 		return false
 	}
-	if o := inHand(m.actions(), "").busy(m.Store.Snapshot(), c.Name(), true); o != nil {
+	if o := m.kept(inHand(m.actions(), ""), m.Store.Snapshot(), c); o != nil {
 		m.tell(c, *o)
 		return false
 	}
 	return true
+}
+
+// kept is the objection to closing a node at this moment; nil for none. A node that is repaired because its kubelet is not heard from is
+// kept for nobody: an action that has it in hand comes no further there, and may wait for the very pods that go with the machine.
+func (m *mannered) kept(hand held, s *state.Snapshot, c *disruption.Candidate) *objection {
+	if n, ok := s.NodeView(c.Name()); ok && !n.Ready && m.Reason() == karpv1.DisruptionReasonUnhealthy {
+		return nil
+	}
+	return hand.busy(s, c.Name(), true)
 }
 
 // SetNodePoolTotals implements disruption.NodePoolTotalsSetter.
@@ -149,7 +159,7 @@ func (m *mannered) judge(ctx context.Context, c disruption.Command) (disruption.
 func (m *mannered) objections(ctx context.Context, c *disruption.Command) (out []objection) {
 	snapshot, hand := m.Store.Snapshot(), inHand(m.actions(), "")
 	for _, n := range c.Candidates {
-		if o := hand.busy(snapshot, n.Name(), true); o != nil {
+		if o := m.kept(hand, snapshot, n); o != nil {
 			out = append(out, *o)
 		}
 	}
