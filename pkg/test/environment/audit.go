@@ -1,13 +1,16 @@
 package environment
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // auditPolicy has the API server write down each deletion of a pod by one of our programs. An eviction is
@@ -41,6 +44,22 @@ func newAudit(dir string) (*audit, []string) {
 
 // begin makes the spec begin here.
 func (a *audit) begin() { a.start += int64(len(a.deletions())) }
+
+// others are the entries since the spec began but those of certain pods.
+func (a *audit) others(spared map[types.NamespacedName]bool) string {
+	GinkgoHelper()
+	var out strings.Builder
+	for line := range strings.Lines(a.deletions()) {
+		var entry struct {
+			Object struct{ Namespace, Name string } `json:"objectRef"`
+		}
+		Expect(json.Unmarshal([]byte(line), &entry)).To(Succeed())
+		if !spared[types.NamespacedName{Namespace: entry.Object.Namespace, Name: entry.Object.Name}] {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
 
 // deletions are the entries since the spec began.
 func (a *audit) deletions() string {

@@ -80,9 +80,10 @@ type Environment struct {
 	service     *service // the webhooks' address; nil without webhooks
 	audit       *audit   // nil without webhooks
 	recorder    *history.Recorder
-	logStart    int64 // where the spec begins in the controller's log
-	agentsStart int64 // and in the agents'
-	outage      bool  // the spec has taken the API server away
+	logStart    int64    // where the spec begins in the controller's log
+	agentsStart int64    // and in the agents'
+	outage      bool     // the spec has taken the API server away
+	dead        []string // nodes whose kubelets the spec has stopped
 	failed      bool
 }
 

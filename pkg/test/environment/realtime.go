@@ -120,8 +120,8 @@ func (env *Environment) expectWebhooks() {
 }
 
 // ExpectPromisesKept expects that, on every version of every object since the spec began, real-time
-// admission kept what it promises, that neither program deleted a pod but by the Eviction API, and that
-// the API server refused neither a right.
+// admission kept what it promises, that neither program deleted a pod but by the Eviction API, unless its node was dead, and
+// that the API server refused neither a right.
 func (env *Environment) ExpectPromisesKept() {
 	GinkgoHelper()
 	if env.recorder == nil {
@@ -129,7 +129,7 @@ func (env *Environment) ExpectPromisesKept() {
 	}
 	h, _ := env.HistoryWithGaps()
 	Expect(promises.Broken(h)).To(BeEmpty())
-	Expect(env.audit.deletions()).To(BeEmpty(), "pods deleted without the Eviction API")
+	Expect(env.audit.others(env.deceased(h))).To(BeEmpty(), "pods deleted without the Eviction API")
 	Expect(env.Agents.Crash()).To(Succeed())
 	Expect(env.Agents.troubleSince(env.agentsStart)).To(BeEmpty())
 	if env.outage {
