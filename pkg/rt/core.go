@@ -13,6 +13,21 @@ const (
 	FixedPriority
 )
 
+// The backends, as in RTNode.status.backend, that order tasks by fixed priorities. The others run
+// servers by earliest deadline first, or are simulated as such.
+const (
+	backendRTGroup = "rtgroup"
+	backendFIFO    = "fifo"
+)
+
+// PolicyOf is how a backend chooses among the servers of a core.
+func PolicyOf(backend string) Policy {
+	if backend == backendRTGroup || backend == backendFIFO {
+		return FixedPriority
+	}
+	return EDF
+}
+
 // NoSibling is the Sibling of a core without simultaneous multithreading.
 const NoSibling = -1
 

@@ -12,13 +12,6 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
-// The backends, as in RTNode.status.backend, that order tasks by fixed priorities. The others run
-// servers by earliest deadline first, or are simulated as such.
-const (
-	backendRTGroup = "rtgroup"
-	backendFIFO    = "fifo"
-)
-
 // DeviceClass is the class of the cores of every node.
 func DeviceClass() *resourcev1.DeviceClass {
 	return &resourcev1.DeviceClass{
@@ -73,7 +66,7 @@ func CoreOf(d resourcev1.Device) (rt.Core, error) {
 		Capacity:          rt.PPM(capacity.Value.Value()),
 		EscalationReserve: rt.PPM(numberOr(d, v1alpha1.AttributeEscalationReserve, 0)),
 		Granularity:       granularity,
-		Policy:            PolicyOf(BackendOf(d)),
+		Policy:            rt.PolicyOf(BackendOf(d)),
 	}, nil
 }
 
@@ -83,14 +76,6 @@ func BackendOf(d resourcev1.Device) string {
 		return *value
 	}
 	return ""
-}
-
-// PolicyOf is how a backend chooses among the servers of a core.
-func PolicyOf(backend string) rt.Policy {
-	if backend == backendRTGroup || backend == backendFIFO {
-		return rt.FixedPriority
-	}
-	return rt.EDF
 }
 
 func number(d resourcev1.Device, attribute resourcev1.QualifiedName) (int64, error) {

@@ -227,7 +227,7 @@ func TestCoresSurviveTheWayThroughADevice(t *testing.T) {
 			Capacity:          rt.PPM(rapid.Int64Range(0, 900_000).Draw(t, "capacity")),
 			EscalationReserve: rt.PPM(rapid.Int64Range(0, 500_000).Draw(t, "reserve")),
 			Granularity:       rapid.Int64Range(0, 10_000).Draw(t, "granularity"),
-			Policy:            rtdra.PolicyOf(backend),
+			Policy:            rt.PolicyOf(backend),
 		}
 		device := rtdra.Device(core, backend)
 		back, err := rtdra.CoreOf(device)

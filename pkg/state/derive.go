@@ -124,7 +124,7 @@ func reportedCores(r *v1alpha1.RTNode) []rt.Core {
 	for i, c := range r.Status.Cores {
 		out[i] = rt.Core{
 			ID: int(c.ID), NUMA: int(c.NUMA), Sibling: int(c.Sibling), Capacity: rt.PPM(c.CapacityPpm),
-			EscalationReserve: rt.PPM(c.EscalationReservePpm), Policy: rtdra.PolicyOf(r.Status.Backend),
+			EscalationReserve: rt.PPM(c.EscalationReservePpm), Policy: rt.PolicyOf(r.Status.Backend),
 		}
 	}
 	return out

@@ -54,7 +54,7 @@ func OfferOf(report table.Report, machine []host.Core, reserve rt.PPM) (Offer, e
 		default:
 			offer.Cores = append(offer.Cores, rt.Core{
 				ID: c.ID, NUMA: max(0, place.NUMA), Sibling: siblingOf(machine, place), Capacity: capacity, EscalationReserve: reserve,
-				Granularity: report.GranularityUs, Policy: rtdra.PolicyOf(report.Backend),
+				Granularity: report.GranularityUs, Policy: rt.PolicyOf(report.Backend),
 			})
 		}
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
-	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 )
 
 // Priorities of commands whose file gives none: by deadline, the longest lowest, as the fast path gives them
@@ -65,7 +64,7 @@ func Admit(f File, node table.Report, group string) (table.Table, error) {
 
 // loadsOf are the cores with the servers that name them.
 func loadsOf(f File, node table.Report) ([]rt.Load, error) {
-	policy := rtdra.PolicyOf(node.Backend)
+	policy := rt.PolicyOf(node.Backend)
 	if f.Admission == rt.TestT1 {
 		policy = rt.EDF // whose test T1 is
 	}

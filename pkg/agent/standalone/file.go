@@ -14,7 +14,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
-	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/host"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
@@ -149,20 +148,19 @@ func Parse(data []byte) (File, error) {
 
 // fill puts in what the file leaves out.
 func (s *Server) fill() {
-	if criticality, err := rt.ParseCriticality(s.Criticality); err == nil {
+	criticality, err := rt.ParseCriticality(s.Criticality)
+	if err == nil {
 		s.Criticality = criticality.String()
 	}
 	s.Mode = cmp.Or(s.Mode, table.Elastic)
 	s.RuntimeHi = cmp.Or(s.RuntimeHi, s.RuntimeLow)
 	s.Deadline = cmp.Or(s.Deadline, s.Period)
-	trigger := v1alpha1.RTServer{
-		Criticality: s.Criticality, PeriodUs: int64(s.Period), Overruns: int32(s.Overruns), Periods: int32(s.Periods), DwellUs: int64(s.Dwell),
-	}
-	overruns, periods := trigger.Trigger()
 	if s.Overruns == 0 && s.Periods == 0 {
-		s.Overruns, s.Periods = int(overruns), int(periods)
+		s.Overruns, s.Periods = rt.Trigger(criticality)
 	}
-	s.Dwell = Duration(trigger.Dwell())
+	if s.Dwell <= 0 {
+		s.Dwell = Duration(rt.Dwell(int64(s.Period)))
+	}
 }
 
 func (f File) validate() error {

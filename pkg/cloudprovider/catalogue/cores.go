@@ -61,7 +61,7 @@ func (r *RT) Cores() []rt.Core {
 		}
 		reserve := r.reserve(id)
 		cores = append(cores, rt.Core{
-			ID: id, NUMA: r.numaNode(id), Sibling: r.sibling(id), Policy: rtdra.PolicyOf(Backend),
+			ID: id, NUMA: r.numaNode(id), Sibling: r.sibling(id), Policy: rt.PolicyOf(Backend),
 			Capacity: r.theta() - reserve, EscalationReserve: reserve, Granularity: r.granularity(),
 		})
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/catalogue"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 )
 
@@ -161,7 +162,7 @@ func coreDevices(l *v1alpha1.CoreLayout) []resourcev1.Device {
 	}
 	var devices []resourcev1.Device
 	for _, core := range layout.Cores() {
-		core.Policy = rtdra.PolicyOf(l.Backend)
+		core.Policy = rt.PolicyOf(l.Backend)
 		devices = append(devices, rtdra.Device(core, l.Backend))
 	}
 	return devices

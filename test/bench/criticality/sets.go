@@ -7,7 +7,6 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
-	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 	"github.com/mainspring-rt/mainspring/test/bench/report"
 )
 
@@ -92,7 +91,7 @@ type admission struct {
 
 // judge asks for admission on a node.
 func (s set) judge(node table.Report, core int) admission {
-	c := rt.Core{ID: core, Sibling: rt.NoSibling, Granularity: node.GranularityUs, Policy: rtdra.PolicyOf(node.Backend)}
+	c := rt.Core{ID: core, Sibling: rt.NoSibling, Granularity: node.GranularityUs, Policy: rt.PolicyOf(node.Backend)}
 	for _, reported := range node.Cores {
 		if reported.ID == core {
 			c.Capacity = min(rt.PPM(reported.CapacityPpm), rt.MaxCapacity)

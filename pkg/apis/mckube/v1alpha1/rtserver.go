@@ -1,5 +1,7 @@
 package v1alpha1
 
+import "github.com/mainspring-rt/mainspring/pkg/rt"
+
 // Budget of a level in microseconds. A level that the server does not have is the low one.
 func (s RTServer) Budget(level string) int64 {
 	if level == LevelHigh {
@@ -31,21 +33,15 @@ func (s RTServer) LevelAt(budgetUs int64) string {
 const CriticalityHigh = "High"
 
 // Trigger is in how many of how many periods the server must overrun to be raised: as it says or, where it
-// says nothing, 1 of 1 for criticality High and 2 of 10 for the others.
+// says nothing, what its criticality asks for.
 func (s RTServer) Trigger() (overruns, periods int32) {
-	switch {
-	case s.Overruns > 0 && s.Periods > 0:
+	if s.Overruns > 0 && s.Periods > 0 {
 		return s.Overruns, s.Periods
-	case s.Criticality == CriticalityHigh:
-		return 1, 1
 	}
-	return 2, 10
+	criticality, _ := rt.ParseCriticality(s.Criticality) // of an unknown one as little as of a low one
+	n, of := rt.Trigger(criticality)
+	return int32(n), int32(of)
 }
-
-const (
-	minDwellUs      = 1_000_000
-	minDwellPeriods = 20
-)
 
 // Dwell is how long a raised budget is kept at least, in microseconds: as the server says or, where it says
 // nothing, 20 periods and at least a second.
@@ -53,5 +49,5 @@ func (s RTServer) Dwell() int64 {
 	if s.DwellUs > 0 {
 		return s.DwellUs
 	}
-	return max(minDwellPeriods*s.PeriodUs, minDwellUs)
+	return rt.Dwell(s.PeriodUs)
 }
