@@ -5,10 +5,15 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"github.com/mainspring-rt/mainspring/pkg/cli"
 )
+
+// The first thread is the one that may have been told to end with the parent (PR_SET_PDEATHSIG), so it must be the one that
+// goes on as another program.
+func init() { runtime.LockOSThread() }
 
 func main() {
 	// SIGPIPE too: when whoever reads the output leaves, there is still a cluster to clean up.
