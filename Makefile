@@ -18,12 +18,13 @@ GINKGO_FLAGS ?=
 demo: build ## Run the main job on a local control plane and simulated nodes (KEEP=1 leaves it up)
 	./bin/mainspring demo --controller ./bin/controller --hollow ./bin/hollow --report out/demo $(if $(filter-out 0 no false,$(KEEP)),--keep)
 
-# nri_no_wasm: the agent is a plugin of NRI and hosts none.
+# nri_no_wasm: the agent is a plugin of NRI and hosts none. grpcnotrace: without the pages of golang.org/x/net/trace, which
+# nobody serves, and whose templates may call any method by its name, so that the linker has to keep all there are.
 .PHONY: build
-build: ## Build the controller, the node agent, the hollow agents and the command line into bin/
+build: ## Build the controller, the node agent, the hollow agents and the command line with its programs into bin/
 	@mkdir -p bin
-	for program in controller agent fastpath hollow mainspring; do \
-	  go build -tags nri_no_wasm -ldflags '$(LDFLAGS)' -o bin/$$program ./cmd/$$program || exit 1; done
+	for program in controller agent fastpath hollow mainspring standalone; do \
+	  go build -tags nri_no_wasm,grpcnotrace -ldflags '$(LDFLAGS)' -o bin/$$program ./cmd/$$program || exit 1; done
 
 ##@ Test
 

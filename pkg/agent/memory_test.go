@@ -29,7 +29,7 @@ func TestTheAgentStaysSmall(t *testing.T) {
 	w := newWorld(t)
 	w.fast.start("x")
 	program := filepath.Join(t.TempDir(), "agent")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags=nri_no_wasm", "-ldflags=-s -w", "-o", program, "../../cmd/agent")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags=nri_no_wasm,grpcnotrace", "-ldflags=-s -w", "-o", program, "../../cmd/agent")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the agent: %v\n%s", err, out)

@@ -35,7 +35,7 @@ const (
 func (w *world) shipped(name string) string {
 	w.Helper()
 	program := filepath.Join(w.TempDir(), path.Base(name))
-	build := exec.CommandContext(w.Context(), "go", "build", "-trimpath", "-tags=nri_no_wasm", "-ldflags=-s -w", "-o", program, "../../"+name)
+	build := exec.CommandContext(w.Context(), "go", "build", "-trimpath", "-tags=nri_no_wasm,grpcnotrace", "-ldflags=-s -w", "-o", program, "../../"+name)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		w.Fatalf("building %s: %v\n%s", name, err, out)
