@@ -43,23 +43,23 @@ func (s situation) happened() []events.Event {
 	uid, at := string(s.spec.PodUID), s.where()
 	since, budget := s.total.Since(s.before.counts), s.report.LevelUs
 	var out []events.Event
-	tell := func(n uint64, e events.Event) {
+	tell := func(n uint64, about func() events.Event) {
 		if n > 0 {
-			out = append(out, e)
+			out = append(out, about())
 		}
 	}
-	tell(since.Raises, events.EscalatedOnNode(pod, uid, at, since.Raises, budget))
-	tell(since.Partial, events.PartiallyEscalated(pod, uid, at, since.Partial, budget))
-	tell(since.Denied, events.EscalationDenied(pod, uid, at, since.Denied))
-	tell(since.Refused, events.EscalationRefused(pod, uid, at, since.Refused))
-	tell(s.atHigh(since), events.OverrunAtHighBudget(pod, uid, at, s.atHigh(since)))
-	tell(one(s.report.Fault && !s.before.fault), events.Faulted(pod, uid, at))
-	tell(one(s.report.Escapes != "" && !s.before.escapes), events.EscapesBudget(pod, uid, at, s.report.Escapes))
-	tell(since.Squeezes, events.Squeezed(pod, uid, at, since.Squeezes, budget))
-	tell(one(s.before.squeezed && !s.squeezed()), events.RestoredBudget(pod, uid, at, budget))
-	tell(since.Recoveries, events.RecoveredOnNode(pod, uid, at, since.Recoveries, budget))
-	tell(since.Misses, events.DeadlineMissed(pod, uid, at, since.Misses))
-	tell(since.Drift, events.Drifted(pod, uid, at, since.Drift))
+	tell(since.Raises, func() events.Event { return events.EscalatedOnNode(pod, uid, at, since.Raises, budget) })
+	tell(since.Partial, func() events.Event { return events.PartiallyEscalated(pod, uid, at, since.Partial, budget) })
+	tell(since.Denied, func() events.Event { return events.EscalationDenied(pod, uid, at, since.Denied) })
+	tell(since.Refused, func() events.Event { return events.EscalationRefused(pod, uid, at, since.Refused) })
+	tell(s.atHigh(since), func() events.Event { return events.OverrunAtHighBudget(pod, uid, at, s.atHigh(since)) })
+	tell(one(s.report.Fault && !s.before.fault), func() events.Event { return events.Faulted(pod, uid, at) })
+	tell(one(s.report.Escapes != "" && !s.before.escapes), func() events.Event { return events.EscapesBudget(pod, uid, at, s.report.Escapes) })
+	tell(since.Squeezes, func() events.Event { return events.Squeezed(pod, uid, at, since.Squeezes, budget) })
+	tell(one(s.before.squeezed && !s.squeezed()), func() events.Event { return events.RestoredBudget(pod, uid, at, budget) })
+	tell(since.Recoveries, func() events.Event { return events.RecoveredOnNode(pod, uid, at, since.Recoveries, budget) })
+	tell(since.Misses, func() events.Event { return events.DeadlineMissed(pod, uid, at, since.Misses) })
+	tell(since.Drift, func() events.Event { return events.Drifted(pod, uid, at, since.Drift) })
 	return out
 }
 

@@ -94,8 +94,11 @@ func (t *teller) tellServers(ctx context.Context, world *World, counted *Counted
 		}
 		s := situation{spec: spec, node: t.node, report: counted.Report.Servers[i], total: counted.Servers[id]}
 		known := t.page(id, s, now)
+		if left == 0 || !known.at.IsZero() && now.Sub(known.at) < quietFor {
+			continue
+		}
 		list := s.news(known)
-		if len(list) == 0 || left == 0 || !known.at.IsZero() && now.Sub(known.at) < quietFor {
+		if len(list) == 0 {
 			continue
 		}
 		left--
