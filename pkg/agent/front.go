@@ -52,7 +52,7 @@ func (f *front) Init(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	judge, err := frontdoor.NewJudge(e.Config, f.client, e.Clock)
+	judge, err := frontdoor.NewJudge(e.Config, f.client)
 	if err != nil {
 		return err
 	}

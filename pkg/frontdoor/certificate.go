@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
 	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
 )
@@ -37,14 +37,13 @@ const (
 	certValidity = 90 * 24 * time.Hour
 	// renewEvery is how often is looked whether it is time.
 	renewEvery = time.Minute
-	// readEvery is how often the files of a directory are read.
-	readEvery = 10 * time.Second
 )
 
 // Certificate is the server's, kept up to date while Start runs.
 type Certificate struct {
 	options CertificateOptions
-	served  certs.Server
+	watcher *certwatcher.CertWatcher // nil: made here
+	made    certs.Server
 	data    map[string][]byte
 }
 
@@ -52,7 +51,12 @@ type Certificate struct {
 func NewCertificate(o CertificateOptions) (*Certificate, error) {
 	c := &Certificate{options: o}
 	if o.Dir != "" {
-		return c, c.read()
+		watcher, err := certwatcher.New(filepath.Join(o.Dir, certs.KeyCert), filepath.Join(o.Dir, certs.KeyCertKey))
+		if err != nil {
+			return nil, fmt.Errorf("reading the certificate in %s: %w", o.Dir, err)
+		}
+		c.watcher = watcher
+		return c, nil
 	}
 	var err error
 	if c.data, err = readFiles(o.Keep); err != nil {
@@ -63,12 +67,16 @@ func NewCertificate(o CertificateOptions) (*Certificate, error) {
 
 // TLS is the configuration of a server with the certificate.
 func (c *Certificate) TLS() *tls.Config {
-	return &tls.Config{GetCertificate: c.served.GetCertificate, MinVersion: tls.VersionTLS12}
+	get := c.made.GetCertificate
+	if c.watcher != nil {
+		get = c.watcher.GetCertificate
+	}
+	return &tls.Config{GetCertificate: get, MinVersion: tls.VersionTLS12}
 }
 
 // CA is what clients verify a certificate with that was made here; nil for one of a directory.
 func (c *Certificate) CA() []byte {
-	if c.options.Dir != "" {
+	if c.watcher != nil {
 		return nil
 	}
 	return certs.Bundle(c.data)
@@ -76,19 +84,18 @@ func (c *Certificate) CA() []byte {
 
 // Start keeps it up to date until ctx ends.
 func (c *Certificate) Start(ctx context.Context) error {
-	every, update := renewEvery, c.renew
-	if c.options.Dir != "" {
-		every, update = readEvery, c.read
+	if c.watcher != nil {
+		return c.watcher.Start(ctx)
 	}
-	ticker := c.options.Clock.NewTicker(every)
+	ticker := c.options.Clock.NewTicker(renewEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C():
-			if err := update(); err != nil {
-				c.options.Log.Error(err, "keeping the certificate up to date; trying on with the one there is")
+			if err := c.renew(); err != nil {
+				c.options.Log.Error(err, "renewing the certificate; trying on")
 			}
 		}
 	}
@@ -96,30 +103,6 @@ func (c *Certificate) Start(ctx context.Context) error {
 
 // NeedLeaderElection is false: every replica of a controller serves.
 func (c *Certificate) NeedLeaderElection() bool { return false }
-
-// read takes the certificate of the directory. One that is half written, so that the key is another's, is an error, and
-// changes nothing.
-func (c *Certificate) read() error {
-	now := map[string][]byte{}
-	for _, name := range []string{certs.KeyCert, certs.KeyCertKey} {
-		content, err := os.ReadFile(filepath.Join(c.options.Dir, name))
-		if err == nil && len(content) == 0 {
-			err = fmt.Errorf("%s is empty", name)
-		}
-		if err != nil {
-			return fmt.Errorf("reading the certificate in %s: %w", c.options.Dir, err)
-		}
-		now[name] = content
-	}
-	if maps.EqualFunc(now, c.data, bytes.Equal) {
-		return nil
-	}
-	if _, err := c.served.Set(now); err != nil {
-		return fmt.Errorf("reading the certificate in %s: %w", c.options.Dir, err)
-	}
-	c.data = now
-	return nil
-}
 
 func (c *Certificate) renew() error {
 	authority := certs.Authority{DNSNames: c.options.DNSNames, Validity: certValidity}
@@ -133,7 +116,7 @@ func (c *Certificate) renew() error {
 		}
 	}
 	c.data = next
-	_, err = c.served.Set(next)
+	_, err = c.made.Set(next)
 	return err
 }
 

@@ -98,7 +98,7 @@ func newDoor(t testing.TB, limits frontdoor.Limits) *door {
 	}
 	d := &door{TB: t, kube: kubernetes.NewForConfigOrDie(config)}
 	httpClient.Transport = d.roundTripper(httpClient.Transport)
-	judge, err := frontdoor.NewJudge(config, httpClient, clock.RealClock{})
+	judge, err := frontdoor.NewJudge(config, httpClient)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func addOverruns(ctx context.Context, mgr manager.Manager, own *Options, store *
 	if err != nil {
 		return err
 	}
-	judge, err := frontdoor.NewJudge(mgr.GetConfig(), mgr.GetHTTPClient(), clk)
+	judge, err := frontdoor.NewJudge(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return err
 	}
