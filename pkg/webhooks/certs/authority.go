@@ -3,10 +3,13 @@ package certs
 import (
 	"bytes"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
 	"time"
+
+	"github.com/open-policy-agent/cert-controller/pkg/rotator"
 )
 
 // Keys of the Secret.
@@ -69,7 +72,8 @@ func Bundle(data map[string][]byte) []byte {
 }
 
 func (a Authority) validCA(data map[string][]byte, now time.Time) bool {
-	return holds(data[KeyCA], data[KeyCA], data[KeyCAKey], x509.VerifyOptions{DNSName: caName, CurrentTime: now.Add(2 * a.Validity)}) == nil
+	ok, err := rotator.ValidCert(data[KeyCA], data[KeyCA], data[KeyCAKey], caName, nil, now.Add(2*a.Validity))
+	return ok && err == nil
 }
 
 func (a Authority) validServer(data map[string][]byte, now time.Time) bool {
@@ -79,7 +83,8 @@ func (a Authority) validServer(data map[string][]byte, now time.Time) bool {
 // serves tells whether the server certificate will be accepted at a time under each name.
 func (a Authority) serves(ca []byte, data map[string][]byte, at time.Time) bool {
 	for _, name := range a.DNSNames {
-		if holds(ca, data[KeyCert], data[KeyCertKey], x509.VerifyOptions{DNSName: name, KeyUsages: usages, CurrentTime: at}) != nil {
+		ok, err := rotator.ValidCert(ca, data[KeyCert], data[KeyCertKey], name, usages(), at)
+		if !ok || err != nil {
 			return false
 		}
 	}
@@ -96,24 +101,61 @@ func (a Authority) settling(data map[string][]byte, now time.Time) bool {
 }
 
 func (a Authority) newCA(data map[string][]byte, now time.Time) error {
-	cert, key, err := makeAuthority(now.Add(-backdate), now.Add(10*a.Validity))
+	made, err := a.rotator().CreateCACert(now.Add(-backdate), now.Add(10*a.Validity))
 	if err != nil {
 		return fmt.Errorf("making a certificate authority: %w", err)
 	}
 	data[KeyPreviousCA] = data[KeyCA]
-	data[KeyCA], data[KeyCAKey] = cert, key
+	data[KeyCA], data[KeyCAKey] = made.CertPEM, made.KeyPEM
 	return nil
 }
 
 func (a Authority) newServer(data map[string][]byte, now time.Time) error {
-	signer, err := signerIn(data)
+	ca, err := authorityIn(data)
 	if err != nil {
 		return err
 	}
-	cert, key, err := signer.makeServer(a.DNSNames, now.Add(-backdate), now.Add(a.Validity))
+	cert, key, err := a.rotator().CreateCertPEM(ca, now.Add(-backdate), now.Add(a.Validity))
 	if err != nil {
 		return fmt.Errorf("making a server certificate: %w", err)
 	}
 	data[KeyCert], data[KeyCertKey] = cert, key
 	return nil
+}
+
+func (a Authority) rotator() *rotator.CertRotator {
+	return &rotator.CertRotator{
+		CAName: caName, CAOrganization: "mainspring",
+		DNSName: a.DNSNames[0], ExtraDNSNames: a.DNSNames[1:], ExtKeyUsages: usages(),
+	}
+}
+
+func usages() *[]x509.ExtKeyUsage { return &[]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }
+
+func authorityIn(data map[string][]byte) (*rotator.KeyPairArtifacts, error) {
+	cert, err := parse(data[KeyCA])
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(data[KeyCAKey])
+	if block == nil {
+		return nil, fmt.Errorf("reading %s: it is not PEM", KeyCAKey)
+	}
+	key, err := x509.ParsePKCS1PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", KeyCAKey, err)
+	}
+	return &rotator.KeyPairArtifacts{Cert: cert, Key: key, CertPEM: data[KeyCA], KeyPEM: data[KeyCAKey]}, nil
+}
+
+func parse(data []byte) (*x509.Certificate, error) {
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil, errors.New("reading a certificate: it is not PEM")
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("reading a certificate: %w", err)
+	}
+	return cert, nil
 }
