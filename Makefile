@@ -2,8 +2,10 @@
 
 # Karpenter needs a newer Go than some machines have: let the go command fetch the one go.mod names.
 export GOTOOLCHAIN := auto
-# -trimpath for the tests and the linters, too: so the programs' dependencies are compiled once for all of them.
-export GOFLAGS := -buildvcs=false -trimpath
+# nri_no_wasm: the agent is a plugin of NRI and hosts none. grpcnotrace: without the pages of golang.org/x/net/trace, which
+# nobody serves, and whose templates may call any method by its name, so that the linker has to keep all there are.
+# All that is built has the same flags, so that a dependency is compiled once for the programs, the linters and the tests.
+export GOFLAGS := -buildvcs=false -trimpath -tags=nri_no_wasm,grpcnotrace
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.Version=$(VERSION) -X sigs.k8s.io/karpenter/pkg/operator.Version=$(VERSION) -X github.com/mainspring-rt/mainspring/pkg/cli.Version=$(VERSION)
@@ -18,13 +20,11 @@ GINKGO_FLAGS ?=
 demo: build ## Run the main job on a local control plane and simulated nodes (KEEP=1 leaves it up)
 	./bin/mainspring demo --controller ./bin/controller --hollow ./bin/hollow --report out/demo $(if $(filter-out 0 no false,$(KEEP)),--keep)
 
-# nri_no_wasm: the agent is a plugin of NRI and hosts none. grpcnotrace: without the pages of golang.org/x/net/trace, which
-# nobody serves, and whose templates may call any method by its name, so that the linker has to keep all there are.
 .PHONY: build
 build: ## Build the controller, the node agent, the hollow agents and the command line with its programs into bin/
 	@mkdir -p bin
 	for program in controller agent fastpath hollow mainspring standalone; do \
-	  go build -tags nri_no_wasm,grpcnotrace -ldflags '$(LDFLAGS)' -o bin/$$program ./cmd/$$program || exit 1; done
+	  go build -ldflags '$(LDFLAGS)' -o bin/$$program ./cmd/$$program || exit 1; done
 
 ##@ Test
 
