@@ -2,7 +2,9 @@ package fastpath
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
@@ -55,9 +57,22 @@ func (e *Engine) read(w http.ResponseWriter, r *http.Request, into any) (err err
 	return err
 }
 
-// decode takes no fields that we do not know: both sides come from one release.
+// decode takes one JSON object whole, and no fields that we do not know: both sides come from one release. What is cut off, or no
+// object, must not be taken for an empty table, which lets go of every server.
 func decode(w http.ResponseWriter, r *http.Request, into any) error {
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, client.MaxBody))
 	decoder.DisallowUnknownFields()
-	return decoder.Decode(into)
+	switch err := decoder.Decode(&into); {
+	case errors.Is(err, io.EOF):
+		return errors.New("the body is empty; want one JSON object")
+	case err != nil:
+		return err
+	case into == nil: // null takes away what it should have been read into
+		return errors.New("the body is null; want one JSON object")
+	}
+	end := decoder.InputOffset()
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("the body goes on after its JSON object, which ends at byte %d; want nothing behind it", end)
+	}
+	return nil
 }

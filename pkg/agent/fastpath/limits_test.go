@@ -129,3 +129,32 @@ func TestRequestsLeaveNoHeapBehind(t *testing.T) {
 		t.Errorf("twenty requests of 3 MiB leave %d MiB", grown>>20)
 	}
 }
+
+// A table lets go of all servers that it does not name, so what is no whole one is refused, in words.
+func TestWhatIsNoObjectLetsGoOfNobody(t *testing.T) {
+	n := start(t, newKernel("/a"), t.TempDir())
+	n.apply(tableOf(1, high("a", "/a", 0)))
+	for text, want := range map[string]string{
+		"null": "the body is null; want one JSON object", "": "the body is empty; want one JSON object", " \n": "the body is empty",
+		"{} {}": "goes on after its JSON object, which ends at byte 2; want nothing behind it", "{}]": "goes on after its JSON object",
+		"{}null": "goes on after", "[]": "cannot unmarshal array", `{"servers":[`: "unexpected EOF",
+	} {
+		for _, length := range []int64{int64(len(text)), -1} {
+			request := httptest.NewRequest(http.MethodPut, client.PathTable, strings.NewReader(text))
+			request.ContentLength = length
+			answer := httptest.NewRecorder()
+			fastpath.Handler(n.Engine).ServeHTTP(answer, request)
+			if answer.Code != http.StatusBadRequest || !strings.Contains(answer.Body.String(), want) {
+				t.Errorf("%q: %d %s; want it to be refused: %s", text, answer.Code, answer.Body, want)
+			}
+		}
+	}
+	if got := n.Report(); len(got.Servers) != 1 || got.Generation != 1 {
+		t.Errorf("%+v; want the table as it was", got)
+	}
+	request := httptest.NewRequest(http.MethodPut, client.PathTable, strings.NewReader("{\"generation\":2}\n"))
+	answer := httptest.NewRecorder()
+	if fastpath.Handler(n.Engine).ServeHTTP(answer, request); answer.Code != http.StatusNoContent || len(n.Report().Servers) != 0 {
+		t.Errorf("an empty table: %d %s", answer.Code, answer.Body)
+	}
+}
