@@ -39,8 +39,10 @@ type place struct {
 	reserved bool
 	// carries: what is used beyond a budget is taken from the windows to come.
 	carries bool
-	// stoppedUntil is when the window ends for the rest of which we stopped the server; 0: it is not stopped.
+	// stoppedUntil is when the window ends for the rest of which we stopped the server; 0: it is not stopped. changes is how often it
+	// was stopped or let go.
 	stoppedUntil int64
+	changes      uint64
 	// stoppedAt is when we stopped it last. undone is how often it was found real-time after that, less what was forgotten since.
 	stoppedAt int64
 	undone    uint64
@@ -60,9 +62,10 @@ type core struct {
 	mu      sync.Mutex
 	gov     *governor.Core
 	places  [table.MaxServers]*place
-	active  []int // slots that have a place
-	touched []int // of those, whose budgets were set since the last follow
-	next    int64 // when the governor wants its next tick; 0: never
+	active  []int    // slots that have a place
+	halted  []*place // of those, the servers that we have stopped
+	touched []int    // of those, whose budgets were set since the last follow
+	next    int64    // when the governor wants its next tick; 0: never
 	detect  table.Histogram
 	react   table.Histogram
 	events  uint64
@@ -109,10 +112,14 @@ func (c *core) due() int64 {
 	defer c.mu.Unlock()
 	now := c.now()
 	c.turned.Store(now)
-	if c.next == 0 {
-		return now + idleWait
+	until := now + idleWait
+	if c.next != 0 {
+		until = min(until, c.next)
 	}
-	return max(now+leastWait, min(c.next, now+idleWait))
+	for _, p := range c.halted {
+		until = min(until, p.late())
+	}
+	return max(now+leastWait, until)
 }
 
 // handle is the fast path.
@@ -141,10 +148,11 @@ func (c *core) handle(e *ebpf.Event) {
 	case ebpf.KindAgain:
 		c.again(e, p, woken)
 	case ebpf.KindWindow:
-		p.letGo()
+		c.letGo(p)
 	case ebpf.KindClean:
 		c.gov.Clean(slot, c.now(), c)
 	}
+	c.letGoOfLate() // events may come without a pause
 	c.follow(slot)
 	c.next = c.gov.Next() // a raise that was denied waits, what was squeezed is to be given back
 	if c.next != 0 && c.next <= c.now() {
@@ -297,9 +305,10 @@ func seen(programs Programs, now func() int64) func(slot int) int64 {
 func (c *core) put(slot int, p *place, budgetUs int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.letGo()
+	c.letGo(p)
 	c.places[slot] = p
 	c.active = append(c.active, slot)
+	c.halted = slices.Grow(c.halted, len(c.active)-len(c.halted)) // stopping a server allocates nothing
 	c.gov.InForce(slot, budgetUs)
 }
 
@@ -307,7 +316,7 @@ func (c *core) put(slot int, p *place, budgetUs int64) {
 func (c *core) take(slot int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.places[slot].letGo()
+	c.letGo(c.places[slot])
 	c.places[slot] = nil
 	c.active = slices.DeleteFunc(c.active, func(s int) bool { return s == slot })
 }

@@ -97,7 +97,7 @@ type entry struct {
 	drift      uint64
 	checkFault error // of the last look at it
 	threads    int
-	realtime   int // of those, but for what we have stopped
+	realtime   int // of those; also by what we would give those that we have stopped
 	below      int // threads in groups below its own
 	undone     uint64
 	retryAt    int64

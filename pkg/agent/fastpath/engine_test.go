@@ -276,25 +276,6 @@ func TestSomethingElseChangesABudget(t *testing.T) {
 	}
 }
 
-// What a thread's policy is while we have stopped its server says nothing of the program.
-func TestRealtimeThreadsAreThoseThatAreNotStopped(t *testing.T) {
-	n, k := stopped(t)
-	k.change(func() { k.groups["/a"].realtime = 0 })
-	n.sweep()
-	n.send(0, n.programs.event(100, ebpf.KindWindow, n.now.Load()))
-	k.change(func() { k.groups["/a"].realtime = 2 })
-	n.sweep()
-	if a := n.reported("a"); a.RealtimeThreads != 2 {
-		t.Errorf("%d real-time threads; want two", a.RealtimeThreads)
-	}
-	n.send(0, n.programs.event(100, ebpf.KindEnd, n.now.Load()))
-	k.change(func() { k.groups["/a"].realtime = 0 })
-	n.sweep()
-	if a := n.reported("a"); a.RealtimeThreads != 2 {
-		t.Errorf("%d real-time threads while it is stopped; want the two it had", a.RealtimeThreads)
-	}
-}
-
 func TestThreadsThatNobodyGovernsAreTold(t *testing.T) {
 	k := newKernel("/a")
 	n := start(t, k, t.TempDir())

@@ -114,6 +114,7 @@ type group struct {
 	closed, restored   bool
 	throttled          bool
 	below, realtime    int
+	counting           func() // called while its threads are counted
 }
 
 func (g *group) ID() uint64 { return g.id }
@@ -140,8 +141,14 @@ func (g *group) Check() ([]string, error) {
 	defer g.k.mu.Unlock()
 	return g.drift, g.checkErr
 }
-func (g *group) Threads() (all, realtime int, err error) { return 3, g.realtime, nil }
-func (g *group) Below() (int, error)                     { return g.below, nil }
+func (g *group) Threads() (all, realtime int, err error) {
+	realtime = g.realtime
+	if g.counting != nil {
+		g.counting()
+	}
+	return 3, realtime, nil
+}
+func (g *group) Below() (int, error) { return g.below, nil }
 func (g *group) Close(restore bool) error {
 	g.k.note("close %s %v", g.path, restore)
 	g.closed, g.restored = true, restore
@@ -220,12 +227,13 @@ type ring struct {
 	once     sync.Once
 	woken    atomic.Int32
 	held     atomic.Bool
+	until    atomic.Int64
 }
 
-func (r *ring) SetDeadline(int64) {}
-func (r *ring) Hold(on bool)      { r.held.Store(on) }
-func (r *ring) Wake()             { r.woken.Add(1) }
-func (r *ring) Close() error      { r.once.Do(func() { close(r.closed) }); return nil }
+func (r *ring) SetDeadline(at int64) { r.until.Store(at) }
+func (r *ring) Hold(on bool)         { r.held.Store(on) }
+func (r *ring) Wake()                { r.woken.Add(1) }
+func (r *ring) Close() error         { r.once.Do(func() { close(r.closed) }); return nil }
 func (r *ring) Next(e *ebpf.Event) error {
 	select {
 	case r.waits <- struct{}{}:

@@ -1,6 +1,7 @@
 package fastpath
 
 import (
+	"slices"
 	"time"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
@@ -44,26 +45,38 @@ func (p *place) stoppedIn(e *ebpf.Event) bool {
 // stop a server for the rest of the window.
 func (c *core) stop(e *ebpf.Event, p *place) {
 	_ = p.enforcer.Throttle() // a group that has gone is found by the sweep
+	if p.stoppedUntil == 0 {
+		c.halted = append(c.halted, p)
+	}
+	p.changes++
 	p.stoppedUntil, p.stoppedAt = int64(e.Window+p.config.PeriodNs), c.now()
 }
 
 // letGo lets a server that we stopped run again.
-func (p *place) letGo() {
+func (c *core) letGo(p *place) {
 	if p.enforcer != nil {
 		_ = p.enforcer.Replenish() // a group that has gone is found by the sweep
 	}
+	if p.stoppedUntil == 0 {
+		return
+	}
 	p.stoppedUntil = 0
+	p.changes++
+	c.halted = slices.DeleteFunc(c.halted, func(o *place) bool { return o == p })
 }
 
 // lateBy is how long after its window a server that we stopped waits for the program that tells of the next one. The
 // event may be lost.
 const lateBy = int64(10 * time.Millisecond)
 
+// late is when a server that we stopped has waited long enough.
+func (p *place) late() int64 { return p.stoppedUntil + lateBy }
+
 // letGoOfLate lets those run whose next window nobody told of.
 func (c *core) letGoOfLate() {
-	for _, slot := range c.active {
-		if p := c.places[slot]; p.stoppedUntil != 0 && c.now() > p.stoppedUntil+lateBy {
-			p.letGo()
+	for i := len(c.halted) - 1; i >= 0; i-- { // letting go takes it out
+		if p := c.halted[i]; c.now() >= p.late() {
+			c.letGo(p)
 		}
 	}
 }
@@ -80,10 +93,13 @@ func (c *core) undone(slot int, forgotten uint64) uint64 {
 	return p.undone
 }
 
-// stopped says whether we have stopped the server of a slot.
-func (c *core) stopped(slot int) bool {
+// stopped says whether we have stopped the server of a slot, and how often that has changed.
+func (c *core) stopped(slot int) (is bool, changes uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.places[slot]
-	return p != nil && p.stoppedUntil != 0
+	if p == nil {
+		return false, 0
+	}
+	return p.stoppedUntil != 0, p.changes
 }

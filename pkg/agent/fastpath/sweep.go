@@ -57,12 +57,7 @@ func (e *Engine) check(en *entry) bool {
 		en.drift++
 	}
 	en.checkFault = err
-	if all, realtime, err := en.group.Threads(); err == nil {
-		en.threads = all
-		if !en.core.stopped(en.slot) {
-			en.realtime = realtime
-		}
-	}
+	en.count()
 	en.undone = en.core.undone(en.slot, e.forgotten(en))
 	if e.sweeps%belowEvery == 0 {
 		if below, err := en.group.Below(); err == nil {
@@ -70,6 +65,21 @@ func (e *Engine) check(en *entry) bool {
 		}
 	}
 	return false
+}
+
+// count a server's threads. Whose policies we have taken ourselves, for the rest of a window, are real-time all the same: Check, which
+// has found nothing wrong, gives every thread of such a group the policy of the phase. That a server is stopped says nothing of the
+// program, and some are at every sweep.
+func (en *entry) count() {
+	stopped, before := en.core.stopped(en.slot)
+	all, realtime, err := en.group.Threads()
+	if err != nil {
+		return
+	}
+	if _, after := en.core.stopped(en.slot); (stopped || after != before) && en.checkFault == nil {
+		realtime = all
+	}
+	en.threads, en.realtime = all, realtime
 }
 
 // forgotten is how many evasions of a server this sweep forgets: one in a second, and not more than one in a window, in which four

@@ -81,7 +81,7 @@ type ServerReport struct {
 	// Fault is latched after repeated overruns at the highest budget.
 	Fault bool `json:"fault,omitempty"`
 	// UsedUs is the CPU time that it has used in all; Threads how many it has, and RealtimeThreads how many of them had a real-time
-	// policy when it was looked last, which is at a time when the fast path had not taken it from them.
+	// policy when it was looked last. Those from which the fast path itself has taken it, for the rest of a window, count.
 	UsedUs          int64 `json:"usedUs"`
 	Threads         int   `json:"threads"`
 	RealtimeThreads int   `json:"realtimeThreads"`
