@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -54,6 +55,11 @@ func (v View) Status() v1alpha1.RTNodeStatus {
 		world: v.World, applied: v.Applied, counted: v.Counted, pressure: v.Pressure, cores: v.Cores, drifted: v.Drifted,
 		version: "test", before: v.Before, now: v.Now,
 	}.status()
+}
+
+// Metrics serves what was counted.
+func Metrics(node string, world *World, counted *Counted) prometheus.Collector {
+	return &collector{node: node, world: func() *World { return world }, counted: func() *Counted { return counted }}
 }
 
 // Happened are the Events about a server between two looks.

@@ -37,6 +37,7 @@ var (
 	descGrain     = describe("budget_granularity_seconds", "How far a task ran past its budget in the self-test at start.", "node")
 	descRealtime  = describe("fastpath_realtime", "1 while every thread of the fast path has a real-time policy.")
 	descFaults    = describe("container_fault", "1 while a container's fault is latched: it overran its highest budget again and again.", perServer...)
+	descEscapes   = describe("container_escapes", "1 while a container's budget does not hold it as a whole, or not all of it is seen.", perServer...)
 	descAnswers   = describe("fastpath_up", "1 while the fast path answers.")
 	descBroken    = describe("promises_broken_total", "How often more was promised on a core than its plan allows. Always 0, or there is a defect.", "node", "core")
 )
@@ -49,7 +50,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 func Descriptions() []*prometheus.Desc {
 	return []*prometheus.Desc{
 		descOverruns, descMisses, descJobs, descThrottles, descDrift, descSqueezes, descDetect, descReact, descEscalate, descRecover,
-		descBandwidth, descEvents, descLost, descUnseen, descGrain, descAnswers, descRealtime, descFaults, descBroken,
+		descBandwidth, descEvents, descLost, descUnseen, descGrain, descAnswers, descRealtime, descFaults, descEscapes, descBroken,
 	}
 }
 
@@ -104,9 +105,9 @@ func (c *collector) collectServers(to chan<- prometheus.Metric, counted *Counted
 	if world == nil || world.RTNode == nil {
 		return
 	}
-	latched := map[string]bool{}
+	latched, escapes := map[string]bool{}, map[string]bool{}
 	for _, s := range counted.Report.Servers {
-		latched[s.ID] = s.Fault
+		latched[s.ID], escapes[s.ID] = s.Fault, s.Escapes != ""
 	}
 	seen := map[[3]string]bool{}
 	for _, s := range world.RTNode.Spec.Servers {
@@ -114,6 +115,7 @@ func (c *collector) collectServers(to chan<- prometheus.Metric, counted *Counted
 			seen[key] = true
 			collectServer(to, s, counted.Servers[idOf(s)].Counts)
 			to <- gauge(descFaults, flagOf(latched[idOf(s)]), s.Namespace, s.Pod, s.Container)
+			to <- gauge(descEscapes, flagOf(escapes[idOf(s)]), s.Namespace, s.Pod, s.Container)
 		}
 	}
 }

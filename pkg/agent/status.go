@@ -124,7 +124,7 @@ func (v view) servers(report table.Report) []v1alpha1.RTServerStatus {
 func serverStatus(spec v1alpha1.RTServer, s table.ServerReport, total Total) v1alpha1.RTServerStatus {
 	out := v1alpha1.RTServerStatus{
 		PodUID: spec.PodUID, Container: spec.Container, BudgetUs: s.BudgetUs, PeriodUs: s.PeriodUs,
-		Level: spec.LevelAt(cmp.Or(s.LevelUs, s.BudgetUs)), Error: s.Error,
+		Level: spec.LevelAt(cmp.Or(s.LevelUs, s.BudgetUs)), Error: s.Error, Escapes: s.Escapes,
 		RealtimeThreads: int32(min(s.RealtimeThreads, math.MaxInt32)), //nolint:gosec // at most that
 		Overruns:        signed(total.Overruns), Misses: signed(total.Misses), Drift: signed(total.Drift),
 	}

@@ -101,6 +101,20 @@ func TestReadySaysWhatIsWrongFirst(t *testing.T) {
 	}
 }
 
+// A container that its budget does not hold as a whole is told of beside what was applied, which it was.
+func TestEscapesAreNoErrors(t *testing.T) {
+	t.Parallel()
+	v := wellView(t)
+	v.Counted.Report.Servers[0].Escapes = "3 threads are elsewhere"
+	s := v.Status()
+	if s.Servers[0].Escapes != "3 threads are elsewhere" || s.Servers[0].Error != "" || s.Servers[1].Escapes != "" {
+		t.Errorf("%+v", s.Servers)
+	}
+	if got := condition(s, v1alpha1.ConditionReady); !strings.HasPrefix(got, "True Applied") {
+		t.Errorf("Ready: %s; want it to stay", got)
+	}
+}
+
 // The generation counts for one RTNode alone: another of the name begins at 1 again.
 func TestTheObservedGenerationIsOfThisRTNode(t *testing.T) {
 	t.Parallel()

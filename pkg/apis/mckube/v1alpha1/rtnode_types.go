@@ -208,12 +208,17 @@ type RTServerStatus struct {
 	// drift is how often something else changed what was applied.
 	// +optional
 	Drift int64 `json:"drift,omitempty"`
-	// realtimeThreads is how many of its threads have a real-time policy, as read back from the kernel.
+	// realtimeThreads is how many of its threads have a real-time policy, read back from the kernel every second. Where the agent itself
+	// has taken the policy from them for the rest of a period, all of them count.
 	// +optional
 	RealtimeThreads int32 `json:"realtimeThreads,omitempty"`
 	// error is why the spec could not be applied; empty when it was.
 	// +optional
 	Error string `json:"error,omitempty"`
+	// escapes says what of the container its budget does not hold, or what is not seen of it, although the spec was applied; empty when
+	// all of it is governed.
+	// +optional
+	Escapes string `json:"escapes,omitempty"`
 }
 
 // RTPressure is how busy the node is.
