@@ -105,23 +105,26 @@ func TestAFastPathThatRestartsIsToldAgain(t *testing.T) {
 	w.eventuallyStatus("ready", func(s v1alpha1.RTNodeStatus) bool { return len(s.Servers) == 1 && s.Servers[0].BudgetUs == 2000 })
 	w.fast.change(func(s *table.ServerReport) { s.Overruns = 5 })
 	w.eventuallyStatus("5 overruns", func(s v1alpha1.RTNodeStatus) bool { return s.Servers[0].Overruns == 5 })
+	told := func(reason string) {
+		w.eventually("Event "+reason+" on the node", func() string {
+			if got := w.events("default", w.node.Name); got[reason].Reason == "" {
+				return fmt.Sprint(got)
+			}
+			return ""
+		})
+	}
 	w.fast.stop()
 	w.eventuallyStatus("that it is gone, and what was last said", func(s v1alpha1.RTNodeStatus) bool {
 		return strings.HasPrefix(condition(s, v1alpha1.ConditionReady), "False FastPathUnreachable") && s.Servers[0].Overruns == 5 && s.Servers[0].BudgetUs == 2000
 	})
+	told("FastPathLost") // whoever tells looks once a second, and would miss less
 	w.fast.start("y")
 	w.eventuallyTable("its table", func(f *fakeFastPath) bool { return len(f.table.Servers) == 1 && f.table.Servers[0].Cgroup == group })
 	w.fast.change(func(s *table.ServerReport) { s.Overruns = 2 })
 	w.eventuallyStatus("7 overruns in all", func(s v1alpha1.RTNodeStatus) bool {
 		return s.Servers[0].Overruns == 7 && strings.HasPrefix(condition(s, v1alpha1.ConditionReady), "True")
 	})
-	w.eventually("Events on the node", func() string {
-		got := w.events("default", w.node.Name)
-		if got["FastPathLost"].Reason != "" && got["FastPathBack"].Reason != "" {
-			return ""
-		}
-		return fmt.Sprint(got)
-	})
+	told("FastPathBack")
 }
 
 // An agent that restarts takes nothing away: the fast path keeps its table until the API server has been
