@@ -66,22 +66,25 @@ func (m *machine) anchor(controller, group string, names ...string) (*anchor, er
 
 // still says that the path names the group that was opened, in both hierarchies.
 func (a *anchor) still() error {
-	if err := a.stillAt(a.dir, a.controller, a.id()); err != nil || a.cpusDir == a.dir {
+	if err := a.stillAt(a.dir, a.controller, a.files); err != nil || a.cpusDir == a.dir {
 		return err
 	}
-	return a.stillAt(a.cpusDir, "cpuset", a.cpus.id())
+	return a.stillAt(a.cpusDir, "cpuset", a.cpus)
 }
 
-func (a *anchor) stillAt(dir, controller string, opened uint64) error {
+func (a *anchor) stillAt(dir, controller string, opened files) error {
 	inode, err := a.machine.kernel.inode(dir)
-	if err == nil && inode == opened {
+	if err == nil && inode == opened.id() {
 		return nil
 	}
 	if err != nil && !gone(err) {
 		return fmt.Errorf("looking for %s: %w", a.path, err)
 	}
-	if now, lost := a.machine.whereabouts(controller, a.path, opened); lost == nil {
-		return fmt.Errorf("%s is %s now: %w", a.path, now, ErrRenamed)
+	// Seeking it looks at every group of the machine. One that was removed lists nothing.
+	if _, listed := a.machine.threadsOf(opened); !gone(listed) {
+		if now, lost := a.machine.whereabouts(controller, a.path, opened.id()); lost == nil {
+			return fmt.Errorf("%s is %s now: %w", a.path, now, ErrRenamed)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("looking for %s: %w", a.path, asGone(err))

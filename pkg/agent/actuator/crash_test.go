@@ -13,11 +13,13 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/host/hosttest"
 )
 
-// layouts are machines, one for each way in which a backend works.
-var layouts = []struct {
+type layout struct {
 	name, backend string
 	mount         func(*hosttest.Tree)
-}{
+}
+
+// layouts are machines, one for each way in which a backend works.
+var layouts = []layout{
 	{"rtgroup", RTGroup, func(tr *hosttest.Tree) { tr.CgroupsHybrid(true, "cpu,cpuacct", "cpuset") }},
 	{"hcbs-rt.max", HCBS, func(tr *hosttest.Tree) {
 		tr.CgroupsV2(hosttest.RTMax, "cpu", "cpuset")

@@ -141,7 +141,7 @@ func (g *fifoGroup) SetPriority(priority int) error {
 	if priority < 1 || priority > 99 {
 		return fmt.Errorf("priority %d; want 1 to 99", priority)
 	}
-	if g.priority.Swap(int32(priority)) == int32(priority) {
+	if g.priority.Load() == int32(priority) {
 		return nil
 	}
 	g.backend.mu.Lock()
@@ -149,6 +149,10 @@ func (g *fifoGroup) SetPriority(priority int) error {
 	if err := g.backend.same(g, g.anchor); err != nil {
 		return err
 	}
+	if err := g.backend.journal.keep(g.given(uint32(priority))); err != nil {
+		return err
+	}
+	g.priority.Store(int32(priority))
 	clear(g.known) // a change of ours is no drift
 	_, err := g.tend()
 	return err
@@ -266,7 +270,7 @@ func (g *fifoGroup) remember(attrs map[int32]unix.SchedAttr) error {
 	if err != nil {
 		return err
 	}
-	var records []record
+	records := []record{g.given(uint32(g.priority.Load()))}
 	for _, tid := range slices.Sorted(maps.Keys(attrs)) {
 		a := attrs[tid]
 		started, err := m.kernel.started(int(tid))
@@ -279,10 +283,6 @@ func (g *fifoGroup) remember(attrs map[int32]unix.SchedAttr) error {
 		})
 	}
 	return m.journal.keep(records...)
-}
-
-func (g *fifoGroup) ours(a unix.SchedAttr) bool {
-	return a.Policy == unix.SCHED_FIFO && a.Priority == uint32(g.priority.Load())
 }
 
 // Read what was recorded, and the cores.

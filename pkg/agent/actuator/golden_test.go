@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/mainspring-rt/mainspring/pkg/host/hosttest"
 )
 
 // writes made since a mark, relative to the machine's cgroup directory, with names of pods and containers
@@ -86,10 +84,7 @@ func TestWrites(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i := slices.IndexFunc(layouts, func(l struct {
-				name, backend string
-				mount         func(*hosttest.Tree)
-			}) bool {
+			i := slices.IndexFunc(layouts, func(l layout) bool {
 				return l.name == name
 			})
 			s := newSim(t, layouts[i].mount)

@@ -179,6 +179,9 @@ func (j *journal) keep(records ...record) error {
 	return nil
 }
 
+// has says that there is a record of the same.
+func (j *journal) has(r record) bool { return j.held[r.key()] }
+
 // of are the records of a group, last first.
 func (j *journal) of(group string) []record {
 	var out []record

@@ -3,6 +3,7 @@ package actuator
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,7 +13,9 @@ import (
 func (m *machine) release(group string) error { return m.releaseThese(group, m.journal.of(group)) }
 
 func (m *machine) releaseThese(group string, pending []record) error {
-	unruly := m.giveBack(group, pending)
+	sought := places{machine: m, found: map[place]string{}}
+	threads := slices.DeleteFunc(slices.Clone(pending), func(r record) bool { return r.Thread == 0 })
+	unruly := m.giveBack(group, threads)
 	if gone(unruly) {
 		unruly = nil
 	}
@@ -24,7 +27,7 @@ func (m *machine) releaseThese(group string, pending []record) error {
 		progress, faults = false, nil
 		var refused []record
 		for _, r := range pending {
-			if err := m.putBack(r); err != nil {
+			if err := m.putBack(r, sought); err != nil {
 				refused, faults = append(refused, r), append(faults, err)
 				continue
 			}
@@ -32,18 +35,22 @@ func (m *machine) releaseThese(group string, pending []record) error {
 		}
 		pending = refused
 	}
-	return errors.Join(append(faults, unruly, m.journal.drop(done...))...)
+	inherited := m.takeBack(threads, sought)
+	if inherited != nil { // whoever looks again has to know these threads from those that they made
+		done = slices.DeleteFunc(done, func(r record) bool { return r.By == FIFO })
+	}
+	return errors.Join(append(faults, unruly, inherited, m.journal.drop(done...))...)
 }
 
 // putBack one record, and read it back.
-func (m *machine) putBack(r record) error {
-	if r.Controller == roomRecord {
+func (m *machine) putBack(r record, sought places) error {
+	if r.Controller == roomRecord || r.Controller == givenRecord {
 		return nil
 	}
 	if r.Thread != 0 {
 		return m.putBackThread(r) // wherever it is by now
 	}
-	f, err := m.of(r)
+	f, err := sought.open(r)
 	if gone(err) {
 		return nil
 	}

@@ -7,37 +7,50 @@ import (
 	"strings"
 )
 
-// whereabouts is the directory of a group that its path may name no longer, however often it or one above was renamed. The kernel
-// renames a group only within the one above it, so it is as deep as it was, below the last group of its path that is there.
+// whereabouts is the directory of a group that its path may name no longer, however often it or one above was renamed. The kernel renames
+// a group only in a hierarchy of v1, and only within the one above it, so it is as deep as it was, most likely below the last group of its
+// path that is there; but that one may have been made anew under the name of the one that it is in.
 func (m *machine) whereabouts(controller, group string, inode uint64) (string, error) {
+	nowhere := fmt.Errorf("%s is nowhere: %w", group, ErrGone)
+	if m.cg.InUnified(controller) {
+		return "", nowhere
+	}
 	dir, err := m.cg.Dir(controller, "/")
 	if err != nil {
 		return "", asGone(err)
 	}
 	names := strings.Split(strings.Trim(group, "/"), "/")
-	for ; len(names) > 1; names = names[1:] {
-		next := filepath.Join(dir, names[0])
-		if _, err := m.kernel.inode(next); err != nil {
+	from := []string{dir}
+	for _, name := range names[:len(names)-1] {
+		dir = filepath.Join(dir, name)
+		if _, err := m.kernel.inode(dir); err != nil {
 			break
 		}
-		dir = next
+		from = append(from, dir)
 	}
-	if found := m.seek(dir, len(names), inode); found != "" {
-		return found, nil
+	sought := ""
+	for level, dir := range slices.Backward(from) {
+		if found := m.seek(dir, sought, len(names)-level, inode); found != "" {
+			return found, nil
+		}
+		sought = dir
 	}
-	return "", fmt.Errorf("%s is nowhere: %w", group, ErrGone)
+	return "", nowhere
 }
 
-// seek a group by its inode, so many levels below a directory; empty when it is not there.
-func (m *machine) seek(dir string, depth int, inode uint64) string {
+// seek a group by its inode, so many levels below a directory, but not in the one that was sought through; empty when it is not there.
+func (m *machine) seek(dir, sought string, depth int, inode uint64) string {
 	names, err := m.kernel.children(dir)
 	if err != nil {
 		return "" // it is being removed
 	}
 	for _, name := range names {
 		child := filepath.Join(dir, name)
+		if child == sought {
+			continue
+		}
 		if depth > 1 {
-			if found := m.seek(child, depth-1, inode); found != "" {
+			if found := m.seek(child, sought, depth-1, inode); found != "" {
 				return found
 			}
 		} else if held, err := m.kernel.inode(child); err == nil && held == inode {
@@ -47,9 +60,21 @@ func (m *machine) seek(dir string, depth int, inode uint64) string {
 	return ""
 }
 
-// of opens the very directory that a record tells of, also under another name. ErrGone, wrapped, when it was removed.
-func (m *machine) of(r record) (files, error) {
-	f, err := m.at(r.Controller, r.Group)
+// place is a group's directory in a hierarchy, by the hierarchy's root and its own inode.
+type place struct {
+	root  string
+	inode uint64
+}
+
+// places are where the groups of one release are, each sought once however many records tell of it: empty is nowhere.
+type places struct {
+	*machine
+	found map[place]string
+}
+
+// open the very directory that a record tells of, also under another name. ErrGone, wrapped, when it was removed.
+func (p places) open(r record) (files, error) {
+	f, err := p.at(r.Controller, r.Group)
 	if err != nil && !gone(err) {
 		return nil, err
 	}
@@ -61,14 +86,34 @@ func (m *machine) of(r record) (files, error) {
 			return nil, err
 		}
 	}
-	dir, err := m.whereabouts(r.Controller, r.Group, r.Inode)
+	dir, err := p.whereabouts(r)
 	if err != nil {
 		return nil, err
 	}
-	if f, err = m.kernel.open(dir); err != nil {
+	if f, err = p.kernel.open(dir); err != nil {
 		return nil, fmt.Errorf("opening control group %s, once %s: %w", dir, r.Group, asGone(err))
 	}
 	return f, nil
+}
+
+// whereabouts is the machine's, asked once for each group.
+func (p places) whereabouts(r record) (string, error) {
+	root, err := p.cg.Dir(r.Controller, "/")
+	if err != nil {
+		return "", asGone(err)
+	}
+	at := place{root, r.Inode}
+	dir, sought := p.found[at]
+	if !sought {
+		if dir, err = p.machine.whereabouts(r.Controller, r.Group, r.Inode); err != nil && !gone(err) {
+			return "", err
+		}
+		p.found[at] = dir
+	}
+	if dir == "" {
+		return "", fmt.Errorf("%s is nowhere: %w", r.Group, ErrGone)
+	}
+	return dir, nil
 }
 
 // releaseFormer puts back what was changed in groups that the path of one named before it. What cannot be put back now stays in the

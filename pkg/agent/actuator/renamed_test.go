@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,6 +49,15 @@ func (s *simTree) whole(now, before string) map[string]string {
 	return out
 }
 
+// renaming are the machines on which groups can be renamed: those whose hierarchies are of v1.
+func renaming(t *testing.T) []layout {
+	t.Helper()
+	return slices.DeleteFunc(slices.Clone(layouts), func(l layout) bool {
+		s := newSim(t, l.mount)
+		return s.cg.InUnified("cpu") && s.cg.InUnified("cpuset")
+	})
+}
+
 // renames are what may become of the names of a container's group, and of its pod's.
 var renames = []struct {
 	name        string
@@ -63,7 +73,7 @@ var renames = []struct {
 // eachRename runs a test for a server whose group is renamed while its budget is ended (fifo: its threads are stopped or not). What was
 // there before is to be there afterwards.
 func eachRename(t *testing.T, stopped bool, undo func(t *testing.T, s *simTree, b Backend, g Group, l string)) {
-	for _, l := range layouts {
+	for _, l := range renaming(t) {
 		for _, r := range renames {
 			t.Run(l.name+" "+r.name, func(t *testing.T) {
 				t.Parallel()
@@ -163,7 +173,7 @@ func TestRenamedGroupIsRememberedUntilItIsPutBack(t *testing.T) {
 
 // A group made in the place of a renamed one is its successor; the renamed one is nobody's.
 func TestRenamedGroupWhosePlaceIsTaken(t *testing.T) {
-	for _, l := range layouts {
+	for _, l := range renaming(t) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSim(t, l.mount)
@@ -172,27 +182,125 @@ func TestRenamedGroupWhosePlaceIsTaken(t *testing.T) {
 			held := s.snapshot()
 			b := s.probe(l.backend)
 			g := mustOpen(t, b, server)
-			s.rename(c.first, "elsewhere", "cpu", "cpuset")
-			for _, root := range []string{s.root("cpu"), s.root("cpuset")} {
-				if err := s.makeGroup(root + c.first); err != nil && !errors.Is(err, os.ErrExist) {
-					t.Fatal(err)
-				}
-			}
+			s.replace(c.first)
 			if err := g.Close(false); err != nil {
 				t.Fatal(err)
 			}
 			mustOpen(t, b, server)
-			for file, text := range s.snapshot() {
-				former := strings.Replace(file, "/elsewhere/", "/"+path.Base(c.first)+"/", 1)
-				if former != file && held[former] != text {
-					t.Errorf("%s is %q; want %q", file, text, held[former])
-				}
+			s.expectElsewhere(c.first, held)
+		})
+	}
+}
+
+// replace a group by another of its name; it is "elsewhere" from then on.
+func (s *simTree) replace(group string) {
+	s.t.Helper()
+	s.rename(group, "elsewhere", "cpu", "cpuset")
+	for _, root := range []string{s.root("cpu"), s.root("cpuset")} {
+		if err := s.makeGroup(root + group); err != nil && !errors.Is(err, os.ErrExist) {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// expectElsewhere that a group which was replaced has what it held, and that no thread is anything but an ordinary one.
+func (s *simTree) expectElsewhere(group string, held map[string]string) {
+	s.t.Helper()
+	for file, text := range s.snapshot() {
+		former := strings.Replace(file, "/elsewhere/", "/"+path.Base(group)+"/", 1)
+		if former != file && held[former] != text {
+			s.t.Errorf("%s is %q; want %q", file, text, held[former])
+		}
+	}
+	for tid, th := range s.threads {
+		if th.attr.Policy != unix.SCHED_NORMAL {
+			s.t.Errorf("thread %d has policy %d; want 0", tid, th.attr.Policy)
+		}
+	}
+}
+
+// A pod's group is renamed with its containers, and made anew: the way to a container leads to the new one, in which it is not.
+func TestRenamedPodWhosePlaceIsTaken(t *testing.T) {
+	for _, l := range renaming(t) {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSim(t, l.mount)
+			c := populate(s)
+			held := s.snapshot()
+			b := s.probe(l.backend)
+			g := mustOpen(t, b, c.servers()[0])
+			if l.backend == FIFO {
+				s.breed(c.first, 1, c.servers()[0].Priority)
 			}
-			for tid, th := range s.threads {
-				if th.attr.Policy != unix.SCHED_NORMAL {
-					t.Errorf("thread %d has policy %d; want 0", tid, th.attr.Policy)
-				}
+			pod := path.Dir(c.first)
+			s.replace(pod)
+			if _, err := g.Check(); !errors.Is(err, ErrRenamed) {
+				t.Errorf("Check: %v; want ErrRenamed", err)
+			}
+			if err := g.Close(true); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+			if _, err := b.Sweep(); err != nil {
+				t.Errorf("Sweep: %v", err)
+			}
+			s.expectElsewhere(pod, held)
+			if m, err := openJournal(s.state, "boot-1"); err != nil || len(m.records) != 0 {
+				t.Errorf("the journal has %v, %v; want nothing", m.records, err)
 			}
 		})
+	}
+}
+
+// Looking for a group that was removed costs a look at all others: that is made once, however much was changed in it, and not where
+// it is known to have been removed, or groups cannot be renamed.
+func TestARemovedGroupIsSoughtOnce(t *testing.T) {
+	for name, letGo := range map[string]func(s *simTree, b Backend, g Group, backend string) error{
+		"by who governs it": func(_ *simTree, _ Backend, g Group, _ string) error { return g.Close(true) },
+		"by the next process": func(s *simTree, _ Backend, _ Group, backend string) error {
+			b, _ := s.other(backend)
+			return second(b.Sweep())
+		},
+	} {
+		for _, l := range layouts {
+			t.Run(l.name+" "+name, func(t *testing.T) {
+				t.Parallel()
+				s := newSim(t, l.mount)
+				c := populate(s)
+				b := s.probe(l.backend)
+				g := mustOpen(t, b, c.servers()[0])
+				clear(s.threads)
+				for _, root := range []string{s.root("cpu"), s.root("cpuset")} {
+					if err := s.removeGroup(root + c.first); err != nil {
+						t.Fatal(err)
+					}
+				}
+				s.dying = nil
+				clear(s.looked)
+				if _, err := g.Check(); !errors.Is(err, ErrGone) || errors.Is(err, ErrRenamed) {
+					t.Errorf("Check: %v; want ErrGone", err)
+				}
+				s.expectLooks(c, 0)
+				if err := letGo(s, b, g, l.backend); err != nil {
+					t.Error(err)
+				}
+				s.expectLooks(c, 1)
+			})
+		}
+	}
+}
+
+// expectLooks at other containers: at most so many, and none in a hierarchy of v2.
+func (s *simTree) expectLooks(c containers, most int) {
+	s.t.Helper()
+	for _, controller := range []string{"cpu", "cpuset"} {
+		most := most
+		if s.cg.InUnified(controller) {
+			most = 0
+		}
+		for _, other := range []string{c.second, c.guaranteed, c.bestEffort} {
+			if n := s.looked[s.root(controller)+other]; n > most {
+				s.t.Errorf("%s of %s was looked at %d times; want at most %d", other, controller, n, most)
+			}
+		}
 	}
 }

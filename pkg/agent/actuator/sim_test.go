@@ -42,6 +42,10 @@ type simKernel struct {
 	fullOfDeadlines bool
 	// refuse writes to files of this name.
 	refuse string
+	// changing is called before a thread is changed.
+	changing func(tid int)
+	// looked counts how often the inode of each directory was asked for.
+	looked map[string]int
 	// stuck threads want to run and do not.
 	stuck     map[int]bool
 	newThread int
@@ -77,7 +81,7 @@ func newSim(t *testing.T, layout func(*hosttest.Tree)) *simTree {
 		t.Fatal(err)
 	}
 	return &simTree{
-		simKernel: &simKernel{t: t, cg: cg, host: tree.Host(), threads: map[int]*simThread{}, newThread: 100},
+		simKernel: &simKernel{t: t, cg: cg, host: tree.Host(), threads: map[int]*simThread{}, looked: map[string]int{}, newThread: 100},
 		tree:      tree, state: fastDir(t),
 	}
 }
@@ -175,7 +179,10 @@ func (k *simKernel) open(dir string) (files, error) {
 	return f, nil
 }
 
-func (k *simKernel) inode(dir string) (uint64, error) { return linux{}.inode(dir) }
+func (k *simKernel) inode(dir string) (uint64, error) {
+	k.looked[dir]++
+	return linux{}.inode(dir)
+}
 
 func (k *simKernel) children(dir string) ([]string, error) { return linux{}.children(dir) }
 
@@ -263,6 +270,9 @@ func (k *simKernel) attr(tid int, a *unix.SchedAttr) error {
 func (k *simKernel) setAttr(tid int, a *unix.SchedAttr) error {
 	if err := k.step(fmt.Sprintf("setattr %d policy %d priority %d", tid, a.Policy, a.Priority)); err != nil {
 		return err
+	}
+	if k.changing != nil {
+		k.changing(tid)
 	}
 	th := k.threads[tid]
 	switch {

@@ -126,57 +126,10 @@ func (m *machine) putBackThread(r record) error {
 }
 
 // giveBack prepares putting back the threads of a group, by what the backend that changed them did.
-func (m *machine) giveBack(group string, records []record) error {
-	records = slices.DeleteFunc(slices.Clone(records), func(r record) bool { return r.Thread == 0 })
-	switch {
-	case len(records) == 0:
-		return nil
-	case records[0].By == FIFO:
-		return m.takeFIFO(records)
-	}
+func (m *machine) giveBack(group string, threads []record) error {
 	// A thread becomes a deadline thread again only where it may run on every CPU.
-	if slices.ContainsFunc(records, func(r record) bool { return r.Attr.Policy == unix.SCHED_DEADLINE }) {
+	if slices.ContainsFunc(threads, func(r record) bool { return r.By != FIFO && r.Attr.Policy == unix.SCHED_DEADLINE }) {
 		return m.spread(group)
-	}
-	return nil
-}
-
-// takeFIFO takes our policy from the threads of a group that the journal does not have, those that were made since: they get what the
-// first thread had, whose record is the last.
-func (m *machine) takeFIFO(records []record) error {
-	known := map[int32]bool{}
-	for _, r := range records {
-		if started, err := m.kernel.started(r.Thread); err == nil && started == r.Started {
-			known[int32(r.Thread)] = true
-		}
-	}
-	first := records[len(records)-1]
-	f, err := m.of(first)
-	if err != nil {
-		return err
-	}
-	tids, err := m.threadsOf(f)
-	faults := []error{err, f.close()}
-	for _, tid := range tids {
-		if !known[tid] {
-			faults = append(faults, m.likeFirst(tid, first))
-		}
-	}
-	return errors.Join(faults...)
-}
-
-// likeFirst gives a real-time thread what the first thread of its group had.
-func (m *machine) likeFirst(tid int32, first record) error {
-	var a unix.SchedAttr
-	if m.kernel.attr(int(tid), &a) != nil {
-		return nil //nolint:nilerr // A thread that cannot be read has ended.
-	}
-	if !realtime(a.Policy) {
-		return nil
-	}
-	a = first.Attr.attr()
-	if err := m.kernel.setAttr(int(tid), &a); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("giving thread %d of %s back policy %d: %w", tid, first.Group, a.Policy, err)
 	}
 	return nil
 }

@@ -1,0 +1,156 @@
+package actuator
+
+import (
+	"errors"
+	"maps"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// eachFIFO runs a test on every machine with backend fifo for a container of two ordinary threads, or two that were SCHED_FIFO 50 before
+// anybody governed them. want is what they and all that they make are to have afterwards.
+func eachFIFO(t *testing.T, test func(t *testing.T, s *simTree, c containers, want unix.SchedAttr)) {
+	for _, l := range layouts {
+		if l.backend != FIFO {
+			continue
+		}
+		for name, want := range map[string]unix.SchedAttr{"ordinary": {}, "real-time": {Policy: unix.SCHED_FIFO, Priority: 50}} {
+			t.Run(l.name+" "+name, func(t *testing.T) {
+				s := newSim(t, l.mount)
+				c := populate(s)
+				clear(s.threads)
+				for range 2 {
+					s.threads[s.spawn(c.first, unix.SCHED_NORMAL)].attr = want
+				}
+				test(t, s, c, want)
+			})
+		}
+	}
+}
+
+// fork has a thread make another, which inherits its scheduling and its groups.
+func (k *simKernel) fork(tid int) {
+	if th := k.threads[tid]; th != nil {
+		k.newThread++
+		k.threads[k.newThread] = &simThread{attr: th.attr, groups: maps.Clone(th.groups), started: uint64(k.newThread)}
+	}
+}
+
+// expectAll that live have a scheduling, and nothing is left to undo.
+func expectAll(t *testing.T, s *simTree, want unix.SchedAttr) {
+	t.Helper()
+	for tid, th := range s.threads {
+		if th.attr.Policy != want.Policy || th.attr.Priority != want.Priority {
+			t.Errorf("thread %d of %d has policy %d, priority %d; want %d, %d", tid, len(s.threads), th.attr.Policy, th.attr.Priority, want.Policy, want.Priority)
+		}
+	}
+	if m, err := openJournal(s.state, "boot-1"); err != nil || len(m.records) != 0 {
+		t.Errorf("the journal has %v, %v; want nothing", m.records, err)
+	}
+}
+
+// Threads that are made while the container is let go of inherit a policy that nobody would take from them afterwards.
+func TestThreadsMadeWhileAContainerIsLetGoOf(t *testing.T) {
+	for name, letGo := range map[string]func(Backend, Group) error{
+		"closed":   func(_ Backend, g Group) error { return g.Close(true) },
+		"restored": func(b Backend, _ Group) error { return b.Restore() },
+		"swept": func(b Backend, g Group) error {
+			_, err := b.Sweep()
+			return errors.Join(err, g.Close(false), second(b.Sweep()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachFIFO(t, func(t *testing.T, s *simTree, c containers, want unix.SchedAttr) {
+				b := s.probe(FIFO)
+				g := mustOpen(t, b, serverOf(c.first))
+				s.breed(c.first, 1, 1) // unseen
+				forks := 12
+				s.changing = func(tid int) {
+					if forks > 0 {
+						forks--
+						s.fork(tid)
+					}
+				}
+				if err := letGo(b, g); err != nil {
+					t.Error(err)
+				}
+				if forks > 0 {
+					t.Fatalf("%d forks are left of 12", forks)
+				}
+				expectAll(t, s, want)
+			})
+		})
+	}
+}
+
+func second(_ []string, err error) error { return err }
+
+// Where that has no end it is an error, and the next sweep goes on.
+func TestThreadsMadeFasterThanTheyAreFound(t *testing.T) {
+	eachFIFO(t, func(t *testing.T, s *simTree, c containers, want unix.SchedAttr) {
+		b := s.probe(FIFO)
+		g := mustOpen(t, b, serverOf(c.first))
+		s.changing = s.fork
+		if err := g.Close(true); !errors.Is(err, ErrBusy) {
+			t.Errorf("Close: %v; want ErrBusy", err)
+		}
+		s.changing = nil
+		if _, err := s.probe(FIFO).Sweep(); err != nil { // also by a process that has only the journal
+			t.Errorf("Sweep: %v", err)
+		}
+		expectAll(t, s, want)
+	})
+}
+
+// A thread that inherited a priority which its group has no more is not taken for one that asked for it.
+func TestThreadsThatInheritedAFormerPriority(t *testing.T) {
+	for name, change := range map[string]func(*testing.T, *simTree, Group, Server) Group{
+		"changed": func(t *testing.T, _ *simTree, g Group, _ Server) Group {
+			if err := g.(Prioritized).SetPriority(33); err != nil {
+				t.Fatal(err)
+			}
+			return g
+		},
+		"by the next process": func(t *testing.T, s *simTree, _ Group, server Server) Group {
+			server.Priority = 33
+			return mustOpen(t, s.probe(FIFO), server)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachFIFO(t, func(t *testing.T, s *simTree, c containers, want unix.SchedAttr) {
+				server := serverOf(c.first)
+				g := mustOpen(t, s.probe(FIFO), server)
+				s.breed(c.first, 3, server.Priority)
+				g = change(t, s, g, server)
+				if n := s.realtime(); n != 5 {
+					t.Errorf("%d threads are real-time; want 5", n)
+				}
+				if err := g.Close(true); err != nil {
+					t.Error(err)
+				}
+				expectAll(t, s, want)
+			})
+		})
+	}
+}
+
+// What a thread that came later asked for itself comes back all the same.
+func TestThreadsThatAskedForTheirOwnPriority(t *testing.T) {
+	eachFIFO(t, func(t *testing.T, s *simTree, c containers, want unix.SchedAttr) {
+		g := mustOpen(t, s.probe(FIFO), serverOf(c.first))
+		s.breed(c.first, 1, 66)
+		own := s.newThread
+		if _, err := g.Check(); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Close(true); err != nil {
+			t.Error(err)
+		}
+		if got := s.threads[own].attr; got.Policy != unix.SCHED_FIFO || got.Priority != 66 {
+			t.Errorf("it has policy %d, priority %d; want 1, 66", got.Policy, got.Priority)
+		}
+		delete(s.threads, own)
+		expectAll(t, s, want)
+	})
+}
