@@ -50,8 +50,8 @@ func runVictim(text string) {
 	os.Exit(1)
 }
 
-// killRun runs a file and kills the run, and nothing else, when it governs.
-func killRun(t *testing.T, o standalone.Options, text string) {
+// killRun runs a file and kills the run, and nothing else, when it governs and something was done.
+func killRun(t *testing.T, o standalone.Options, text string, first func()) {
 	t.Helper()
 	data, err := json.Marshal(needed{text, o.Fastpath, o.StateDir, o.Launcher})
 	if err != nil {
@@ -70,6 +70,7 @@ func killRun(t *testing.T, o standalone.Options, text string) {
 	if line != "governs\n" {
 		t.Errorf("the run says %q, %v", line, err)
 	}
+	first()
 	_ = run.Process.Kill()
 	_ = run.Wait()
 }
@@ -95,7 +96,7 @@ func TestARunAfterOneThatWasKilled(t *testing.T) {
 	o := options(t, second)
 	before := groupsOf(t, moved.Process.Pid)
 	for _, text := range []string{first, second} {
-		killRun(t, o, text)
+		killRun(t, o, text, func() {})
 		last, err := standalone.Run(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
+	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/process"
 )
@@ -197,7 +199,7 @@ func (p *processes) failures() error {
 	return errors.Join(faults...)
 }
 
-// stop ends the commands, with all that they left behind, and moves the other processes back to where they were.
+// stop ends the commands.
 func (p *processes) stop() error {
 	stopped := make(chan error, len(p.running))
 	for _, child := range p.running {
@@ -213,14 +215,31 @@ func (p *processes) stop() error {
 	for range p.running {
 		faults = append(faults, <-stopped)
 	}
-	return errors.Join(append(faults, p.clearGroups())...)
+	return errors.Join(faults...)
 }
 
-// clearGroups has all processes leave the groups that were made.
-func (p *processes) clearGroups() error {
+// putBack ends what commands left behind, moves the other processes back to where they were, and has the fast path restore everything.
+// Most backends do that when the groups are empty: one with real-time tasks cannot lose its budget. With fifo it is the threads that are
+// changed, and the fast path finds those that were made since in their group alone: moved processes stay in it until that is done, if need
+// be by the next run. A group with tasks cannot be removed.
+func (p *processes) putBack(ctx context.Context, fast *client.Client, backend string) error {
+	moved := func(m made) bool { return len(m.Before) > 0 }
+	ended := p.clearGroups(func(m made) bool { return !moved(m) })
+	if backend != actuator.FIFO || !slices.ContainsFunc(p.note.Groups, moved) {
+		return errors.Join(ended, p.clearGroups(moved), fast.Restore(ctx), p.removeGroups())
+	}
+	if err := fast.Restore(ctx); err != nil {
+		return errors.Join(ended, fmt.Errorf("giving threads back their policies: %w; the processes that were moved stay in their groups below %s until "+
+			"the next start with this state directory", err, Group))
+	}
+	return errors.Join(ended, p.clearGroups(moved), p.removeGroups())
+}
+
+// clearGroups has all processes leave those of the groups that were made.
+func (p *processes) clearGroups(which func(made) bool) error {
 	var faults []error
 	for _, m := range p.note.Groups {
-		if !m.Shared {
+		if !m.Shared && which(m) {
 			faults = append(faults, p.clear(m))
 		}
 	}

@@ -173,8 +173,7 @@ func (o Options) govern(ctx context.Context, fast *client.Client, child *process
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
-		// In this order: a group with real-time tasks cannot lose its budget, and one with tasks cannot be removed.
-		err = errors.Join(err, p.stop(), fast.Restore(ctx), p.removeGroups())
+		err = errors.Join(err, p.stop(), p.putBack(ctx, fast, node.Backend))
 	}()
 	if err := p.makeGroups(o.File, admitted); err != nil {
 		return node, err
@@ -216,7 +215,7 @@ func (o Options) undo(ctx context.Context, fast *client.Client, left *note, node
 	if err != nil {
 		return err
 	}
-	return errors.Join(p.clearGroups(), fast.Restore(ctx), p.removeGroups())
+	return p.putBack(ctx, fast, node.Backend)
 }
 
 // awaitBudgets waits until the budget of every server is in force: the room may be promised until a period of an

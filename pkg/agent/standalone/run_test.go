@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(victim); text != "" {
 		runVictim(text)
 	}
+	if os.Getenv(breeder) != "" {
+		breed()
+	}
 	if os.Getenv(launcher) == "" {
 		os.Exit(m.Run())
 	}
