@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,12 +36,15 @@ func (m *machine) takeBack(threads []record, sought places) error {
 	return err
 }
 
+// forking is how long a thread may be at making another, which has our policy and is not in the group's list yet.
+const forking = 10 * time.Millisecond
+
 // takeFIFO takes our policy from the threads of a group that the journal does not have, those that were made since, once the others have
 // back what was theirs. One that is made meanwhile by one that was not reached yet inherits our policy, so the list is read until nothing
 // is left to do. ErrBusy, wrapped, when that has no end.
 func (m *machine) takeFIFO(f files, threads []record) error {
-	const rounds = 8
-	group := threads[0].Group
+	const rounds = 16
+	group, still := threads[0].Group, false
 	for range rounds {
 		tids, err := m.threadsOf(f)
 		if err != nil {
@@ -54,8 +58,11 @@ func (m *machine) takeFIFO(f files, threads []record) error {
 			}
 			again = again || changed
 		}
-		if !again {
+		if !again && (still || len(tids) == 0) {
 			return nil
+		}
+		if still = !again; still {
+			m.kernel.pause(forking)
 		}
 	}
 	return fmt.Errorf("taking our policy from %s: new threads appear faster than they are found: %w", group, ErrBusy)
@@ -73,11 +80,11 @@ func (m *machine) hasRecord(tid int32, threads []record) bool {
 }
 
 // likeFirst gives a real-time thread without a record what it would have inherited from the first thread of its group, whose record is the
-// last. It says whether it had anything else.
+// last. It says whether it had anything else, or has ended.
 func (m *machine) likeFirst(tid int32, threads []record) (changed bool, err error) {
 	var a unix.SchedAttr
 	if m.kernel.attr(int(tid), &a) != nil {
-		return false, nil //nolint:nilerr // A thread that cannot be read has ended.
+		return true, nil //nolint:nilerr // It has ended: whom it made before may live.
 	}
 	first := threads[len(threads)-1]
 	want := first.Attr.inherited()
@@ -86,7 +93,7 @@ func (m *machine) likeFirst(tid int32, threads []record) (changed bool, err erro
 	}
 	err = m.kernel.setAttr(int(tid), &want)
 	if errors.Is(err, unix.ESRCH) {
-		return true, nil // whom it made meanwhile may live
+		return true, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("giving thread %d of %s back policy %d: %w", tid, first.Group, want.Policy, err)

@@ -86,6 +86,45 @@ func TestThreadsMadeWhileAContainerIsLetGoOf(t *testing.T) {
 
 func second(_ []string, err error) error { return err }
 
+// One that makes another and ends before it is looked at has not to be looked for any more, but the other has.
+func TestThreadsThatGoOnInAnother(t *testing.T) {
+	eachFIFO(t, func(t *testing.T, s *simTree, c containers, want unix.SchedAttr) {
+		g := mustOpen(t, s.probe(FIFO), serverOf(c.first))
+		clear(s.threads)
+		s.breed(c.first, 1, serverOf(c.first).Priority)
+		times := 4
+		s.reading = func(tid int) {
+			if times > 0 {
+				times--
+				s.fork(tid)
+				delete(s.threads, tid)
+			}
+		}
+		if err := g.Close(true); err != nil {
+			t.Error(err)
+		}
+		if len(s.threads) != 1 || times != 0 {
+			t.Errorf("%d threads live, and %d times are left", len(s.threads), times)
+		}
+		expectAll(t, s, want)
+	})
+}
+
+// One that is still being made, and inherited our policy, comes to the group when its maker has been put back.
+func TestThreadsThatAreBeingMade(t *testing.T) {
+	eachFIFO(t, func(t *testing.T, s *simTree, c containers, want unix.SchedAttr) {
+		g := mustOpen(t, s.probe(FIFO), serverOf(c.first))
+		s.pausing = func() { s.pausing = nil; s.breed(c.first, 1, serverOf(c.first).Priority) }
+		if err := g.Close(true); err != nil {
+			t.Error(err)
+		}
+		if s.pausing != nil {
+			t.Error("nothing was waited for")
+		}
+		expectAll(t, s, want)
+	})
+}
+
 // Where that has no end it is an error, and the next sweep goes on.
 func TestThreadsMadeFasterThanTheyAreFound(t *testing.T) {
 	eachFIFO(t, func(t *testing.T, s *simTree, c containers, want unix.SchedAttr) {

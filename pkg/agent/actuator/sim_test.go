@@ -42,8 +42,9 @@ type simKernel struct {
 	fullOfDeadlines bool
 	// refuse writes to files of this name.
 	refuse string
-	// changing is called before a thread is changed.
-	changing func(tid int)
+	// changing is called before a thread is changed, reading before it is read.
+	changing, reading func(tid int)
+	pausing           func()
 	// looked counts how often the inode of each directory was asked for.
 	looked map[string]int
 	// stuck threads want to run and do not.
@@ -259,6 +260,9 @@ func values(m map[string]string) []string {
 }
 
 func (k *simKernel) attr(tid int, a *unix.SchedAttr) error {
+	if k.reading != nil {
+		k.reading(tid)
+	}
 	th := k.threads[tid]
 	if th == nil {
 		return unix.ESRCH
@@ -344,6 +348,9 @@ func (k *simKernel) borrow(do func(int, map[string]string) error) error {
 func (k *simKernel) tickUs() int64 { return 4_000 }
 
 func (k *simKernel) pause(time.Duration) {
+	if k.pausing != nil {
+		k.pausing()
+	}
 	if len(k.dying) > 0 {
 		k.dying = k.dying[:len(k.dying)-1]
 	}
