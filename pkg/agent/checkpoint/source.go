@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -40,7 +41,7 @@ func (k *Keeper) source(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.
 		return 0, k.discardSource(ctx, nc, held, why)
 	case held != nil && held.Failure != "":
 		return 0, k.failSource(ctx, nc, held, errors.New(held.Failure))
-	case held == nil && finished(nc.Status.Source):
+	case held == nil && (finished(nc.Status.Source) || timeless(nc)): // what was stopped here is not stopped anew
 		return 0, nil
 	case held == nil:
 		held = k.newRecord(nc, Source)
@@ -48,7 +49,9 @@ func (k *Keeper) source(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.
 	case len(held.Archives) < len(nc.Spec.Containers):
 		err = errDied
 	default:
-		err = k.undisturbed(ctx, held)
+		if err = k.undisturbed(ctx, held); permanent(ctx, err) {
+			return k.disturbed(ctx, nc, held, err)
+		}
 	}
 	if permanent(ctx, err) {
 		return 0, k.failSource(ctx, nc, held, err)
@@ -207,6 +210,19 @@ func (k *Keeper) undisturbed(ctx context.Context, held *record) error {
 		}
 	}
 	return nil
+}
+
+// disturbed tells of containers that did not stay stopped. From stage Restore on a pod may be at work with the state, so that those which are
+// still stopped stay so, until whoever has made that pod says what became of it. That it has not come to that, only the API server may say.
+func (k *Keeper) disturbed(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record, why error) (time.Duration, error) {
+	now, err := k.API.Get(ctx, nc.Name)
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		return 0, fmt.Errorf("asking how far the NodeCheckpoint is: %w", err)
+	case err == nil && now.UID == nc.UID && timeless(now):
+		return watchEvery, k.report(ctx, nc, Source, k.sourceSide(held, v1alpha1.CheckpointCheckpointed, why.Error()))
+	}
+	return 0, k.failSource(ctx, nc, held, why)
 }
 
 // giveBack lets the containers go on and removes the archives.
