@@ -27,7 +27,7 @@ const (
 )
 
 // checkpoint brings the pod's state to the target, where a copy of the pod goes on with it. The source is stopped from the
-// beginning until it goes, or until nothing is left of the copy.
+// beginning until it goes, or until nothing is left of the copy. Once the copy serves neither time nor an abort undoes it.
 func (m *migrate) checkpoint(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, error) {
 	twin, err := m.twinOf(ctx, task)
 	if err != nil {
@@ -42,12 +42,14 @@ func (m *migrate) checkpoint(ctx context.Context, task orchestration.Task, sourc
 		return m.inherit(ctx, task, source, legacy{twin, nc})
 	case task.Progress[progressCut] != "" || adopted(twin) || nc != nil && nc.Spec.Stage == v1alpha1.StageRelease:
 		return m.outlive(ctx, task, source, twin, nc)
-	case task.Undoing() && alone(source, twin, nc):
+	case task.Undoing() && (alone(source, twin, nc) || serves(task, twin, nc)):
 		return m.releaseSource(ctx, task, twin, nc)
 	case task.Undoing():
 		return m.thaw(ctx, task, source, nc)
 	case source == nil && !saved(nc):
 		return rules.Result{Undo: true, Message: "the pod is gone, and nobody here has evicted it"}, nil
+	case nc == nil && twin != nil:
+		return rules.Result{Undo: true, Message: "somebody has deleted the NodeCheckpoint"}, nil
 	case nc == nil:
 		return m.prepareTwin(ctx, task, source, m.freeze)
 	}
@@ -71,22 +73,24 @@ func (m *migrate) goOn(ctx context.Context, task orchestration.Task, source, twi
 	if why := m.unmade(nc, twin); why != "" {
 		return rules.Result{Undo: true, Message: why}, nil
 	}
-	if result, settled, err := m.settles(ctx, task, twin); !settled || err != nil {
-		return m.overdue(nc, twin, result), err
+	result, settled, err := m.settles(ctx, task, twin)
+	if settled {
+		result.Message = unrestored(nc, twin)
 	}
-	if why := unrestored(nc, twin); why != "" {
-		return m.overdue(nc, twin, rules.Result{Message: why}), nil
+	if err != nil || !settled || result.Message != "" {
+		delete(task.Progress, progressEvidence)
+		return m.overdue(task, nc, twin, result), err
 	}
-	if why, err := m.outweighed(ctx, source); why != "" || err != nil {
-		return m.overdue(nc, twin, rules.Result{Message: why}), err
-	}
-	task.Progress[progressEvidence] += ", and the runtime says that its containers were restored"
+	task.Progress[progressEvidence] += runtimeSays
 	return m.releaseSource(ctx, task, twin, nc)
 }
 
 // freeze has the source's agent stop the containers and write their state. The copy goes to the target only, so its gate of
 // readiness and all that was asked of the pod's place was asked before.
 func (m *migrate) freeze(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, error) {
+	if why, err := m.outweighed(ctx, source); why != "" || err != nil {
+		return rules.Result{Message: why}, err
+	}
 	if err := m.enter(ctx, task, v1alpha1.MigrationCheckpointing); err != nil {
 		return rules.Result{}, err
 	}
@@ -207,16 +211,22 @@ func unavailable(d time.Duration, known bool) func(*v1alpha1.PodMigrationStatus)
 	}
 }
 
-// outlive has the source go, and what agents hold be removed.
+// outlive has the source go, what agents hold be removed, and the copy prove itself, if there was no time for that before.
 func (m *migrate) outlive(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	cut := task.Progress[progressCut] != ""
 	m.markCut(task)
+	if twin == nil { // that it is gone only the API server may say
+		var err error
+		if twin, err = m.copied(ctx, m.API, task); err != nil {
+			return rules.Result{}, err
+		}
+	}
 	switch {
 	case source == nil && !cut: // on record before the NodeCheckpoint goes, by which it would be known otherwise
 		return rules.Result{Message: "the pod goes on on node " + task.Object.Spec.TargetNode + ", and the source is gone"}, nil
 	case twin == nil || twin.DeletionTimestamp != nil:
 		return m.bereft(ctx, task, source, nc)
-	case source != nil && m.over(task):
+	case source != nil && m.ends(task):
 		return m.succeed(ctx, task, source, twin)
 	case source != nil:
 		return m.dismiss(ctx, task, source, twin)
@@ -224,30 +234,31 @@ func (m *migrate) outlive(ctx context.Context, task orchestration.Task, source, 
 	if result, done, err := m.foster(ctx, task, twin); !done || err != nil {
 		return result, err
 	}
-	if m.over(task) {
-		return m.succeed(ctx, task, source, twin)
-	}
 	if err := m.hasten(ctx, task.Object.Spec.Pods[0]); err != nil {
 		return rules.Result{}, err
 	}
-	if done, err := m.forget(ctx, nc); !done || err != nil {
+	if done, err := m.forget(ctx, nc); err != nil || !done && !m.ends(task) {
 		return rules.Result{Message: "the pod goes on; waits until the agents have removed its state"}, err
+	}
+	if result, confirmed := m.confirm(task, twin); !confirmed {
+		return result, nil
 	}
 	return m.succeed(ctx, task, source, twin)
 }
 
-// dismiss has the stopped source go: its ReplicaSet has one pod too many then, or it is evicted.
+// dismiss has the stopped source go: its ReplicaSet has one pod too many then, or it is evicted, also where the ReplicaSet would have another one go
+// for long.
 func (m *migrate) dismiss(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod) (rules.Result, error) {
+	why, err := m.outweighed(ctx, source)
 	switch {
-	case metav1.GetControllerOf(source) == nil:
+	case err != nil || why != "" && !adopted(twin) && !m.lingers(task):
+		return rules.Result{Message: why}, err
+	case metav1.GetControllerOf(source) == nil || why != "" && !adopted(twin):
 		answer, err := m.ask(ctx, task, source)
 		if err != nil || answer.Refused() {
 			return rules.Result{Message: "the source may not be evicted yet: " + answer.Why}, err
 		}
 	case !adopted(twin):
-		if why, err := m.outweighed(ctx, source); (why != "" || err != nil) && !m.over(task) {
-			return rules.Result{Message: why}, err
-		}
 		owner, err := m.replicaSet(ctx, source)
 		if err != nil || owner == nil {
 			return m.succeedUnless(ctx, err, task, source, twin)
@@ -274,13 +285,13 @@ func (m *migrate) bereft(ctx context.Context, task orchestration.Task, source *c
 	if source != nil {
 		said = fmt.Sprintf("; the source is stopped on node %s", source.Spec.NodeName)
 		if metav1.GetControllerOf(source) != nil {
-			if answer, err := m.ask(ctx, task, source); err != nil || answer.Refused() && !m.over(task) {
+			if answer, err := m.ask(ctx, task, source); err != nil || answer.Refused() && !m.ends(task) {
 				return rules.Result{Message: "the pod in its place was taken away; the source, which is stopped, may not be evicted yet: " + answer.Why}, err
 			}
 			said = "; the source, which was stopped, is evicted, so that its owner makes it again"
 		}
 	}
-	if done, err := m.forget(ctx, nc); (!done || err != nil) && !m.over(task) {
+	if done, err := m.forget(ctx, nc); err != nil || !done && !m.ends(task) {
 		return rules.Result{Message: "the pod in its place was taken away; waits until the agents have removed its state"}, err
 	}
 	return rules.Result{Outcome: rules.Failed, Message: "the pod in its place was taken away after the source was released" + said}, nil

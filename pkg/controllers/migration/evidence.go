@@ -13,9 +13,15 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 )
 
-// verified says by what evidence the pod in the source's place is what it should be.
+// runtimeSays ends the evidence of a copy that goes on with its source's state.
+const runtimeSays = ", and the runtime says that its containers were restored"
+
+// verified says by what evidence the pod in the source's place is what it should be, if there is any yet.
 func verified(task orchestration.Task, now time.Time) func(*v1alpha1.PodMigrationStatus) {
 	return func(s *v1alpha1.PodMigrationStatus) {
+		if task.Progress[progressEvidence] == "" {
+			return
+		}
 		setCondition(s, v1alpha1.ConditionMigrationVerified, metav1.ConditionTrue, "Steady", task.Progress[progressEvidence], now)
 	}
 }
@@ -51,8 +57,10 @@ func unrestored(nc *v1alpha1.NodeCheckpoint, twin *corev1.Pod) string {
 		ids[s.Name] = id
 	}
 	restored := map[string]string{}
-	for _, a := range nc.Status.Target.Archives {
-		restored[a.Container] = a.Restored
+	if nc.Status.Target != nil {
+		for _, a := range nc.Status.Target.Archives {
+			restored[a.Container] = a.Restored
+		}
 	}
 	for _, c := range nc.Spec.Containers {
 		if restored[c.Name] == "" || restored[c.Name] != ids[c.Name] {

@@ -19,7 +19,33 @@ import (
 // abort nor the end of its time takes the copy away.
 func alone(source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) bool {
 	return source == nil && twin != nil && twin.DeletionTimestamp == nil && !finished(twin) &&
-		nc != nil && nc.Spec.Stage == v1alpha1.StageRestore && nc.Status.Target != nil && unrestored(nc, twin) == ""
+		nc != nil && nc.Spec.Stage == v1alpha1.StageRestore && unrestored(nc, twin) == ""
+}
+
+// serves tells whether a copy goes on with the state and is ready. It may have answered somebody by then, so that its state is newer than what the
+// source stands still with: neither an abort, nor the end of any time, nor what the source's agent says takes it away. One that is not what the
+// source was does not count.
+func serves(task orchestration.Task, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) bool {
+	return task.Progress[progressUnfit] == "" && twin != nil && idle(twin) == "" &&
+		nc != nil && nc.Spec.Stage == v1alpha1.StageRestore && unrestored(nc, twin) == ""
+}
+
+// confirm has a copy that was not proven before its source had to go prove itself: only the end of its time ends that.
+func (m *migrate) confirm(task orchestration.Task, twin *corev1.Pod) (rules.Result, bool) {
+	if task.Progress[progressEvidence] != "" {
+		return rules.Result{}, true
+	}
+	evidence, why := m.prove(task, twin)
+	switch name := twin.Namespace + "/" + twin.Name; {
+	case restarts(twin) > 0:
+		return rules.Result{Outcome: rules.Failed, Message: fmt.Sprintf("pod %s went on on node %s in the source's place, and has begun anew", name, twin.Spec.NodeName)}, false
+	case why != "" && m.ends(task):
+		return rules.Result{Outcome: rules.Failed, Message: "the pod goes on with its state, the source is gone, and the time is over: " + why}, false
+	case why != "":
+		return rules.Result{Message: why}, false
+	}
+	task.Progress[progressEvidence] = evidence + runtimeSays
+	return rules.Result{}, true
 }
 
 // hindered is why no copy can go on with the state; empty: one may. What the source's side says no longer matters once the source has gone.

@@ -267,7 +267,7 @@ func (m *migrate) proveHeir(ctx context.Context, task orchestration.Task, l lega
 			return result, err
 		}
 	}
-	task.Progress[progressEvidence] += ", and the runtime says that its containers were restored"
+	task.Progress[progressEvidence] += runtimeSays
 	down, known := standstill(task, l.heir)
 	if known {
 		task.Progress[progressDown] = down.String()

@@ -284,7 +284,16 @@ func TestCheckpoint(t *testing.T) {
 			w.owner.Spec.Template.Spec.Containers[0].Name = "other"
 			w.must(w.api.Update(w.Context(), w.owner))
 		}), ask: ask("Checkpoint"), phase: "Refused", says: "container app is not of ReplicaSet rt-5d4f", places: "a"},
-		{name: "nobody-was-there", town: able, ask: ask("Checkpoint"), during: at("Verifying", func(w *town) { w.clock.Step(10 * time.Minute) }), phase: "RolledBack", says: "It took longer", places: "a"},
+		{name: "nobody-was-there", town: able, ask: ask("Checkpoint"), during: at("Verifying", func(w *town) { w.clock.Step(10 * time.Minute) }), phase: "Succeeded", says: "in place of", places: "b"},
+		{name: "nobody-was-there-early", town: able, ask: ask("Checkpoint"), during: at("Transferring", func(w *town) { w.clock.Step(10 * time.Minute) }), phase: "RolledBack", places: "a"},
+		{name: "source-is-disturbed", town: able, ask: ask("Checkpoint"), during: at("Verifying", (*town).disturb), phase: "Succeeded", says: "in place of", places: "b", deaths: true, since: 16},
+		{name: "source-is-disturbed-early", town: able, ask: ask("Checkpoint"), during: unready(at("Verifying", (*town).disturb)), phase: "RolledBack", says: "its containers are gone", places: "a"},
+		{name: "liveness-while-verifying", town: probed(able, 10), ask: ask("Checkpoint"), during: at("Verifying", func(w *town) { w.clock.Step(30 * time.Second) }), phase: "Succeeded", places: "b"},
+		{name: "node-checkpoint-deleted", town: able, ask: ask("Checkpoint"), during: at("Verifying", func(w *town) {
+			w.must(w.api.DeleteAllOf(w.Context(), &v1alpha1.NodeCheckpoint{}, client.MatchingLabels{v1alpha1.LabelMigrationAction: w.actions(w.Context())[0].Name}))
+		}), phase: "Succeeded", says: "in place of", places: "b"},
+		{name: "sibling-sickens", town: func(w *town) { w.rollout(2); w.able() }, ask: ask("Checkpoint"), during: at("Verifying", func(w *town) { w.agents.most++; w.sicken(1) }),
+			phase: "Succeeded", says: "in place of", places: "b b", evictions: 1},
 		{name: "source-goes-early", town: able, ask: ask("Checkpoint"), during: at("Transferring", deleted), phase: "RolledBack", says: "nobody here has evicted it", places: "b"},
 		{name: "source-goes-at-restore", town: able, ask: ask("Checkpoint"), during: at("Restoring", goes), phase: "Succeeded", says: "in place of", places: "b"},
 		{name: "source-goes", town: able, ask: ask("Checkpoint"), during: at("Verifying", goes), phase: "Succeeded", says: "in place of", places: "b", deaths: true, since: 17},
@@ -295,7 +304,9 @@ func TestCheckpoint(t *testing.T) {
 		{name: "checkpoint-fails", town: fails("Checkpoint"), ask: ask("Checkpoint"), phase: "RolledBack", says: "it went wrong", places: "a"},
 		{name: "transfer-fails", town: fails("Transfer"), ask: ask("Checkpoint"), phase: "RolledBack", says: "it went wrong", places: "a"},
 		{name: "begins-anew", town: func(w *town) { able(w); w.agents.cold = true }, ask: ask("Checkpoint"), phase: "RolledBack", says: "does not say yet that container app was restored", places: "a"},
-		{name: "aborted", town: able, ask: ask("Checkpoint"), during: at("Verifying", abort), phase: "Aborted", places: "a", deaths: true, since: 14},
+		{name: "aborted", town: able, ask: ask("Checkpoint"), during: at("Transferring", abort), phase: "Aborted", places: "a", deaths: true, since: 14},
+		{name: "aborted-before-it-serves", town: able, ask: ask("Checkpoint"), during: unready(at("Verifying", abort)), phase: "Aborted", places: "a", deaths: true, since: 14},
+		{name: "aborted-late", town: able, ask: ask("Checkpoint"), during: at("Verifying", abort), phase: "Succeeded", says: "in place of", places: "b", deaths: true, since: 16},
 		{name: "silent-agents", town: func(w *town) { able(w); w.agents.stuck = true }, ask: ask("Checkpoint"),
 			during: at("RollingBack", func(w *town) { w.agents.stuck = false }), phase: "RolledBack", says: "It took longer", places: "a"},
 		{name: "ordinary-threads", town: func(w *town) { able(w); w.agents.ordinary = true }, ask: ask("Checkpoint"), phase: "RolledBack", says: "has 1 threads of a real-time policy, and its source 2", places: "a"},
@@ -309,6 +320,23 @@ func TestCheckpoint(t *testing.T) {
 	} {
 		j.test(t)
 	}
+}
+
+// unready has the copy not become ready meanwhile.
+func unready(during func(*town) func(int, *process)) func(*town) func(int, *process) {
+	return func(w *town) func(int, *process) {
+		w.unready = true
+		return during(w)
+	}
+}
+
+// disturb has the source's agent say that it could not keep the source stopped.
+func (w *town) disturb() {
+	w.Helper()
+	list := &v1alpha1.NodeCheckpointList{}
+	w.must(w.api.List(w.Context(), list))
+	list.Items[0].Status.Source = &v1alpha1.CheckpointSide{State: v1alpha1.CheckpointFailed, Message: "its containers are gone"}
+	w.must(w.api.Status().Update(w.Context(), &list.Items[0]))
 }
 
 // goes has somebody delete the source, if it is there. Its owner makes another at once, which begins anew; in the end only the copy is left.

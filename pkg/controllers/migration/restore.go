@@ -41,14 +41,21 @@ func (m *migrate) unmade(nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod) string {
 	return ""
 }
 
-// overdue gives a copy up that has not gone on with its state for as long as its size allows.
-func (m *migrate) overdue(nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod, r rules.Result) rules.Result {
-	limit := leastToRestore
+// overdue gives a copy up that has not gone on with its state for as long as its size allows, or not proven itself since it does. Only that, of
+// all that takes time, undoes a copy that serves: it is not what its source was.
+func (m *migrate) overdue(task orchestration.Task, nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod, r rules.Result) rules.Result {
+	since, limit, serving := pod.CreationTimestamp.Time, leastToRestore, serves(task, pod, nc)
 	if nc.Status.Target != nil {
 		limit = max(limit, time.Duration(float64(perGiB)*float64(nc.Status.Target.Bytes)/gib))
 	}
-	if r.Undo || m.Clock.Now().Sub(pod.CreationTimestamp.Time) <= limit {
+	if at, ready := readySince(pod); ready && serving {
+		since, limit = at, leastToRestore
+	}
+	if r.Undo || m.Clock.Now().Sub(since) <= limit {
 		return r
+	}
+	if serving {
+		task.Progress[progressUnfit] = r.Message
 	}
 	return rules.Result{Undo: true, Message: fmt.Sprintf("it took longer than %s to go on with the state: %s", limit.Round(time.Second), r.Message)}
 }

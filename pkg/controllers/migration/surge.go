@@ -203,16 +203,21 @@ func (m *migrate) succeed(ctx context.Context, task orchestration.Task, source, 
 	case source == nil:
 		task.Progress[progressReplacement] = twin.Name
 		return m.done(task, twin, fmt.Sprintf("pod %s/%s runs on node %s in place of %s/%s", twin.Namespace, twin.Name, twin.Spec.NodeName, former.Namespace, former.Name)), nil
-	case m.over(task):
+	case m.ends(task):
 		return rules.Result{Outcome: rules.Failed, Message: fmt.Sprintf("pod %s/%s runs on node %s, and the source is still there", twin.Namespace, twin.Name, to)}, nil
 	}
-	cut, err := time.Parse(time.RFC3339Nano, task.Progress[progressCut])
-	if err == nil && m.Clock.Now().Sub(cut) > lingering {
+	if m.lingers(task) {
 		if _, err := m.ask(ctx, task, source); err != nil {
 			return rules.Result{}, err
 		}
 	}
 	return rules.Result{Message: fmt.Sprintf("pod %s/%s runs on node %s; waits until the source is gone", twin.Namespace, twin.Name, twin.Spec.NodeName)}, nil
+}
+
+// lingers tells whether the source has been there for long since nothing can be undone any longer.
+func (m *migrate) lingers(task orchestration.Task) bool {
+	cut, err := time.Parse(time.RFC3339Nano, task.Progress[progressCut])
+	return err == nil && m.Clock.Now().Sub(cut) > lingering
 }
 
 // still says what is left of the source.
