@@ -64,9 +64,7 @@ func (m *migrate) goOn(ctx context.Context, task orchestration.Task, source, twi
 	if err := m.renew(ctx, nc); err != nil {
 		return rules.Result{}, err
 	}
-	if s := nc.Status.Source; s != nil && s.StoppedTime != nil {
-		task.Progress[progressStopped] = s.StoppedTime.UTC().Format(time.RFC3339Nano)
-	}
+	m.remember(task, nc)
 	if twin == nil {
 		return m.advance(ctx, task, source, nc)
 	}

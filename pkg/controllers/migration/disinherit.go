@@ -28,6 +28,20 @@ func (m *migrate) lose(ctx context.Context, task orchestration.Task, nc *v1alpha
 	return m.anew(ctx, task, nc)
 }
 
+// loseOrKeep gives the state up, unless a pod goes on with it that has not proven itself: that state is nowhere else, so the pod stays, and is given
+// the rest of the time.
+func (m *migrate) loseOrKeep(ctx context.Context, task orchestration.Task, l legacy, why string) (rules.Result, error) {
+	if l.heir == nil || l.heir.DeletionTimestamp != nil || finished(l.heir) || restarts(l.heir) > 0 || task.Progress[progressBorne] != string(l.heir.UID) {
+		return m.lose(ctx, task, l.nc, why)
+	}
+	kept := rules.Result{Message: "the pod goes on with its state, and stays: " + why}
+	if l.nc == nil {
+		task.Progress[progressReleased] = "true"
+		return kept, nil
+	}
+	return kept, m.stage(ctx, l.nc, v1alpha1.StageRelease)
+}
+
 func (m *migrate) loseUnless(ctx context.Context, err error, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, why string) (rules.Result, error) {
 	if err != nil {
 		return rules.Result{}, err

@@ -32,7 +32,7 @@ func serves(task orchestration.Task, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoi
 
 // confirm has a copy that was not proven before its source had to go prove itself: only the end of its time ends that.
 func (m *migrate) confirm(task orchestration.Task, twin *corev1.Pod) (rules.Result, bool) {
-	if task.Progress[progressEvidence] != "" {
+	if task.Progress[progressEvidence] != "" || twin == nil || twin.DeletionTimestamp != nil { // which is told of elsewhere
 		return rules.Result{}, true
 	}
 	evidence, why := m.prove(task, twin)

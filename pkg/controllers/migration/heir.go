@@ -23,9 +23,11 @@ import (
 
 const (
 	// unguarded is how long the owner may not be kept from making pods before nothing is begun, and undecided for how long the eviction of a
-	// source that is stopped may be refused before it runs on.
+	// source that is stopped may be refused before it runs on, unwelcome for how long the pod in its place may be forbidden before its state is
+	// given up: a ResourceQuota may still count the source.
 	unguarded = 15 * time.Second
 	undecided = 10 * time.Second
+	unwelcome = 30 * time.Second
 )
 
 // legacy is what is there in the place of a source that is stopped.
@@ -190,7 +192,7 @@ func (m *migrate) passOn(ctx context.Context, task orchestration.Task, l legacy)
 		return m.settled(ctx, task, l)
 	}
 	if why := spoilt(l.nc); why != "" {
-		return m.lose(ctx, task, l.nc, why)
+		return m.loseOrKeep(ctx, task, l, why)
 	}
 	if err := m.stage(ctx, l.nc, v1alpha1.StageHandOver); err != nil {
 		return rules.Result{}, err
@@ -238,6 +240,8 @@ func (m *migrate) makeHeir(ctx context.Context, task orchestration.Task, nc *v1a
 		}
 	}
 	switch {
+	case apierrors.IsForbidden(err) && m.since(task, progressForbidden) < unwelcome:
+		return rules.Result{Message: "the pod in its place may not be made yet: " + err.Error()}, nil
 	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
 		return m.lose(ctx, task, nc, "the pod in its place cannot be made: "+err.Error())
 	case err != nil:
@@ -252,6 +256,9 @@ func (m *migrate) proveHeir(ctx context.Context, task orchestration.Task, l lega
 	if why := m.unmade(l.nc, l.heir); why != "" {
 		return m.lose(ctx, task, l.nc, why)
 	}
+	if unrestored(l.nc, l.heir) == "" {
+		task.Progress[progressBorne] = string(l.heir.UID)
+	}
 	if l.heir.Status.Phase != corev1.PodSucceeded || unrestored(l.nc, l.heir) != "" {
 		result, settled, err := m.settles(ctx, task, l.heir)
 		if result.Undo {
@@ -261,11 +268,14 @@ func (m *migrate) proveHeir(ctx context.Context, task orchestration.Task, l lega
 			result.Message = unrestored(l.nc, l.heir)
 		}
 		if err != nil || result.Message != "" {
+			delete(task.Progress, progressEvidence)
 			if err == nil && m.over(task) {
-				return m.lose(ctx, task, l.nc, "the time is over: "+result.Message)
+				return m.loseOrKeep(ctx, task, l, "the time is over: "+result.Message)
 			}
 			return result, err
 		}
+	} else {
+		task.Progress[progressEvidence] = "it came to its end"
 	}
 	task.Progress[progressEvidence] += runtimeSays
 	down, known := standstill(task, l.heir)
@@ -289,6 +299,9 @@ func (m *migrate) settled(ctx context.Context, task orchestration.Task, l legacy
 	}
 	if err := m.unstore(ctx, task); err != nil {
 		return rules.Result{}, err
+	}
+	if result, confirmed := m.confirm(task, l.heir); !confirmed {
+		return result, nil
 	}
 	return m.succeed(ctx, task, nil, l.heir)
 }

@@ -166,6 +166,12 @@ func TestHeirs(t *testing.T) {
 			list.Items[0].Template.Spec.Containers[0].Image = "mainspring.local/checkpoint/1:app"
 			w.must(w.api.Update(w.Context(), &list.Items[0]))
 		}), phase: "SucceededWithoutState", says: "may be what another pod had in memory", places: "b"},
+		{name: "node-checkpoint-deleted-late", town: set, during: at("Verifying", func(w *town) {
+			w.must(w.api.DeleteAllOf(w.Context(), &v1alpha1.NodeCheckpoint{}, client.MatchingLabels{v1alpha1.LabelMigrationAction: w.actions(w.Context())[0].Name}))
+		}), phase: "Succeeded", says: "in place of", places: "b", deaths: true, since: 24},
+		{name: "not-proven", town: of("StatefulSet", func(h *house) { h.agents.ordinary = true }), phase: "Failed", says: "the pod goes on with its state, the source is gone, and the time is over", places: "b"},
+		{name: "quota-lags", town: set, during: onceEvicted(func(w *town) { w.quota = 3 }), phase: "Succeeded", says: "in place of", places: "b"},
+		{name: "quota", town: set, during: onceEvicted(func(w *town) { w.quota = 300 }), phase: "SucceededWithoutState", says: "may not be made", places: "b"},
 		{name: "budget", town: set, during: at("Transferring", forbid), phase: "RolledBack", says: "may not be evicted yet", places: "a", deaths: true, since: 19},
 		{name: "deleted-by-its-user", town: set, during: at("Transferring", (*town).deletePod), phase: "RolledBack", says: "nobody here has evicted it", places: "b"},
 		{name: "heir-deleted", town: set, during: at("Verifying", (*town).deletePod), phase: "SucceededWithoutState", says: "was taken away", places: "b"},

@@ -53,6 +53,9 @@ const (
 	progressGuard   = "guard"
 	progressHeir    = "heir"
 	progressRefused = "refused"
+	// progressForbidden is since when that pod may not be made, progressBorne its UID, once it goes on with the state.
+	progressForbidden = "forbidden"
+	progressBorne     = "borne"
 	// progressReleased: that pod has proven itself. progressLost is why its state is lost, progressGone: nothing is left of that pod.
 	progressReleased = "released"
 	progressLost     = "lost"
@@ -63,6 +66,8 @@ const (
 	progressTolerance = "tolerance"
 	// progressStopped is since when the source stands still: its agent may forget that once the source is gone.
 	progressStopped = "stopped"
+	// progressThreads are, in JSON, how many threads of a real-time policy its containers had then.
+	progressThreads = "threads"
 	// progressDown is for how long neither pod served.
 	progressDown = "unavailable"
 )

@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -153,21 +154,37 @@ func (m *migrate) realtime(pod *corev1.Pod, now *watch) (need time.Duration, why
 }
 
 // demoted is why a pod that came with its state is not as real-time as its source, whose threads stand still with their policies: a
-// restore may lose them without a word. Empty: it is, or the source is no longer on record.
+// restore may lose them without a word. Empty: it is, or nobody knows of the source's.
 func (m *migrate) demoted(task orchestration.Task, pod *corev1.Pod) string {
-	snapshot := m.Store.Snapshot()
-	source, here := snapshot.NodeView(task.Object.Spec.Node)
-	target, there := snapshot.NodeView(pod.Spec.NodeName)
-	if !here || !there {
+	had := map[string]int32{}
+	target, there := m.Store.Snapshot().NodeView(pod.Spec.NodeName)
+	if json.Unmarshal([]byte(task.Progress[progressThreads]), &had) != nil || !there {
 		return ""
 	}
-	had := realtimeThreads(source, task.Object.Spec.Pods[0].UID)
 	for container, now := range realtimeThreads(target, pod.UID) {
 		if now < had[container] {
 			return fmt.Sprintf("container %s has %d threads of a real-time policy, and its source %d", container, now, had[container])
 		}
 	}
 	return ""
+}
+
+// remember what nobody may be able to tell of the source once it is gone: since when it stands still, and with how many real-time threads.
+func (m *migrate) remember(task orchestration.Task, nc *v1alpha1.NodeCheckpoint) {
+	side := nc.Status.Source
+	if side == nil || side.StoppedTime == nil || side.Message != "" { // which says that it does not stand still any longer
+		return
+	}
+	task.Progress[progressStopped] = side.StoppedTime.UTC().Format(time.RFC3339Nano)
+	source, here := m.Store.Snapshot().NodeView(task.Object.Spec.Node)
+	if !here {
+		return
+	}
+	if threads := realtimeThreads(source, task.Object.Spec.Pods[0].UID); len(threads) > 0 {
+		if text, err := json.Marshal(threads); err == nil { // of numbers it is always nil
+			task.Progress[progressThreads] = string(text)
+		}
+	}
 }
 
 // realtimeThreads of a pod's governed containers, as their agent has read them back.

@@ -65,8 +65,9 @@ func (m *migrate) broken(task orchestration.Task, nc *v1alpha1.NodeCheckpoint) s
 	if veto := interrupted(nc, m.Clock.Now()); veto != "" {
 		return veto
 	}
-	limit, err := time.ParseDuration(task.Progress[progressTolerance])
-	if err != nil || nc.Status.Source == nil || nc.Status.Source.StoppedTime == nil || m.Clock.Now().Sub(nc.Status.Source.StoppedTime.Time) < limit-margin {
+	limit, probed := time.ParseDuration(task.Progress[progressTolerance])
+	since, stopped := time.Parse(time.RFC3339Nano, task.Progress[progressStopped])
+	if probed != nil || stopped != nil || m.Clock.Now().Sub(since) < limit-margin {
 		return ""
 	}
 	return fmt.Sprintf("the pod has stood still for almost %s, after which its liveness probe ends it, with what it has in memory", limit)

@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -78,6 +79,8 @@ type town struct {
 	// probe is what the containers of pods that are made have, change what is changed of them.
 	probe  *corev1.Probe
 	change func(*corev1.PodSpec)
+	// quota is how often the API server still forbids the controller to make a pod.
+	quota int
 	// seats is how many pods of the town node b has room for; 0: any number.
 	seats int
 }
@@ -118,6 +121,10 @@ func (w *town) seen() client.WithWatch {
 		},
 		Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if pod, ok := o.(*corev1.Pod); ok {
+				if w.quota > 0 {
+					w.quota--
+					return apierrors.NewForbidden(corev1.Resource("pods"), pod.Name, errors.New("exceeded quota"))
+				}
 				w.webhook(pod)
 			}
 			return api.Create(ctx, o, opts...)
