@@ -45,6 +45,7 @@ func migrations(op *operator.Operator, cluster *state.Cluster, store *rtstate.St
 		}),
 		&migration.Gates{Client: op.GetClient(), API: op.GetAPIReader()},
 		&migration.Leftovers{Dependencies: d},
+		&migration.Strays{Dependencies: d},
 		&migrationpolicy.Controller{Client: op.GetClient(), Tokens: judge},
 	}
 }

@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -27,8 +28,9 @@ const (
 	// annotationDeletionCost says which pod of a ReplicaSet goes first, and lowestCost that it is this one.
 	annotationDeletionCost = corev1.PodDeletionCost
 	lowestCost             = math.MinInt32
-	// annotationFormerCost is what a pod's cost was before it was to go.
+	// annotationFormerCost is what a pod's cost was before it was to go, and unsaid that nobody had said any.
 	annotationFormerCost = v1alpha1.Group + "/former-deletion-cost"
+	unsaid               = "unsaid"
 	// longestName is what is kept of a pod's name in that of its copy, which has 63 characters at most: it is a host's name.
 	longestName = 50
 )
@@ -171,15 +173,19 @@ func (m *migrate) yield(ctx context.Context, source *corev1.Pod) error {
 	if was == least {
 		return nil
 	}
-	return m.annotate(ctx, source, map[string]string{annotationDeletionCost: least, annotationFormerCost: was})
+	return m.annotate(ctx, source, map[string]string{annotationDeletionCost: least, annotationFormerCost: cmp.Or(was, unsaid)})
 }
 
 // stay takes that back.
 func (m *migrate) stay(ctx context.Context, source *corev1.Pod) error {
-	if source.Annotations[annotationDeletionCost] != strconv.Itoa(lowestCost) {
+	was, ours := source.Annotations[annotationFormerCost]
+	if !ours {
 		return nil
 	}
-	return m.annotate(ctx, source, map[string]string{annotationDeletionCost: source.Annotations[annotationFormerCost], annotationFormerCost: ""})
+	if was == unsaid {
+		was = ""
+	}
+	return m.annotate(ctx, source, map[string]string{annotationDeletionCost: was, annotationFormerCost: ""})
 }
 
 // annotate sets annotations of a pod; those without a value are taken away.

@@ -79,6 +79,9 @@ func (m *migrate) foster(ctx context.Context, task orchestration.Task, twin *cor
 func (m *migrate) formerOwner(ctx context.Context, task orchestration.Task) (*metav1.OwnerReference, error) {
 	o := &v1alpha1.PodMigration{}
 	key := types.NamespacedName{Namespace: task.Object.Spec.Pods[0].Namespace, Name: task.Progress[progressMigration]}
+	if key.Name == "" {
+		return nil, nil
+	}
 	if err := m.Client.Get(ctx, key, o); err != nil {
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading PodMigration %s: %w", key, err)

@@ -3,10 +3,12 @@ package migration
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	controllerruntime "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -16,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
@@ -23,7 +26,7 @@ import (
 const leftoverEvery = 15 * time.Second
 
 // Leftovers ends NodeCheckpoints whose action is over, or gone: a rollback may have taken longer than it had, as of a copy on a node that no longer
-// answered. The source stands still until that is done.
+// answered, or the source may have stayed beside a copy that serves. The source stands still until that is done.
 type Leftovers struct {
 	Dependencies
 }
@@ -56,7 +59,7 @@ func (l *Leftovers) Reconcile(ctx context.Context, req reconcile.Request) (recon
 	case err == nil && !rules.Phase(action.Status.Phase).Over():
 		return reconcile.Result{RequeueAfter: leftoverEvery}, nil
 	}
-	done, err := l.end(ctx, nc)
+	done, err := l.end(ctx, taskOf(action, nc), nc)
 	switch {
 	case apierrors.IsConflict(err) || err == nil && !done:
 		return reconcile.Result{RequeueAfter: again}, nil
@@ -66,13 +69,36 @@ func (l *Leftovers) Reconcile(ctx context.Context, req reconcile.Request) (recon
 	return reconcile.Result{}, nil
 }
 
+// taskOf is what is left of an action that nobody takes further, or that is no longer there.
+func taskOf(action *v1alpha1.RTAction, nc *v1alpha1.NodeCheckpoint) orchestration.Task {
+	o := action.DeepCopy()
+	o.Name, o.Spec.Node, o.Spec.TargetNode = nc.Labels[v1alpha1.LabelMigrationAction], nc.Spec.SourceNode, nc.Spec.TargetNode
+	o.Spec.Pods = []v1alpha1.ActionPod{{Namespace: nc.Spec.PodNamespace, Name: nc.Spec.PodName, UID: nc.Spec.PodUID}}
+	progress := map[string]string{progressCut: time.Time{}.Format(time.RFC3339Nano)}
+	maps.Copy(progress, o.Status.Progress)
+	progress[progressStrategy] = string(v1alpha1.StrategyCheckpoint)
+	return orchestration.Task{Object: o, Progress: progress}
+}
+
 // end tells whether nobody holds anything of it any longer.
-func (l *Leftovers) end(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (bool, error) {
+func (l *Leftovers) end(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (bool, error) {
 	m := &migrate{Dependencies: l.Dependencies}
 	switch nc.Spec.Stage {
-	case v1alpha1.StageHandOver, v1alpha1.StageRelease: // the source has gone, or is to go
+	case v1alpha1.StageHandOver: // the source has gone
+		return m.relinquish(ctx, nc)
+	case v1alpha1.StageRelease:
+		if gone, err := m.dismissed(ctx, task); !gone || err != nil {
+			return false, err
+		}
 		return m.relinquish(ctx, nc)
 	case v1alpha1.StageRestore:
+		twin, err := m.copied(ctx, l.API, task)
+		if err != nil {
+			return false, err
+		}
+		if serves(task, twin, nc) {
+			return false, m.stage(ctx, nc, v1alpha1.StageRelease)
+		}
 		if alone, err := l.alone(ctx, nc); !alone || err != nil {
 			return false, err
 		}
@@ -81,6 +107,32 @@ func (l *Leftovers) end(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (bool,
 		return false, err
 	}
 	return m.forget(ctx, nc)
+}
+
+// dismissed has a source go that would stand still for ever, and tells whether it has, and its ReplicaSet has the copy. Where there is no copy a
+// source stays that nobody would make again.
+func (m *migrate) dismissed(ctx context.Context, task orchestration.Task) (bool, error) {
+	twin, err := m.copied(ctx, m.API, task)
+	if err != nil {
+		return false, err
+	}
+	source, err := m.read(ctx, m.API, task.Object.Spec.Pods[0])
+	if err != nil {
+		return false, err
+	}
+	copied := twin != nil && twin.DeletionTimestamp == nil
+	switch {
+	case source == nil && copied:
+		result, done, err := m.foster(ctx, task, twin)
+		return done || result.Outcome.Over(), err
+	case source == nil || !copied && metav1.GetControllerOf(source) == nil:
+		return true, nil
+	case !copied:
+		_, err = m.ask(ctx, task, source)
+	default:
+		_, err = m.dismiss(ctx, task, source, twin)
+	}
+	return false, err
 }
 
 // alone takes copies of the source away, and tells whether there are none. One whose node is gone from the API runs no longer.

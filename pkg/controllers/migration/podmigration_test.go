@@ -292,7 +292,7 @@ func TestCheckpoint(t *testing.T) {
 		{name: "node-checkpoint-deleted", town: able, ask: ask("Checkpoint"), during: at("Verifying", func(w *town) {
 			w.must(w.api.DeleteAllOf(w.Context(), &v1alpha1.NodeCheckpoint{}, client.MatchingLabels{v1alpha1.LabelMigrationAction: w.actions(w.Context())[0].Name}))
 		}), phase: "Succeeded", says: "in place of", places: "b"},
-		{name: "sibling-sickens", town: func(w *town) { w.rollout(2); w.able() }, ask: ask("Checkpoint"), during: at("Verifying", func(w *town) { w.agents.most++; w.sicken(1) }),
+		{name: "sibling-sickens", town: func(w *town) { w.rollout(2); w.able() }, ask: ask("Checkpoint"), during: at("Verifying", func(w *town) { w.agents.most++; w.sicken(2) }),
 			phase: "Succeeded", says: "in place of", places: "b b", evictions: 1},
 		{name: "source-goes-early", town: able, ask: ask("Checkpoint"), during: at("Transferring", deleted), phase: "RolledBack", says: "nobody here has evicted it", places: "b"},
 		{name: "source-goes-at-restore", town: able, ask: ask("Checkpoint"), during: at("Restoring", goes), phase: "Succeeded", says: "in place of", places: "b"},

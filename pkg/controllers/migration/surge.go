@@ -94,7 +94,9 @@ func (m *migrate) beside(ctx context.Context, task orchestration.Task, source *c
 	if owner == nil {
 		return rules.Result{Undo: true, Message: "the pod's ReplicaSet is gone"}, nil
 	}
-	return m.makeTwin(ctx, task, ofTemplate(task, source, owner))
+	twin := ofTemplate(task, source, owner)
+	twin.Annotations[v1alpha1.AnnotationAction] = task.Object.Name
+	return m.makeTwin(ctx, task, twin)
 }
 
 // makeTwin makes the copy, which the scheduler will find nowhere to put but on the target.
@@ -172,6 +174,7 @@ func (m *migrate) cutOver(ctx context.Context, task orchestration.Task, source, 
 // adopt gives the copy the label by which its ReplicaSet finds it. That cannot be undone: the label itself is the record of it.
 func (m *migrate) adopt(ctx context.Context, twin *corev1.Pod, owner *appsv1.ReplicaSet) (rules.Result, error) {
 	after := twin.DeepCopy()
+	delete(after.Annotations, v1alpha1.AnnotationAction)
 	metav1.SetMetaDataLabel(&after.ObjectMeta, appsv1.DefaultDeploymentUniqueLabelKey, owner.Spec.Template.Labels[appsv1.DefaultDeploymentUniqueLabelKey])
 	if err := m.Client.Patch(ctx, after, client.MergeFromWithOptions(twin, client.MergeFromWithOptimisticLock{})); err != nil {
 		return rules.Result{}, fmt.Errorf("handing pod %s/%s to ReplicaSet %s: %w", twin.Namespace, twin.Name, owner.Name, err)
@@ -274,7 +277,7 @@ func replicaSetBy(ctx context.Context, from client.Reader, pod *corev1.Pod) (*ap
 
 // ask asks for the eviction of the source, and says whose it is: the gate passes it.
 func (m *migrate) ask(ctx context.Context, task orchestration.Task, source *corev1.Pod) (eviction.Answer, error) {
-	by := map[string]string{}
+	by := map[string]string{v1alpha1.AnnotationAction: task.Object.Name}
 	if name := task.Progress[progressMigration]; name != "" {
 		by[v1alpha1.AnnotationMigration] = source.Namespace + "/" + name
 	}

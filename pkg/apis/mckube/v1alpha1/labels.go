@@ -53,7 +53,8 @@ const (
 // joined already.
 const AnnotationAdopt = Group + "/adopt"
 
-// AnnotationAction is, on a NodeClaim and its Node, the name of the RTAction that it was opened for.
+// AnnotationAction is, on a NodeClaim and its Node, the name of the RTAction that it was opened for; on an Eviction, of that which evicts; and on
+// the copy of a pod, until its ReplicaSet has taken it for its own, of that which has made it.
 const AnnotationAction = Group + "/action"
 
 // AnnotationHeadroom is, on a NodePool, for how many real-time pods of which shape there must always be room, in JSON or
