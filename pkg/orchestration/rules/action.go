@@ -110,7 +110,7 @@ type Action struct {
 	Since time.Time
 	// StartBy is until when it is of use to begin; zero: always.
 	StartBy time.Time
-	// Limit is how long it may run, and how long its undoing may take.
+	// Limit is how long it may run, and how long its undoing may take, which has LeastUndo at least.
 	Limit time.Duration
 
 	Phase Phase
@@ -144,13 +144,24 @@ func (a Action) Validate() error {
 	return nil
 }
 
+// LeastUndo is how long undoing may take at least.
+const LeastUndo = time.Minute
+
 // Deadline is when the phase ends at the latest, and ok whether there is such a time.
 func (a Action) Deadline() (at time.Time, ok bool) {
 	switch {
 	case a.Phase == Waiting && !a.StartBy.IsZero():
 		return a.StartBy, true
 	case a.Phase.Holds():
-		return a.Entered.Add(a.Limit), true
+		return a.Entered.Add(a.limit()), true
 	}
 	return time.Time{}, false
+}
+
+// limit is how long the phase may take. Whoever gives an action little time says nothing about how long nodes take to end pods.
+func (a Action) limit() time.Duration {
+	if a.Phase == RollingBack {
+		return max(a.Limit, LeastUndo)
+	}
+	return a.Limit
 }

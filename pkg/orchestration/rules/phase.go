@@ -62,7 +62,7 @@ func (a Action) Tick(now time.Time) Action {
 	case Running:
 		return a.enter(RollingBack, because(fmt.Sprintf("It took longer than %s", a.Limit), a.Message), now)
 	}
-	return a.enter(Failed, because(fmt.Sprintf("It could not be undone within %s", a.Limit), a.Message), now)
+	return a.enter(Failed, because(fmt.Sprintf("It could not be undone within %s", a.limit()), a.Message), now)
 }
 
 // Report takes the result of a step in. Results for an action that holds nothing are void, and so is success

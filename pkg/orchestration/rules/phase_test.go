@@ -26,6 +26,14 @@ func TestPhases(t *testing.T) {
 			return failing(a).Report(rules.Result{Outcome: rules.RolledBack}, start)
 		}, want: rules.RolledBack, message: "no core is left"},
 		"cannot be undone": {do: func(a rules.Action) rules.Action { return failing(a).Tick(start.Add(time.Minute)) }, want: rules.Failed, message: "It could not be undone within 1m0s: no core is left"},
+		"undone in short": {do: func(a rules.Action) rules.Action {
+			a.Limit = time.Second
+			return failing(a).Tick(start.Add(59 * time.Second))
+		}, want: rules.RollingBack, message: "no core is left"},
+		"not undone in short": {do: func(a rules.Action) rules.Action {
+			a.Limit = time.Second
+			return failing(a).Tick(start.Add(time.Minute))
+		}, want: rules.Failed, message: "It could not be undone within 1m0s: no core is left"},
 		"was through": {do: func(a rules.Action) rules.Action {
 			return failing(a).Report(rules.Result{Outcome: rules.Succeeded}, start)
 		}, want: rules.Succeeded},
