@@ -31,7 +31,8 @@ func (m *migrate) lose(ctx context.Context, task orchestration.Task, nc *v1alpha
 // loseOrKeep gives the state up, unless a pod goes on with it that has not proven itself: that state is nowhere else, so the pod stays, and is given
 // the rest of the time.
 func (m *migrate) loseOrKeep(ctx context.Context, task orchestration.Task, l legacy, why string) (rules.Result, error) {
-	if l.heir == nil || l.heir.DeletionTimestamp != nil || finished(l.heir) || restarts(l.heir) > 0 || task.Progress[progressBorne] != string(l.heir.UID) {
+	if l.heir == nil || l.heir.DeletionTimestamp != nil || finished(l.heir) || restarts(l.heir) > 0 ||
+		task.Progress[progressBorne] != string(l.heir.UID) && (l.nc == nil || unrestored(l.nc, l.heir) != "") {
 		return m.lose(ctx, task, l.nc, why)
 	}
 	kept := rules.Result{Message: "the pod goes on with its state, and stays: " + why}

@@ -106,8 +106,11 @@ func (r *Reconciler) watch(ctx context.Context, o *v1alpha1.PodMigration, action
 
 // conclude tells what became of it.
 func (r *Reconciler) conclude(ctx context.Context, o *v1alpha1.PodMigration, action *v1alpha1.RTAction) error {
-	phase := outcome(rules.Phase(action.Status.Phase), action.Status.Unwanted, action.Status.Progress)
-	return r.end(ctx, o, phase, reasonOf(phase), action.Status.Message, func(s *v1alpha1.PodMigrationStatus) {
+	phase, message := outcome(rules.Phase(action.Status.Phase), action.Status.Unwanted, action.Status.Progress), action.Status.Message
+	if rules.Phase(action.Status.Phase) == rules.Withdrawn && touched(o) { // which is said of those that have not begun, else by force
+		phase, message = v1alpha1.MigrationFailed, fmt.Sprintf("%s while it was %s; what can be undone is undone now", message, o.Status.Phase)
+	}
+	return r.end(ctx, o, phase, reasonOf(phase), message, func(s *v1alpha1.PodMigrationStatus) {
 		s.Action = action.Name
 		if phase == v1alpha1.MigrationRefused {
 			setCondition(s, v1alpha1.ConditionMigrationAdmitted, metav1.ConditionFalse, ReasonQueueRefused, action.Status.Message, r.Clock.Now())
@@ -123,6 +126,15 @@ func (r *Reconciler) conclude(ctx context.Context, o *v1alpha1.PodMigration, act
 			setCondition(s, v1alpha1.ConditionMigrationVerified, metav1.ConditionTrue, "Steady", evidence, r.Clock.Now())
 		}
 	})
+}
+
+// touched tells whether anything was done, by the last phase that is on record.
+func touched(o *v1alpha1.PodMigration) bool {
+	switch o.Status.Phase {
+	case "", v1alpha1.MigrationPending, v1alpha1.MigrationReserving:
+		return false
+	}
+	return !o.Status.Phase.Over()
 }
 
 // reasonOf is the reason of condition Done.

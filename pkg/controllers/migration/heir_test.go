@@ -171,7 +171,7 @@ func TestHeirs(t *testing.T) {
 		}), phase: "Succeeded", says: "in place of", places: "b", deaths: true, since: 24},
 		{name: "not-proven", town: of("StatefulSet", func(h *house) { h.agents.ordinary = true }), phase: "Failed", says: "the pod goes on with its state, the source is gone, and the time is over", places: "b"},
 		{name: "quota-lags", town: set, during: onceEvicted(func(w *town) { w.quota = 3 }), phase: "Succeeded", says: "in place of", places: "b"},
-		{name: "quota", town: set, during: onceEvicted(func(w *town) { w.quota = 300 }), phase: "SucceededWithoutState", says: "may not be made", places: "b"},
+		{name: "quota", town: set, during: onceEvicted(func(w *town) { w.quota = 300 }), phase: "SucceededWithoutState", says: "cannot be made: pods", places: "b"},
 		{name: "budget", town: set, during: at("Transferring", forbid), phase: "RolledBack", says: "may not be evicted yet", places: "a", deaths: true, since: 19},
 		{name: "deleted-by-its-user", town: set, during: at("Transferring", (*town).deletePod), phase: "RolledBack", says: "nobody here has evicted it", places: "b"},
 		{name: "heir-deleted", town: set, during: at("Verifying", (*town).deletePod), phase: "SucceededWithoutState", says: "was taken away", places: "b"},

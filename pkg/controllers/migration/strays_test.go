@@ -124,6 +124,10 @@ func TestACopyThatServesAndNobodyIsAtIt(t *testing.T) {
 		p := w.start()
 		p.until(v1alpha1.MigrationVerifying)
 		w.tear()
+		p.turns(10, func() bool { return w.move().Status.Phase.Over() })
+		if o := w.move(); o.Status.Phase != v1alpha1.MigrationFailed || !strings.Contains(o.Status.Message, "deleted by force while it was Verifying") {
+			t.Errorf("it is %s: %s", o.Status.Phase, o.Status.Message)
+		}
 		w.start().clear()
 		c := w.copied()
 		if list := p.leftovers(); len(list) > 0 || len(w.pods()) != 1 || c == nil || w.adopts != (metav1.GetControllerOf(c) != nil) {
