@@ -256,6 +256,7 @@ func (m *migrate) dismiss(ctx context.Context, task orchestration.Task, source, 
 		if err != nil || answer.Refused() {
 			return rules.Result{Message: "the source may not be evicted yet: " + answer.Why}, err
 		}
+		return rules.Result{Message: "the pod goes on; the source was evicted, and is waited for"}, nil
 	case !adopted(twin):
 		owner, err := m.replicaSet(ctx, source)
 		if err != nil || owner == nil {

@@ -168,7 +168,7 @@ func TestHeirs(t *testing.T) {
 		}), phase: "SucceededWithoutState", says: "may be what another pod had in memory", places: "b"},
 		{name: "node-checkpoint-deleted-late", town: set, during: at("Verifying", func(w *town) {
 			w.must(w.api.DeleteAllOf(w.Context(), &v1alpha1.NodeCheckpoint{}, client.MatchingLabels{v1alpha1.LabelMigrationAction: w.actions(w.Context())[0].Name}))
-		}), phase: "Succeeded", says: "in place of", places: "b", deaths: true, since: 24},
+		}), phase: "Succeeded", says: "in place of", places: "b", deaths: true, since: 26},
 		{name: "not-proven", town: of("StatefulSet", func(h *house) { h.agents.ordinary = true }), phase: "Failed", says: "the pod goes on with its state, the source is gone, and the time is over", places: "b"},
 		{name: "quota-lags", town: set, during: onceEvicted(func(w *town) { w.quota = 3 }), phase: "Succeeded", says: "in place of", places: "b"},
 		{name: "quota", town: set, during: onceEvicted(func(w *town) { w.quota = 300 }), phase: "SucceededWithoutState", says: "cannot be made: pods", places: "b"},

@@ -123,7 +123,11 @@ func TestACopyThatServesAndNobodyIsAtIt(t *testing.T) {
 		w.asks(source.Name, by("Checkpoint"))
 		p := w.start()
 		p.until(v1alpha1.MigrationVerifying)
+		torn := w.actions(t.Context())[0].Name
 		w.tear()
+		w.clock.Step(10 * time.Second) // before that it may only not be seen yet
+		_, err := p.queue.Loops()[1].Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: torn}})
+		w.must(err)
 		p.turns(10, func() bool { return w.move().Status.Phase.Over() })
 		if o := w.move(); o.Status.Phase != v1alpha1.MigrationFailed || !strings.Contains(o.Status.Message, "deleted by force while it was Verifying") {
 			t.Errorf("it is %s: %s", o.Status.Phase, o.Status.Message)
