@@ -40,7 +40,7 @@ func (m *migrate) checkpoint(ctx context.Context, task orchestration.Task, sourc
 	switch {
 	case task.Progress[progressHeir] != "":
 		return m.inherit(ctx, task, source, legacy{twin, nc})
-	case task.Progress[progressCut] != "" || adopted(twin) || nc != nil && nc.Spec.Stage == v1alpha1.StageRelease:
+	case handedOver(task, twin, nc):
 		return m.outlive(ctx, task, source, twin, nc)
 	case task.Undoing() && (alone(source, twin, nc) || serves(task, twin, nc)):
 		return m.releaseSource(ctx, task, twin, nc)
@@ -54,6 +54,11 @@ func (m *migrate) checkpoint(ctx context.Context, task orchestration.Task, sourc
 		return m.prepareTwin(ctx, task, source, m.freeze)
 	}
 	return m.goOn(ctx, task, source, twin, nc)
+}
+
+// handedOver tells whether the copy is what goes on, and the source what goes.
+func handedOver(task orchestration.Task, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) bool {
+	return task.Progress[progressCut] != "" || adopted(twin) || nc != nil && nc.Spec.Stage == v1alpha1.StageRelease
 }
 
 // goOn takes the state from stage to stage, until a copy of the pod has it.
@@ -209,7 +214,7 @@ func unavailable(d time.Duration, known bool) func(*v1alpha1.PodMigrationStatus)
 	}
 }
 
-// outlive has the source go, what agents hold be removed, and the copy prove itself, if there was no time for that before.
+// outlive has the source go, and the copy settle down once it has gone.
 func (m *migrate) outlive(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	cut := task.Progress[progressCut] != ""
 	m.markCut(task)
@@ -229,6 +234,11 @@ func (m *migrate) outlive(ctx context.Context, task orchestration.Task, source, 
 	case source != nil:
 		return m.dismiss(ctx, task, source, twin)
 	}
+	return m.settleDown(ctx, task, twin, nc)
+}
+
+// settleDown has what agents hold be removed, and the copy prove itself, if there was no time for that before.
+func (m *migrate) settleDown(ctx context.Context, task orchestration.Task, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	if result, done, err := m.foster(ctx, task, twin); !done || err != nil {
 		return result, err
 	}
@@ -241,7 +251,7 @@ func (m *migrate) outlive(ctx context.Context, task orchestration.Task, source, 
 	if result, confirmed := m.confirm(task, twin); !confirmed {
 		return result, nil
 	}
-	return m.succeed(ctx, task, source, twin)
+	return m.succeed(ctx, task, nil, twin)
 }
 
 // dismiss has the stopped source go: its ReplicaSet has one pod too many then, or it is evicted, also where the ReplicaSet would have another one go
