@@ -39,7 +39,7 @@ UNIT_ATTEMPTS ?= 1
 UNIT_LONG = $(addprefix ./pkg/,controllers/rtruntime controllers/ladder orchestration controllers/migration controllers/provisioning agent)
 unit: ## Unit and control-plane tests of the packages, with the race detector
 	"$$($(TOOLS) --path gotestsum)" --format pkgname --format-hide-empty-pkg --rerun-fails=$$(($(UNIT_ATTEMPTS) - 1)) --rerun-fails-max-failures=10 \
-	  --packages="$(UNIT_LONG) ./test/charts/... ./cmd/... ./pkg/... ./hack/... ./test/bench/..." -- -race -p 3 -timeout 25m
+	  --packages="$(UNIT_LONG) ./test/charts/... ./cmd/... ./pkg/... ./hack/... ./test/bench/..." -- -race -p 3 -timeout 40m
 	@echo "again without the race detector, whose code lets Go's scheduler in where the program does not:"
 	go test -count=1 -run TestHeldReader ./pkg/agent/ebpf
 
