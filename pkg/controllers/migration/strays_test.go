@@ -125,7 +125,7 @@ func TestACopyThatServesAndNobodyIsAtIt(t *testing.T) {
 		p.until(v1alpha1.MigrationVerifying)
 		torn := w.actions(t.Context())[0].Name
 		w.tear()
-		w.clock.Step(10 * time.Second) // before that it may only not be seen yet
+		w.clock.Step(time.Hour) // before that it may only not be seen yet, and its age is the API server's
 		_, err := p.queue.Loops()[1].Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: torn}})
 		w.must(err)
 		p.turns(10, func() bool { return w.move().Status.Phase.Over() })
