@@ -144,7 +144,7 @@ var _ = Describe("Midway", func() {
 	})
 
 	It("it stays closed for longer than the new machine is waited for: that is undone and told, and the old one serves on", func() {
-		env.ExpectControllerWith("--rt-pressure-node-timeout=16s")
+		env.ExpectControllerWith("--rt-pressure-node-timeout=40s")
 		env.ExpectApplied(twoCores())
 		t := lateMachine()
 		env.ExpectFault(test.Fault("slow", mckubev1alpha1.FaultSlowRegistration, test.StrikesNodePools("two"), test.Delay(5*time.Second)))
@@ -152,7 +152,7 @@ var _ = Describe("Midway", func() {
 		eventuallyOpening("ReplaceNode")
 		env.ExpectApplied(test.PodDisruptionBudget("control", 0))
 		Eventually(func() []string { return phases("ReplaceNode") }).Should(ContainElement("RolledBack"))
-		Expect(said("ReplaceNode")).To(ContainElement(ContainSubstring("It took longer than 16s: pod default/control")))
+		Expect(said("ReplaceNode")).To(ContainElement(ContainSubstring("It took longer than 40s: pod default/control")))
 		t.end()
 		eventuallyOver()
 		undisturbed(env.Now(), t.pods...)
