@@ -103,9 +103,9 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 	return Set{Controllers: list, Cluster: cluster, CloudProvider: overlaid}, nil
 }
 
-// withOwnDisruption replaces Karpenter's disruption controller and queue by ours, on the provisioner that they were built with. The running cost of the cluster is private to Karpenter's
-// list, so the controllers that feed and read it are rebuilt around an instance that ours can read. Ours also does the
-// queue's actions that replace nodes.
+// withOwnDisruption replaces Karpenter's disruption controller and queue by ours, on the provisioner that they were built
+// with. The running cost of the cluster is private to Karpenter's list, so the controllers that feed and read it are rebuilt
+// around an instance that ours can read. Ours also does the queue's actions that replace nodes.
 func withOwnDisruption(ctx context.Context, op *operator.Operator, queue *orchestration.Queue, d disruption.Dependencies, standard []controller.Controller) ([]controller.Controller, error) {
 	d.Cost = cost.NewClusterCost(ctx, d.CloudProvider, op.GetClient())
 	observed := !options.FromContext(ctx).DisableClusterStateObservability
