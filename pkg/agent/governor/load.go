@@ -88,6 +88,7 @@ func (c *Core) plan(p table.Plan) {
 	for i := range c.servers {
 		s := &c.servers[i]
 		limited = limited || s.Limited
+		s.kept = s.keeps()
 		s.granted = s.LeastUs
 		all += s.charge(s.promise(), c.options.GranularityUs)
 	}
@@ -140,22 +141,22 @@ func (c *Core) listVictims(squeezes []table.Squeeze) {
 	}
 }
 
-// grant decides what of the table fits when nobody is raised or squeezed: what is in force stays, then the most
-// critical come first. Bandwidth that is only held does not count, it will be free.
+// grant decides what of the table fits when nobody is raised or squeezed: what is in force stays, or was before it gave
+// way to a raise, then the most critical come first. Bandwidth that is only held does not count, it will be free.
 func (c *Core) grant() []Fault {
 	var faults []Fault
 	total := rt.PPM(0)
 	for i := range c.servers {
 		s := &c.servers[i]
-		total += s.charge(min(s.budget, s.granted), c.options.GranularityUs)
+		total += s.charge(min(s.kept, s.granted), c.options.GranularityUs)
 	}
 	for _, inForce := range [...]bool{true, false} {
 		for i := range c.servers {
 			s := &c.servers[i]
-			if s.budget > 0 != inForce {
+			if s.kept > 0 != inForce {
 				continue
 			}
-			has, need := s.charge(min(s.budget, s.granted), c.options.GranularityUs), s.charge(s.granted, c.options.GranularityUs)
+			has, need := s.charge(min(s.kept, s.granted), c.options.GranularityUs), s.charge(s.granted, c.options.GranularityUs)
 			if rest := total - has; need > has && rest+need > c.limit {
 				faults = append(faults, Fault{Slot: s.Slot, Err: fmt.Errorf(
 					"core %d: a budget of %d us needs %d ppm, %d of %d ppm are promised", s.Core, s.granted, need, rest, c.limit)})
@@ -174,7 +175,7 @@ func (c *Core) lesser(s *server, room rt.PPM) int64 {
 	if s.charge(s.LowUs, c.options.GranularityUs) <= room {
 		return s.LowUs
 	}
-	return min(s.budget, s.granted)
+	return min(s.kept, s.granted)
 }
 
 // adopt takes the budgets that are in force into the account: those of newcomers, and what others have

@@ -95,7 +95,7 @@ func (c *Core) raise(s *server, level, since int64, set Setter) Kind {
 		return Denied // what the table asks for comes first
 	}
 	if c.modeSwitch {
-		c.squeezeAll(set)
+		c.squeezeAll(s, set)
 	}
 	to := level
 	if !c.fits(s, max(to, s.want()), since) {

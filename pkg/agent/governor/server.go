@@ -22,6 +22,7 @@ type server struct {
 
 	budget   int64 // in force; 0: none
 	granted  int64 // what the table may have: its least budget, or less when that does not fit
+	kept     int64 // what it had at the last Load when it was neither raised nor squeezed
 	raised   int64 // the level that was chosen here; 0: none
 	squeezed int64 // the budget that it was cut to; 0: not cut
 	floor    int64 // how far it may be cut; 0: not at all
@@ -65,6 +66,14 @@ func (s *server) want() int64 {
 		budget = min(budget, s.squeezed)
 	}
 	return budget
+}
+
+// keeps is the budget in force, or the one that it had before it gave way to a raise.
+func (s *server) keeps() int64 {
+	if s.squeezed > 0 {
+		return max(s.budget, s.granted)
+	}
+	return s.budget
 }
 
 // above is the next level above the one under way that the plan allows; the one under way when there is none.

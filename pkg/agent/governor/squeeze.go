@@ -17,7 +17,7 @@ func (c *Core) makeRoom(raised *server, missing rt.PPM, set Setter) {
 			return
 		}
 		v := &c.servers[i]
-		if v == raised || raised != nil && v.criticality >= raised.criticality {
+		if !v.givesWayTo(raised) {
 			continue
 		}
 		before := v.charged
@@ -26,12 +26,17 @@ func (c *Core) makeRoom(raised *server, missing rt.PPM, set Setter) {
 	}
 }
 
-// squeezeAll squeezes all victims as far as they may be.
-func (c *Core) squeezeAll(set Setter) {
+// squeezeAll squeezes all victims that are less critical than a server as far as they may be.
+func (c *Core) squeezeAll(raised *server, set Setter) {
 	for _, i := range c.victims {
-		c.squeeze(&c.servers[i], 0, set)
+		if v := &c.servers[i]; v.givesWayTo(raised) {
+			c.squeeze(v, 0, set)
+		}
 	}
 }
+
+// givesWayTo says that a victim is squeezed for a server; nil is for everybody.
+func (v *server) givesWayTo(raised *server) bool { return raised == nil || v.criticality < raised.criticality }
 
 // squeeze cuts a budget, not below its floor. A write that is refused is left to the next who needs room.
 func (c *Core) squeeze(v *server, to int64, set Setter) {

@@ -206,3 +206,30 @@ func TestModeSwitch(t *testing.T) {
 	edf.alarm(0, 0, governor.Raised)
 	edf.has(3000, 2000)
 }
+
+// Who gives way for a raise keeps its place: a table that asks for more than fits without squeezing is told so, and
+// whom the core had no room for before has none now.
+func TestWhoGivesWayKeepsItsPlace(t *testing.T) {
+	b := newBench(t, governor.Options{}, 900_000, srv(0, "High", 2000, 3000), srv(1, "High", 2000, 4000), srv(2, "Low", 4000, 4000), srv(3, "Low", 2000, 2000)).squeezes(2)
+	b.load(1) // the last does not fit
+	b.tickFor(20 * ms)
+	b.alarm(0, 0, governor.Raised)
+	b.tickFor(20 * ms)
+	b.has(3000, 2000, 2000, 0)
+	b.servers[1].LeastUs = 3500
+	b.load(2)
+	b.tickFor(40 * ms)
+	b.has(3000, 2000, 2000, 0)
+	b.pass(1000 * ms)
+	b.clean(0, governor.Recovered)
+	b.tickFor(40 * ms)
+	b.has(2000, 2000, 4000, 0)
+}
+
+// Whoever is no less critical gives way to nobody, whatever a plan says.
+func TestEqualsDoNotGiveWay(t *testing.T) {
+	b := newBench(t, governor.Options{}, 900_000, srv(0, "Middle", 2000, 3000), srv(1, "Middle", 2000, 2000), srv(2, "Low", 2000, 2000)).squeezes(0, 1, 2).begun()
+	b.alarm(0, 0, governor.Raised)
+	b.tickFor(20 * ms)
+	b.has(3000, 2000, 1000)
+}
