@@ -42,6 +42,7 @@ func TestOpenNodeOpensTheCheapestThatPasses(t *testing.T) {
 		// budgets of the pods in percent of a core.
 		budgets    []int64
 		pool       string
+		selector   map[string]string
 		kind, from string
 	}{
 		"one pod: not the machine whose budgets end too late": {
@@ -65,9 +66,13 @@ func TestOpenNodeOpensTheCheapestThatPasses(t *testing.T) {
 		"the NodePool that is asked for": {
 			pools: []*karpv1.NodePool{nodePool("a"), nodePool("b")}, budgets: []int64{60}, pool: "b", kind: "box", from: "b",
 		},
+		"the NodePool that its pod selects": {
+			pools: []*karpv1.NodePool{nodePool("a"), nodePool("b")}, budgets: []int64{60}, selector: map[string]string{karpv1.NodePoolLabelKey: "b"}, kind: "box", from: "b",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, c.pools...)
+			s.selector = c.selector
 			s.node("source", 3)
 			var pods []v1alpha1.ActionPod
 			for i, budget := range c.budgets {

@@ -222,9 +222,13 @@ func (o *opener) machines(ctx context.Context, pool *karpv1.NodePool, pods []*co
 	return names, "", nil
 }
 
-// shapes are the pods as if they were pending, for new nodes of a NodePool that are one of the machines.
+// shapes are the pods as if they were pending, for new nodes of a NodePool that are one of the machines. What they ask for
+// themselves, maybe another NodePool, stays.
 func shapes(pods []*corev1.Pod, pool string, machines, there []string) []*corev1.Pod {
-	terms := []corev1.NodeSelectorRequirement{{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: machines}}
+	terms := []corev1.NodeSelectorRequirement{
+		{Key: karpv1.NodePoolLabelKey, Operator: corev1.NodeSelectorOpIn, Values: []string{pool}},
+		{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: machines},
+	}
 	if len(there) > 0 {
 		terms = append(terms, corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpNotIn, Values: there})
 	}
@@ -232,10 +236,6 @@ func shapes(pods []*corev1.Pod, pool string, machines, there []string) []*corev1
 	for i, pod := range pods {
 		shape := pod.DeepCopy()
 		shape.Spec.NodeName = ""
-		if shape.Spec.NodeSelector == nil {
-			shape.Spec.NodeSelector = map[string]string{}
-		}
-		shape.Spec.NodeSelector[karpv1.NodePoolLabelKey] = pool
 		require(&shape.Spec, terms)
 		out[i] = shape
 	}

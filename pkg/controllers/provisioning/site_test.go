@@ -58,6 +58,8 @@ type site struct {
 	processes int
 	// mute: the agents of new nodes say nothing.
 	mute bool
+	// selector is the nodeSelector of pods that are made.
+	selector map[string]string
 	// requests for NodeClaims that were stored, by name.
 	opened map[string]int
 }
@@ -162,6 +164,7 @@ func (s *site) runOn(name, node string, core int, criticality mcv1.Criticality, 
 	s.create(m)
 	p := statetest.On(statetest.WithClaim(statetest.Pod(s.namespace, name, "", "app"), "app", name+"-claim"), node)
 	p.Spec.Containers[0].Image = "none"
+	p.Spec.NodeSelector = s.selector
 	status := p.Status
 	s.create(p)
 	p.Status = status
