@@ -109,9 +109,6 @@ func (c *Core) planServer(s *server) {
 		s.raised = s.budget // given back when it is clean, as any raise
 	}
 	s.raised = min(s.raised, s.HighUs)
-	if s.raised <= s.granted {
-		s.raised = 0
-	}
 	s.floor = 0
 }
 
@@ -164,6 +161,9 @@ func (c *Core) grant() []Fault {
 				need = s.charge(s.granted, c.options.GranularityUs)
 			}
 			total += need - has
+			if s.raised <= s.granted {
+				s.raised = 0
+			}
 		}
 	}
 	return faults

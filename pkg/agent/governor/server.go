@@ -68,10 +68,13 @@ func (s *server) want() int64 {
 	return budget
 }
 
-// keeps is the budget in force, or the one that it had before it gave way to a raise.
+// keeps is the budget in force, or the one that it had before it gave way to a raise, or was raised itself.
 func (s *server) keeps() int64 {
-	if s.squeezed > 0 {
+	switch {
+	case s.squeezed > 0:
 		return max(s.budget, s.granted)
+	case s.raised > 0 && s.granted > 0:
+		return min(s.budget, s.granted)
 	}
 	return s.budget
 }

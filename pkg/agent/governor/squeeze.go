@@ -36,7 +36,9 @@ func (c *Core) squeezeAll(raised *server, set Setter) {
 }
 
 // givesWayTo says that a victim is squeezed for a server; nil is for everybody.
-func (v *server) givesWayTo(raised *server) bool { return raised == nil || v.criticality < raised.criticality }
+func (v *server) givesWayTo(raised *server) bool {
+	return raised == nil || v.criticality < raised.criticality
+}
 
 // squeeze cuts a budget, not below its floor. A write that is refused is left to the next who needs room.
 func (c *Core) squeeze(v *server, to int64, set Setter) {

@@ -226,6 +226,24 @@ func TestWhoGivesWayKeepsItsPlace(t *testing.T) {
 	b.has(2000, 2000, 4000, 0)
 }
 
+// A raise is no right to what it took: a table that asks for it for good, where who gave way keeps its place, is refused that, and the raise
+// goes on as one.
+func TestWhoIsRaisedHasNobodysPlace(t *testing.T) {
+	b := newBench(t, governor.Options{}, 900_000, srv(0, "High", 2000, 3500), srv(1, "High", 2000, 2000), srv(2, "Low", 4000, 4000)).squeezes(2).begun()
+	b.tickFor(20 * ms)
+	b.alarm(0, 0, governor.Partial)
+	b.tickFor(40 * ms)
+	b.has(3500, 2000, 2000)
+	b.servers[0].LeastUs = 3500
+	b.load(1)
+	b.tickFor(40 * ms)
+	b.has(3500, 2000, 2000)
+	b.pass(1000 * ms)
+	b.clean(0, governor.Recovered)
+	b.tickFor(40 * ms)
+	b.has(2000, 2000, 4000)
+}
+
 // Whoever is no less critical gives way to nobody, whatever a plan says.
 func TestEqualsDoNotGiveWay(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000, srv(0, "Middle", 2000, 3000), srv(1, "Middle", 2000, 2000), srv(2, "Low", 2000, 2000)).squeezes(0, 1, 2).begun()
