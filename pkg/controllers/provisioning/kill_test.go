@@ -12,12 +12,15 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
+// mostWrites bounds how many writes are failed one by one: far more than an action takes.
+const mostWrites = 50
+
 // Whatever write the process dies at, before or after it was made, and whatever reply it loses: the next one goes on, and
 // one node is opened.
 func TestOpenNodeOpensOneNodeWhateverDies(t *testing.T) {
 	for _, f := range []fate{diesBefore, diesAfter, losesReply} {
-		for at := 1; ; at++ {
-			over := false
+		over := false
+		for at := 1; at <= mostWrites && !over && !t.Failed(); at++ {
 			t.Run(fmt.Sprintf("%s write %d", f, at), func(t *testing.T) {
 				s := newSite(t, nodePool("edge"))
 				s.node("source", 1)
@@ -32,9 +35,6 @@ func TestOpenNodeOpensOneNodeWhateverDies(t *testing.T) {
 				}
 				s.once()
 			})
-			if over || t.Failed() {
-				break
-			}
 		}
 	}
 }
@@ -42,8 +42,8 @@ func TestOpenNodeOpensOneNodeWhateverDies(t *testing.T) {
 // The same while the node is closed again, because nobody wants it any longer.
 func TestOpenNodeLeavesNoNodeWhateverDies(t *testing.T) {
 	for _, f := range []fate{diesBefore, diesAfter, losesReply} {
-		for at := 1; ; at++ {
-			over := false
+		over := false
+		for at := 1; at <= mostWrites && !over && !t.Failed(); at++ {
 			t.Run(fmt.Sprintf("%s write %d", f, at), func(t *testing.T) {
 				s := newSite(t, nodePool("edge"))
 				s.node("source", 1)
@@ -60,9 +60,6 @@ func TestOpenNodeLeavesNoNodeWhateverDies(t *testing.T) {
 				}
 				s.once()
 			})
-			if over || t.Failed() {
-				break
-			}
 		}
 	}
 }
