@@ -247,14 +247,14 @@ func (p *planner) crowded() map[int]bool {
 	return out
 }
 
-// sets are the sets of pods whose going may help: each that shares a core with somebody who suffers, and of those in the
+// sets are the sets of pods whose going may help, of those that may: each that shares a core with somebody who suffers, and of those in the
 // way of somebody who lacks room the cheapest on each core. None is more critical than they are, and none suffers.
-func (p *planner) sets() [][]types.UID {
+func (p *planner) sets(may func(types.UID) bool) [][]types.UID {
 	cores, top := p.crowded(), p.crowd.sufferers[0].Criticality
 	var out [][]types.UID
 	for _, uid := range sortedPods(p.pods) {
 		near := slices.ContainsFunc(p.pods[uid], func(s *state.ServerView) bool { return cores[s.Physical] })
-		if near && !p.suffers(uid) && criticalityOf(p.pods[uid]) <= top {
+		if near && !p.suffers(uid) && criticalityOf(p.pods[uid]) <= top && may(uid) {
 			out = append(out, []types.UID{uid})
 		}
 	}
@@ -266,7 +266,7 @@ func (p *planner) sets() [][]types.UID {
 			if at := p.before.on(s.ID); at != rt.NoCore && at != id {
 				continue
 			}
-			if pods := p.least(core, p.before[id], s.Wanted); len(pods) > 1 {
+			if pods := p.least(core, p.before[id], s.Wanted, may); len(pods) > 1 {
 				out = append(out, pods)
 			}
 		}
@@ -275,21 +275,21 @@ func (p *planner) sets() [][]types.UID {
 }
 
 // ranked gives each server the criticality of its whole pod, because all of it would go; who may not go the highest.
-func (p *planner) ranked(l rt.Load) rt.Load {
+func (p *planner) ranked(l rt.Load, may func(types.UID) bool) rt.Load {
 	l.Servers = slices.Clone(l.Servers)
 	for i := range l.Servers {
 		l.Servers[i].Criticality = rt.High
-		if v, ok := p.Node.Server(l.Servers[i].ID); ok && v.McKube != nil && v.Running && !p.moved[v.PodUID] && !p.Held(v.PodUID) {
+		if v, ok := p.Node.Server(l.Servers[i].ID); ok && v.McKube != nil && v.Running && may(v.PodUID) {
 			l.Servers[i].Criticality = criticalityOf(p.pods[v.PodUID])
 		}
 	}
 	return l
 }
 
-// least are the less critical pods on a core whose going costs least and leaves room for a server; none where none would do.
-func (p *planner) least(core rt.Core, servers []rt.Server, wanted rt.Server) []types.UID {
+// least are the less critical pods on a core, of those that may go, whose going costs least and leaves room for a server; none where none would do.
+func (p *planner) least(core rt.Core, servers []rt.Server, wanted rt.Server, may func(types.UID) bool) []types.UID {
 	candidates, of := map[types.UID]rt.Candidate{}, map[string]types.UID{}
-	for _, o := range p.ranked(rt.Load{Core: core, Servers: servers}).Servers {
+	for _, o := range p.ranked(rt.Load{Core: core, Servers: servers}, may).Servers {
 		v, ok := p.Node.Server(o.ID)
 		if !ok || o.Criticality >= wanted.Criticality || o.ID == wanted.ID {
 			continue
@@ -324,12 +324,10 @@ func (p *planner) gone(pods []types.UID) (effect, price) {
 	return p.crowd.effect(p.before, p.before.without(ids)), cost
 }
 
-// free tells whether pods may be touched for this cause: not moved for it before, and in nobody's hands.
-func (p *planner) free(pods []types.UID) bool {
-	return !slices.ContainsFunc(pods, func(uid types.UID) bool {
-		view, ok := p.Snapshot.Pod(uid)
-		return !ok || view.Deleting || view.Finished() || p.moved[uid] || p.Held(uid)
-	})
+// free tells whether a pod may be touched for this cause: not moved for it before, and in nobody's hands.
+func (p *planner) free(uid types.UID) bool {
+	view, ok := p.Snapshot.Pod(uid)
+	return ok && !view.Deleting && !view.Finished() && !p.moved[uid] && !p.Held(uid)
 }
 
 // names of pods, in words.

@@ -90,10 +90,20 @@ func TestTheCheapestRungThatHelps(t *testing.T) {
 			w.run("equal", "a", "High", 20, 30, 0)
 			pinned(w, "equal")
 		}, ladder.SourceOverruns, "OpenNode: opening a node for default/high"},
+		"the other node would be as crowded with any of them": {func(w *town) {
+			w.gone("small", "large")
+			w.run("equal", "a", "High", 20, 30, 0)
+			w.node("b", 1)
+			w.run("crowd", "b", "High", 45, 45, 0)
+		}, ladder.SourceOverruns, "OpenNode: opening a node for default/equal"},
 		"alone on its core": {func(w *town) { w.gone("small", "large") }, ladder.SourceOverruns, "nothing"},
 		"alone on its core with all the room there is": {func(w *town) {
 			w.gone("small", "large")
 			w.gone("other")
+		}, ladder.SourceOverruns, "nothing"},
+		"alone on a core that is promised in part": {func(w *town) {
+			w.gone("small", "large", "other")
+			w.capacity = 700_000
 		}, ladder.SourceOverruns, "nothing"},
 		"late, alone on its core": {func(w *town) {
 			w.gone("small", "large")

@@ -15,35 +15,48 @@ import (
 // lacks room, of whom the first goes now, or one who suffers itself.
 func (p *planner) migrations() []option {
 	var out []option
-	for _, set := range p.sets() {
-		d, ok := p.allMove(set)
-		if !ok {
-			continue
+	for _, set := range p.sets(p.movable) {
+		if o, ok := p.migration(set); ok {
+			out = append(out, o)
 		}
-		o := option{Pods: set[:1], Target: d.Node, What: "moving " + p.names(set[:1]) + " to node " + d.Node}
-		o.effect, o.price = p.gone(set)
-		o.Crowds = p.overfills(set[0], d)
-		out = append(out, o)
 	}
 	for _, s := range p.crowd.sufferers {
-		if !p.movable(s.PodUID) {
-			continue
-		}
-		if d, ok := p.destination(s.PodUID); ok {
-			o := option{Pods: []types.UID{s.PodUID}, leavers: []types.UID{s.PodUID}, Target: d.Node, price: priceOf(p.Node, p.pods[s.PodUID])}
-			o.What = "moving " + p.names(o.Pods) + " itself to node " + d.Node
-			o.effect = p.leaves(s, p.roomAt(d, s.ID))
+		if o, ok := p.departure(s); ok {
 			out = append(out, o)
 		}
 	}
 	return out
 }
 
-// allMove tells whether all pods of a set may be moved and find cores elsewhere, together, and where the first goes.
-func (p *planner) allMove(set []types.UID) (state.Destination, bool) {
-	if slices.ContainsFunc(set, func(uid types.UID) bool { return !p.movable(uid) }) {
-		return state.Destination{}, false
+// migration has the first of a set go, where all of them find cores elsewhere.
+func (p *planner) migration(set []types.UID) (option, bool) {
+	d, ok := p.allMove(set)
+	if !ok {
+		return option{}, false
 	}
+	o := option{Pods: set[:1], Target: d.Node, What: "moving " + p.names(set[:1]) + " to node " + d.Node}
+	o.effect, o.price = p.gone(set)
+	o.Crowds = p.overfills(set[0], d)
+	return o, true
+}
+
+// departure has somebody who suffers go itself.
+func (p *planner) departure(s Sufferer) (option, bool) {
+	if !p.movable(s.PodUID) {
+		return option{}, false
+	}
+	d, ok := p.destination(s.PodUID)
+	if !ok {
+		return option{}, false
+	}
+	o := option{Pods: []types.UID{s.PodUID}, leavers: []types.UID{s.PodUID}, Target: d.Node, price: priceOf(p.Node, p.pods[s.PodUID])}
+	o.What = "moving " + p.names(o.Pods) + " itself to node " + d.Node
+	o.effect = p.leaves(s, p.roomAt(d, s.ID))
+	return o, true
+}
+
+// allMove tells whether all pods of a set find cores elsewhere, together, and where the first goes.
+func (p *planner) allMove(set []types.UID) (state.Destination, bool) {
 	if len(set) == 1 {
 		return p.destination(set[0])
 	}
@@ -66,7 +79,7 @@ func (p *planner) overfills(uid types.UID, d state.Destination) bool {
 // was not moved for this cause.
 func (p *planner) movable(uid types.UID) bool {
 	view, ok := p.Snapshot.Pod(uid)
-	return ok && view.Owned && mayLeave(p.pods[uid]) && p.free([]types.UID{uid})
+	return ok && view.Owned && mayLeave(p.pods[uid]) && p.free(uid)
 }
 
 func mayLeave(servers []*state.ServerView) bool {
@@ -132,18 +145,17 @@ func (p *planner) leaves(s Sufferer, room rt.PPM) effect {
 // preemptions are the pods that may be evicted for good: all strictly less critical than those who suffer.
 func (p *planner) preemptions() []option {
 	var out []option
-	for _, set := range p.sets() {
-		lesser := !slices.ContainsFunc(set, func(uid types.UID) bool {
-			return criticalityOf(p.pods[uid]) >= p.crowd.sufferers[0].Criticality
-		})
-		if !lesser || !p.free(set) || slices.ContainsFunc(set, p.returns) {
-			continue
-		}
+	for _, set := range p.sets(p.evictable) {
 		o := option{Pods: set, What: "evicting " + p.names(set)}
 		o.effect, o.price = p.gone(set)
 		out = append(out, o)
 	}
 	return out
+}
+
+// evictable tells whether a pod may be evicted for those who suffer, and stays away then.
+func (p *planner) evictable(uid types.UID) bool {
+	return criticalityOf(p.pods[uid]) < p.crowd.sufferers[0].Criticality && p.free(uid) && !p.returns(uid)
 }
 
 // returns tells whether a pod that is evicted is made again where it was: it tolerates the taint, so that nothing keeps it off. It would be evicted
@@ -153,14 +165,12 @@ func (p *planner) returns(uid types.UID) bool {
 	return ok && view.Remade && view.Tolerates(corev1.Taint{Key: taintKey, Effect: corev1.TaintEffectNoSchedule})
 }
 
-// openings are the pods that could move if another node had room for them.
+// openings are the pods whose leaving would help if another node had room for them: they find none, or none where they would not be as crowded.
 func (p *planner) openings() []option {
 	var out []option
-	for _, set := range p.sets() {
-		if slices.ContainsFunc(set, func(uid types.UID) bool { return !p.movable(uid) }) {
-			continue
-		}
-		if _, found := p.allMove(set); found {
+	lacking := p.crowd.lacking(p.before)
+	for _, set := range p.sets(p.movable) {
+		if o, ok := p.migration(set); ok && o.helps(lacking) {
 			continue
 		}
 		o := option{Pods: set, What: "opening a node for " + p.names(set)}
@@ -168,16 +178,22 @@ func (p *planner) openings() []option {
 		out = append(out, o)
 	}
 	for _, s := range p.crowd.sufferers {
-		if !p.movable(s.PodUID) {
-			continue
-		}
-		if _, found := p.destination(s.PodUID); found {
+		if o, ok := p.departure(s); !p.movable(s.PodUID) || ok && o.helps(lacking) {
 			continue
 		}
 		o := option{Pods: []types.UID{s.PodUID}, leavers: []types.UID{s.PodUID}, price: priceOf(p.Node, p.pods[s.PodUID])}
 		o.What = "opening a node for " + p.names(o.Pods)
-		o.effect = p.leaves(s, rt.MaxCapacity)
+		o.effect = p.leaves(s, p.most())
 		out = append(out, o)
+	}
+	return out
+}
+
+// most is what a core of another node would leave to somebody alone there, as far as is known: as much as one of this node.
+func (p *planner) most() rt.PPM {
+	out := rt.PPM(0)
+	for _, core := range p.crowd.cores {
+		out = max(out, core.Capacity)
 	}
 	return out
 }

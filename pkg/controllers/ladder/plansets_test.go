@@ -4,8 +4,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 )
 
@@ -30,6 +32,40 @@ func TestASetIsMovedWhereItFitsTogether(t *testing.T) {
 		if got := chosen(t, w.planner("a", ladder.SourceNoCore, "high")); got != c.want {
 			t.Errorf("with %d %% in use: %q, want %q", c.others, got, c.want)
 		}
+	}
+}
+
+// Of the sets that would make room only such are looked at all of whom may go: a cheaper one with somebody who may not is in nobody's way.
+func TestASetIsOfThoseWhoMayGo(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*town)
+		want   string
+	}{
+		"all may be evicted": {func(*town) {}, "Preempt: evicting default/x, default/z"},
+		"one would be made again on the node": {func(w *town) {
+			w.pods["x"].Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		}, "Preempt: evicting default/y, default/z"},
+		"all may move": {func(w *town) { w.node("b", 1) }, "Migrate: moving default/x to node b"},
+		"one must stay": {func(w *town) {
+			w.node("b", 1)
+			w.mckubes["x"].Spec.Migration = &mcv1.Migration{Policy: mcv1.MigrationNever}
+		}, "Migrate: moving default/y to node b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newTown()
+			w.node("a", 1)
+			w.run("x", "a", "Low", 8, 8, 0)
+			w.run("y", "a", "Low", 9, 9, 0)
+			w.run("z", "a", "Low", 40, 40, 0)
+			w.run("high", "a", "High", 60, 80, -1)
+			w.pods["high"].OwnerReferences = nil
+			c.change(w)
+			if got := chosen(t, w.planner("a", ladder.SourceNoCore, "high")); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package ladder_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -31,9 +32,11 @@ type town struct {
 	nodes   map[string]*corev1.Node
 	rtNodes map[string]*v1alpha1.RTNode
 	cores   map[string]int
-	claims  map[string]*resourcev1.ResourceClaim
-	mckubes map[string]*mcv1.McKube
-	pods    map[string]*corev1.Pod
+	// capacity of each core; 0: the greatest.
+	capacity rt.PPM
+	claims   map[string]*resourcev1.ResourceClaim
+	mckubes  map[string]*mcv1.McKube
+	pods     map[string]*corev1.Pod
 }
 
 func newTown() *town {
@@ -106,7 +109,11 @@ func ppm(ms int64) rt.PPM { return rt.PPM(ms*10_000 + 1_000) }
 func (w *town) snapshot() *state.Snapshot {
 	var all []runtime.Object
 	for name, n := range w.nodes {
-		all = append(all, n.DeepCopy(), statetest.Slice(n, statetest.Cores(w.cores[name])...), w.rtNodes[name].DeepCopy())
+		cores := statetest.Cores(w.cores[name])
+		for i := range cores {
+			cores[i].Capacity = cmp.Or(w.capacity, cores[i].Capacity)
+		}
+		all = append(all, n.DeepCopy(), statetest.Slice(n, cores...), w.rtNodes[name].DeepCopy())
 	}
 	for name, p := range w.pods {
 		all = append(all, p.DeepCopy(), w.mckubes[name].DeepCopy(), w.claims[name].DeepCopy())
