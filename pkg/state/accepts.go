@@ -16,17 +16,8 @@ import (
 // Accepts tells whether a pod may run on a node, cores apart: what the scheduler asks of node selector,
 // required affinity, taints and cordon, and the node that a McKube names. The reason is in words.
 func (s *Snapshot) Accepts(n *NodeView, pod *PodView) (ok bool, reason string) {
-	switch {
-	case n.UID == "":
-		return false, "the node is gone"
-	case n.Deleting:
-		return false, "the node is being deleted"
-	case !n.Schedulable:
-		return false, "the node is cordoned"
-	case !n.Ready:
-		return false, "the node is not ready"
-	case n.Agent == AgentSilent:
-		return false, "the node's agent is silent"
+	if why := n.Shut(); why != "" {
+		return false, why
 	}
 	for _, g := range pod.Governed {
 		if wanted := mustRunOn(g.McKube); wanted != "" && wanted != n.Name {
@@ -34,6 +25,23 @@ func (s *Snapshot) Accepts(n *NodeView, pod *PodView) (ok bool, reason string) {
 		}
 	}
 	return pod.tolerates(n)
+}
+
+// Shut is why nobody may come to the node now, whoever it is, in words; empty: somebody may.
+func (n *NodeView) Shut() string {
+	switch {
+	case n.UID == "":
+		return "the node is gone"
+	case n.Deleting:
+		return "the node is being deleted"
+	case !n.Schedulable:
+		return "the node is cordoned"
+	case !n.Ready:
+		return "the node is not ready"
+	case n.Agent == AgentSilent:
+		return "the node's agent is silent"
+	}
+	return ""
 }
 
 // mustRunOn is the node that the McKube's author named; empty when any will do. A node that the

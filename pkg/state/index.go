@@ -154,7 +154,7 @@ func (s *shelf) remove(e entry, n *NodeView) {
 
 // takesNew tells whether new servers may be placed on the node.
 func (n *NodeView) takesNew() bool {
-	return n != nil && n.Offered && n.Ready && n.Schedulable && !n.Deleting && n.Agent != AgentSilent
+	return n != nil && n.Offered && n.Shut() == ""
 }
 
 // entries are the node's cores as they appear in the index, by number; none while it takes no new servers.

@@ -110,7 +110,7 @@ type rung struct {
 func (p *planner) rungs() []rung {
 	all := []rung{
 		{rules.Rearrange, (*planner).rearrangements, "no other placement on the node's cores gives more room"},
-		{rules.Migrate, (*planner).migrations, "no pod whose leaving would help may be moved and finds a core elsewhere"},
+		{rules.Migrate, (*planner).migrations, "no pod whose leaving would help may be moved and finds a core elsewhere" + p.shut()},
 		{rules.Preempt, (*planner).preemptions, "no less critical pod is in the way"},
 		{rules.OpenNode, (*planner).openings, "no pod waits for a core elsewhere whose leaving would help"},
 		{rules.ReplaceNode, (*planner).replacements, "another node of the kind would not help, or the node belongs to no NodePool, or pods of it must stay"},

@@ -1,7 +1,9 @@
 package ladder
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -109,6 +111,31 @@ func (p *planner) destination(uid types.UID) (state.Destination, bool) {
 func (p *planner) suits(uid types.UID, n *state.NodeView) bool {
 	view, ok := p.Snapshot.Pod(uid)
 	return ok && n.Agent == state.AgentAlive && !n.Tainted(mcv1.TaintPressure) && p.Fits(n.Name, view)
+}
+
+// mostShut is how many nodes are named that take nobody.
+const mostShut = 3
+
+// shut says which other nodes with cores take nobody for now, and why: one that was opened for the pressure may be among them.
+func (p *planner) shut() string {
+	var out []string
+	for n := range p.Snapshot.Nodes() {
+		why := n.Shut()
+		if why == "" && n.Agent != state.AgentAlive {
+			why = "the node's agent has not been heard of"
+		}
+		if why != "" && n.Name != p.Node.Name && n.Offered && n.UID != "" && !n.Deleting {
+			out = append(out, n.Name+": "+why)
+		}
+	}
+	slices.Sort(out)
+	switch more := len(out) - mostShut; {
+	case len(out) == 0:
+		return ""
+	case more > 0:
+		out = append(out[:mostShut], fmt.Sprintf("and %d more", more))
+	}
+	return " (these take nobody now: " + strings.Join(out, ", ") + ")"
 }
 
 // roomAt is the bandwidth that the others leave to a server where it would go.

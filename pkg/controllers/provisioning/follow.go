@@ -43,8 +43,10 @@ func (o *opener) follow(ctx context.Context, claim *karpv1.NodeClaim) (rules.Res
 		return rules.Result{Message: fmt.Sprintf("node %s offers no real-time cores yet", claim.Status.NodeName)}, nil
 	case !calibrated(o.Store.Snapshot(), n.Name, n.UID):
 		return rules.Result{Message: fmt.Sprintf("the agent of node %s has not measured yet", n.Name)}, nil
-	case !n.Ready || !n.Schedulable || n.Deleting || n.Agent == state.AgentSilent:
-		return rules.Result{Message: fmt.Sprintf("node %s or its agent is not ready", n.Name)}, nil
+	case n.Shut() != "":
+		return rules.Result{Message: fmt.Sprintf("node %s takes nobody yet: %s", n.Name, n.Shut())}, nil
+	case n.Agent != state.AgentAlive: // or nobody would be moved there
+		return rules.Result{Message: fmt.Sprintf("node %s takes nobody yet: its agent has not been heard of", n.Name)}, nil
 	}
 	return rules.Result{Outcome: rules.Succeeded, Message: fmt.Sprintf("node %s is ready: %s", n.Name, machineOf(claim))}, nil
 }

@@ -2,6 +2,7 @@ package provisioning_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -183,6 +184,25 @@ func TestOpenNodeThatNeverComesIsGivenUp(t *testing.T) {
 			s.once()
 		})
 	}
+}
+
+// A node is opened for pods to move there, and nobody is moved to one whose agent is not known to live.
+func TestOpenNodeWaitsUntilItsAgentIsHeardOf(t *testing.T) {
+	s := newSite(t, nodePool("edge"))
+	s.node("source", 1)
+	s.unheard = true
+	p := s.spawn()
+	name := p.submit(s.request(s.run("control", "source", "High", 60)))
+	p.turns(12)
+	ticket, _ := p.queue.Get(name)
+	if ticket.Phase != rules.Running || !strings.Contains(ticket.Message, "takes nobody yet: its agent has not been heard of") {
+		t.Fatalf("the action is %s: %s", ticket.Phase, ticket.Message)
+	}
+	r := &v1alpha1.RTNode{}
+	s.must(s.api.Get(s.ctx, client.ObjectKey{Name: s.claims()[0].Status.NodeName}, r))
+	s.hear(r)
+	p.turns(2)
+	s.ends(name, rules.Succeeded, "is ready")
 }
 
 func TestOpenNodeEndsWithItsNodePool(t *testing.T) {

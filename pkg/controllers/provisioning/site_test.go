@@ -56,8 +56,8 @@ type site struct {
 	clock     *clocktesting.FakeClock
 	namespace string
 	processes int
-	// mute: the agents of new nodes say nothing.
-	mute bool
+	// mute: the agents of new nodes say nothing. unheard: what agents say was not taken for a sign of life yet.
+	mute, unheard bool
 	// selector is the nodeSelector of pods that are made.
 	selector map[string]string
 	// requests for NodeClaims that were stored, by name.
@@ -148,6 +148,18 @@ func (s *site) agent(n *corev1.Node, cores []rt.Core) {
 	s.create(r)
 	r.Status.Backend, r.Status.BudgetGranularityUs = "simulated", 100
 	r.Status.HeartbeatTime = ptr.To(metav1.NewMicroTime(s.clock.Now()))
+	s.must(s.api.Status().Update(s.ctx, r))
+	if !s.unheard {
+		s.hear(r)
+	}
+}
+
+// hear has the agent of a node be taken for alive, as the loop over nodes does.
+func (s *site) hear(r *v1alpha1.RTNode) {
+	s.Helper()
+	r.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionAgentAlive, Status: metav1.ConditionTrue, Reason: "Heartbeat", LastTransitionTime: metav1.NewTime(s.clock.Now()),
+	}}
 	s.must(s.api.Status().Update(s.ctx, r))
 }
 
