@@ -50,9 +50,11 @@ func decide(n *state.NodeView, before pressure, now time.Time, granularity int64
 		}
 	}
 	on := byCore(list, placed)
+	var receding []rt.Server
 	for i := range n.Cores {
-		d.addCore(n, n.Cores[i].Core, on[n.Cores[i].ID], now)
+		receding = append(receding, d.addCore(n, n.Cores[i].Core, on[n.Cores[i].ID], now)...)
 	}
+	d.giveBack(receding, now)
 	slices.SortFunc(d.Spec.Servers, func(a, b v1alpha1.RTServer) int {
 		return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container))
 	})
@@ -136,10 +138,10 @@ func byCore(list []candidate, placed rt.Placement) map[int][]*candidate {
 	return out
 }
 
-// addCore adds the servers and the plan of a core.
-func (d *nodeDecision) addCore(n *state.NodeView, core rt.Core, list []*candidate, now time.Time) {
+// addCore adds the servers and the plan of a core. It returns those of which a raised budget is no longer needed.
+func (d *nodeDecision) addCore(n *state.NodeView, core rt.Core, list []*candidate, now time.Time) (receding []rt.Server) {
 	if len(list) == 0 {
-		return
+		return nil
 	}
 	servers, held := make([]rt.Server, len(list)), map[string]bool{}
 	for i, c := range list {
@@ -151,10 +153,14 @@ func (d *nodeDecision) addCore(n *state.NodeView, core rt.Core, list []*candidat
 		e := c.entry
 		e.Cores = []int32{int32(core.ID)}
 		e.Level = d.level(n, c, room[c.server.ID], now)
+		if d.recedes(c, room[c.server.ID], e.Level) {
+			receding = append(receding, c.server)
+		}
 		d.Spec.Servers = append(d.Spec.Servers, e)
 	}
 	d.Plans = append(d.Plans, plan)
 	d.Spec.Plan = append(d.Spec.Plan, planOf(plan, list))
+	return receding
 }
 
 // contested is a plan with only those raises that somebody wants: on a node that is not busy these are of servers

@@ -1,13 +1,20 @@
 package rtruntime
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
+
+// giveBackEvery is between two budgets of a node that are given back: nobody is surprised by all of them at once, and who is needed again after
+// the first finds the others still raised.
+const giveBackEvery = time.Second
 
 // defaultRecoveryDelay is how long a node must be calm before budgets raised for pressure are given back,
 // where the McKube does not say.
@@ -19,6 +26,8 @@ type pressure struct {
 	Busy bool
 	// Calm is since when the node has not been busy, by the controller's clock; zero while it is.
 	Calm time.Time
+	// GaveBack is when the last raised budget was given back in this calm.
+	GaveBack time.Time
 }
 
 // next is the pressure after a look at the node. A clock that went backwards begins the calm anew.
@@ -26,7 +35,7 @@ func (p pressure) next(n *state.NodeView, now time.Time) pressure {
 	switch {
 	case n.Busy:
 		return pressure{Busy: true}
-	case p.Calm.IsZero() || now.Before(p.Calm):
+	case p.Calm.IsZero() || now.Before(p.Calm) || now.Before(p.GaveBack):
 		return pressure{Calm: now}
 	}
 	return p
@@ -53,6 +62,36 @@ func (p pressure) level(c *candidate, room bool, now time.Time) (string, time.Du
 		return v1alpha1.LevelHigh, left
 	}
 	return v1alpha1.LevelLow, 0
+}
+
+// recedes tells whether a server would go back to its low budget for no other reason than that it is no longer needed.
+func (d *nodeDecision) recedes(c *candidate, room bool, level string) bool {
+	return level == v1alpha1.LevelLow && room && c.view.Spec != nil && c.view.Spec.Level == v1alpha1.LevelHigh && !d.Pressure.Busy
+}
+
+// giveBack has one of those that would go back do so, in the reverse order of how they are raised: the least critical first. The others follow one
+// by one.
+func (d *nodeDecision) giveBack(receding []rt.Server, now time.Time) {
+	if len(receding) == 0 {
+		return
+	}
+	slices.SortFunc(receding, func(a, b rt.Server) int {
+		return cmp.Or(cmp.Compare(a.Criticality, b.Criticality), cmp.Compare(b.ID, a.ID))
+	})
+	if left := d.Pressure.GaveBack.Add(giveBackEvery).Sub(now); left > 0 {
+		d.Wake = earliest(d.Wake, left)
+	} else {
+		d.Pressure.GaveBack, receding = now, receding[1:]
+		if len(receding) > 0 {
+			d.Wake = earliest(d.Wake, giveBackEvery)
+		}
+	}
+	for i := range d.Spec.Servers {
+		e := &d.Spec.Servers[i]
+		if slices.ContainsFunc(receding, func(s rt.Server) bool { return s.ID == rtdra.ServerID(e.PodUID, e.Container) }) {
+			e.Level = v1alpha1.LevelHigh
+		}
+	}
 }
 
 func recoveryDelay(m *mcv1.McKube) time.Duration {

@@ -1,6 +1,7 @@
 package rtruntime_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -60,6 +61,45 @@ func TestPressureRaisesAndCalmGivesBack(t *testing.T) {
 	step(-time.Hour, false, "high@0 hi 20/40, low@0 low 10/20, middle@0 low 20/30", 5*time.Second) // a clock that jumps back lets it wait again
 	step(5*time.Second, false, low, 0)
 	step(time.Hour, false, low, 0)
+}
+
+// Budgets whose time is over together go back one a second, the least critical first; when the node is busy again meanwhile, the rest stay raised.
+func TestBudgetsAreGivenBackOneByOne(t *testing.T) {
+	t.Parallel()
+	m := newMachine(2)
+	for _, name := range []string{"a-high", "b-high"} {
+		m.add(name, "High", 20, 30, 0)
+	}
+	m.add("middle", "Middle", 20, 30, 1)
+	var p rtruntime.Pressure
+	now := start
+	for i, c := range []struct {
+		after  time.Duration
+		busy   bool
+		levels [3]string
+		wake   time.Duration
+	}{
+		{0, true, [3]string{"hi", "hi", "hi"}, 0},
+		{time.Second, false, [3]string{"hi", "hi", "hi"}, 5 * time.Second},
+		{5 * time.Second, false, [3]string{"hi", "hi", "low"}, time.Second},
+		{300 * time.Millisecond, false, [3]string{"hi", "hi", "low"}, 700 * time.Millisecond},
+		{700 * time.Millisecond, false, [3]string{"hi", "low", "low"}, time.Second},
+		{100 * time.Millisecond, true, [3]string{"hi", "hi", "hi"}, 0},
+		{time.Second, false, [3]string{"hi", "hi", "hi"}, 5 * time.Second},
+		{5 * time.Second, false, [3]string{"hi", "hi", "low"}, time.Second},
+		{-2 * time.Second, false, [3]string{"hi", "hi", "low"}, 5 * time.Second}, // a clock that jumps back lets them wait again
+		{5 * time.Second, false, [3]string{"hi", "low", "low"}, time.Second},
+		{time.Minute, false, [3]string{"low", "low", "low"}, 0},
+	} {
+		now = now.Add(c.after)
+		m.busy(c.busy)
+		d := m.settle(t, p, now)
+		p = d.Pressure
+		expectSpec(t, d, fmt.Sprintf("a-high@0 %s 20/30, b-high@0 %s 20/30, middle@1 %s 20/30", c.levels[0], c.levels[1], c.levels[2]))
+		if d.Wake != c.wake {
+			t.Errorf("step %d: wakes after %s, want %s", i, d.Wake, c.wake)
+		}
+	}
 }
 
 // A restarted controller has seen no calm: it waits for it before it takes anything back.
