@@ -16,14 +16,17 @@ import (
 // them together: what one takes, the next does not have. The most critical choose first, then the
 // largest. Containers of one pod go together.
 func (s *Snapshot) Breaks(node string) []ServerView {
-	return s.BreaksAll([]string{node}, nil)
+	return s.BreaksAll([]string{node}, nil, nil)
 }
+
+// Room tells whether a node has what a pod asks for beside cores, and gives the pod that, if so. It is asked when cores were found.
+type Room func(pod types.UID, node string) bool
 
 // BreaksAll is Breaks for nodes that go away at once. Pods for which elsewhere is true have room of their own
 // on nodes that are still to come, which is for FitsNew to say. Nodes that others are closing already take
-// nobody in, and what runs there has chosen before.
-func (s *Snapshot) BreaksAll(nodes []string, elsewhere map[types.UID]bool) []ServerView {
-	move := relocation{snapshot: s, from: map[string]bool{}, taken: map[string]map[int][]rt.Server{}}
+// nobody in, and what runs there has chosen before. room may be nil: there is enough.
+func (s *Snapshot) BreaksAll(nodes []string, elsewhere map[types.UID]bool, room Room) []ServerView {
+	move := relocation{snapshot: s, room: room, from: map[string]bool{}, taken: map[string]map[int][]rt.Server{}}
 	for _, name := range nodes {
 		move.from[name] = true
 	}
@@ -154,6 +157,7 @@ func choosesBefore(a, b ServerView, granularity int64) int {
 // relocation moves pods off nodes, in thought.
 type relocation struct {
 	snapshot *Snapshot
+	room     Room
 	from     map[string]bool
 	taken    map[string]map[int][]rt.Server // by node and core: what was moved there
 }
@@ -202,6 +206,9 @@ func (r *relocation) placeOn(node string, group []ServerView) bool {
 		chosen[i] = core
 		at := slices.IndexFunc(loads, func(l rt.Load) bool { return l.ID == core })
 		loads[at].Servers = append(loads[at].Servers, v.Server)
+	}
+	if r.room != nil && !r.room(group[0].PodUID, node) {
+		return false
 	}
 	if r.taken[node] == nil {
 		r.taken[node] = map[int][]rt.Server{}

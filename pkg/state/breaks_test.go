@@ -51,10 +51,10 @@ func TestNodesThatGoTogetherShareTheRoom(t *testing.T) {
 	if got := append(s.Breaks("n0"), s.Breaks("n1")...); len(got) != 0 {
 		t.Errorf("one at a time, %v break", podsOf(got))
 	}
-	if got := podsOf(s.BreaksAll([]string{"n0", "n1"}, nil)); !slices.Equal(got, []string{"p1"}) {
+	if got := podsOf(s.BreaksAll([]string{"n0", "n1"}, nil, nil)); !slices.Equal(got, []string{"p1"}) {
 		t.Errorf("together, %v break, want one: they may not go to each other", got)
 	}
-	if got := s.BreaksAll([]string{"n0", "n1"}, map[types.UID]bool{"p0": true}); len(got) != 0 {
+	if got := s.BreaksAll([]string{"n0", "n1"}, map[types.UID]bool{"p0": true}, nil); len(got) != 0 {
 		t.Errorf("%v break though one of the two has room on a new node", podsOf(got))
 	}
 }

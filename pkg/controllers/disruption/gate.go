@@ -125,7 +125,7 @@ func (g *Gate) refuses(ctx context.Context, action *v1alpha1.RTAction) (string, 
 	if err != nil {
 		return "", err
 	}
-	if homes := homeless(g.store.Snapshot(), []string{action.Spec.Node}, nil); why == "" && len(homes) > 0 {
+	if homes := homeless(g.store.Snapshot(), []string{action.Spec.Node}, nil, nil); why == "" && len(homes) > 0 {
 		why = homes[0].message
 	}
 	g.mutex.Lock()

@@ -12,6 +12,7 @@ import (
 	karpcloud "sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
 	"sigs.k8s.io/karpenter/pkg/scheduling"
+	"sigs.k8s.io/karpenter/pkg/utils/resources"
 
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
@@ -20,7 +21,7 @@ import (
 
 // housed are the objections to a command that come from the admission test: Karpenter counts bandwidths, and where it
 // plans a pod there must also be a core that admits its containers. Pods that it plans onto a replacement must fit
-// there, all of them; the others on nodes that stay. Instance types of a replacement whose cores would not do are taken
+// there, all of them; the others on nodes that stay, which must have what else they ask for. Instance types of a replacement whose cores would not do are taken
 // off its list.
 func (d Dependencies) housed(ctx context.Context, s *state.Snapshot, c *disruption.Command) []objection {
 	nodes := c.SourceNodeNames()
@@ -41,7 +42,33 @@ func (d Dependencies) housed(ctx context.Context, s *state.Snapshot, c *disrupti
 			elsewhere[uid] = true
 		}
 	}
-	return homeless(s, nodes, elsewhere)
+	return homeless(s, nodes, elsewhere, d.room(c))
+}
+
+// room is what nodes have beside cores: where the simulation has put a pod, there is room for it; on any other node, as much as the simulation
+// has left. What of a pod the simulation has not placed is not known to need any.
+func (d Dependencies) room(c *disruption.Command) state.Room {
+	planned, asks, left := map[types.UID]string{}, map[types.UID]corev1.ResourceList{}, map[string]corev1.ResourceList{}
+	for n := range d.Cluster.Nodes() {
+		left[n.Name()] = n.Available()
+	}
+	give := func(pod types.UID, node string) { left[node] = resources.Subtract(left[node], asks[pod]) }
+	for _, n := range c.Results.ExistingNodes {
+		for _, pod := range n.Pods {
+			planned[pod.UID], asks[pod.UID] = n.Name(), resources.RequestsForPods(pod)
+			give(pod.UID, n.Name())
+		}
+	}
+	return func(pod types.UID, node string) bool {
+		if at, ok := planned[pod]; !ok || at == node {
+			return true
+		}
+		if !resources.Fits(asks[pod], left[node]) {
+			return false
+		}
+		give(pod, node)
+		return true
+	}
 }
 
 // narrow keeps of a replacement's instance types those with cores for the pods. When there is none, it lists the

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpdisruption "sigs.k8s.io/karpenter/pkg/controllers/disruption"
 
@@ -58,6 +61,34 @@ func TestConsolidationThatSumsAllowAndAdmissionRefuses(t *testing.T) {
 	w.passOf(w.stock())
 	if got := w.disrupted(); len(got) == 0 {
 		t.Error("Karpenter's own loop closes none of them either, so nothing was refused")
+	}
+}
+
+// Of the two nodes that stay one has CPU for the pod and no core, and the other a core, but CPU only where what runs there asks for little. A core
+// is of use only to a pod that can come to it.
+func TestACoreWithoutWhatElseAPodAsksForIsNone(t *testing.T) {
+	for cpu, closes := range map[string]int{"3950m": 0, "100m": 1} {
+		t.Run(cpu, func(t *testing.T) {
+			w := consolidating(t)
+			for name, percent := range map[string]int64{"a": 60, "b": 50} {
+				w.node(name, "edge", statetest.Cores(1)...)
+				w.pod("pod-"+name, name, percent)
+			}
+			w.node("c", "edge", statetest.Cores(1)...)
+			stays := statetest.Pod("default", "stays", "", "app")
+			stays.CreationTimestamp, stays.Annotations = metav1.Time{}, map[string]string{karpv1.DoNotDisruptAnnotationKey: "true"}
+			stays.Spec.NodeName, stays.Spec.Containers[0].Image, stays.Status.Phase = "c", "app", corev1.PodRunning
+			stays.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+			w.create(stays)
+			w.sync()
+			w.pass()
+			if got := w.disrupted(); len(got) != closes {
+				t.Errorf("consolidation closes %v, want %d: %q", got, closes, w.messages())
+			}
+			if closes == 0 && !w.said("NoCoreElsewhere: ") {
+				t.Errorf("the nodes are not told why: %q", w.messages())
+			}
+		})
 	}
 }
 

@@ -77,8 +77,8 @@ func (h held) busy(s *state.Snapshot, node string, escalated bool) *objection {
 }
 
 // homeless are the objections to closing nodes together, at most one for each: their real-time containers that would
-// find no core. Pods for which elsewhere is true have room on nodes still to come.
-func homeless(s *state.Snapshot, nodes []string, elsewhere map[types.UID]bool) []objection {
+// find no core. Pods for which elsewhere is true have room on nodes still to come; what others have beside cores is for room to say.
+func homeless(s *state.Snapshot, nodes []string, elsewhere map[types.UID]bool, room state.Room) []objection {
 	broken := map[string][]string{}
 	at := map[string]string{}
 	for _, name := range nodes {
@@ -90,7 +90,7 @@ func homeless(s *state.Snapshot, nodes []string, elsewhere map[types.UID]bool) [
 			at[v.ID] = name
 		}
 	}
-	for _, v := range s.BreaksAll(nodes, elsewhere) {
+	for _, v := range s.BreaksAll(nodes, elsewhere, room) {
 		broken[at[v.ID]] = append(broken[at[v.ID]], containerOf(v))
 	}
 	var out []objection

@@ -69,11 +69,11 @@ func TestBusyNodesAreLeftAlone(t *testing.T) {
 func TestHomelessContainersAreNamedByNode(t *testing.T) {
 	t.Parallel()
 	s := edges(10_000, 60, 60, 10)
-	got := homeless(s, []string{"n0", "n1", "ordinary"}, nil)
+	got := homeless(s, []string{"n0", "n1", "ordinary"}, nil, nil)
 	if len(got) != 1 || got[0].node != "n1" || got[0].reason != ReasonNoCore || !strings.Contains(got[0].message, "container app of pod default/p1") {
 		t.Errorf("objections are %+v, want one to closing n1: n2 takes one of the two", got)
 	}
-	if got := homeless(s, []string{"n0", "n1"}, map[types.UID]bool{"p0": true}); len(got) != 0 {
+	if got := homeless(s, []string{"n0", "n1"}, map[types.UID]bool{"p0": true}, nil); len(got) != 0 {
 		t.Errorf("objections are %+v though one of the pods has a new node", got)
 	}
 }
