@@ -197,20 +197,6 @@ func (p *planner) prepare() {
 	p.moved = movedBy(p.Answers)
 }
 
-// movedBy are the pods of which anything was moved by actions that did, or may have done, what they were for.
-func movedBy(actions []*v1alpha1.RTAction) map[types.UID]bool {
-	out := map[types.UID]bool{}
-	for _, o := range actions {
-		if phase := phaseOf(o); phase != rules.Succeeded && phase != rules.Failed && !phase.Holds() {
-			continue
-		}
-		for _, m := range record.Moves(o.Spec) {
-			out[types.UID(m.Pod)] = true
-		}
-	}
-	return out
-}
-
 // sorted are the options that help, the best first: those that cure, by what they cost; then by what they free for what
 // they cost.
 func (p *planner) sorted(list []option) []option {

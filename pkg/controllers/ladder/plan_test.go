@@ -387,39 +387,6 @@ func TestRelapses(t *testing.T) {
 	}
 }
 
-// Of a node that takes nobody for now, as one that was opened may, it is told why.
-func TestItIsToldWhichNodesTakeNobody(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		change func(*town)
-		want   string
-	}{
-		"its agent was not heard of": {func(w *town) { w.rtNodes["b"].Status.Conditions = nil }, "elsewhere (these take nobody now: b: the node's agent has not been heard of)"},
-		"it is not ready":            {func(w *town) { w.nodes["b"].Status.Conditions = nil }, "elsewhere (these take nobody now: b: the node is not ready)"},
-		"it does not suit":           {func(w *town) { w.node("b", 0) }, "elsewhere; "},
-		"many": {func(w *town) {
-			for _, name := range []string{"b", "c", "d", "e", "f"} {
-				w.node(name, 1).Spec.Unschedulable = true
-			}
-		}, "(these take nobody now: b: the node is cordoned, c: the node is cordoned, d: the node is cordoned, and 2 more)"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := crowded()
-			w.node("b", 1)
-			c.change(w)
-			p := w.planner("a", ladder.SourceOverruns, "high")
-			p.Ticket = func(r orchestration.Request) (orchestration.Ticket, bool) {
-				return orchestration.Ticket{Name: "x", Phase: rules.Succeeded}, r.Kind == rules.OpenNode || r.Kind == rules.Preempt || r.Kind == rules.ReplaceNode
-			}
-			a, ok := p.Choose()
-			if said := strings.Join(a.Passed, "; "); ok || !strings.Contains(said, c.want) {
-				t.Errorf("got %q, and it says %q", a.What, said)
-			}
-		})
-	}
-}
-
 // What the node cannot hold beside cores is no destination.
 func TestDestinationsHaveWhatElseThePodAsks(t *testing.T) {
 	t.Parallel()

@@ -7,7 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
@@ -109,6 +113,22 @@ func resettled(others []rt.Load, gone []rt.Server) (map[string]int, bool) {
 		out[s.ID] = core
 	}
 	return out, true
+}
+
+// movedBy are the pods of which anything was moved by actions that did, or may have done, what they were for. Who is still there after a
+// preemption that failed was not evicted.
+func movedBy(actions []*v1alpha1.RTAction) map[types.UID]bool {
+	out := map[types.UID]bool{}
+	for _, o := range actions {
+		failed := phaseOf(o) == rules.Failed && rules.Kind(o.Spec.Kind) != rules.Preempt
+		if phase := phaseOf(o); phase != rules.Succeeded && !failed && !phase.Holds() {
+			continue
+		}
+		for _, m := range record.Moves(o.Spec) {
+			out[types.UID(m.Pod)] = true
+		}
+	}
+	return out
 }
 
 // mostMoves is how many an action takes.

@@ -1,7 +1,6 @@
 package ladder
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -129,11 +128,11 @@ func (p *planner) shut() string {
 		}
 	}
 	slices.Sort(out)
-	switch more := len(out) - mostShut; {
+	switch {
 	case len(out) == 0:
 		return ""
-	case more > 0:
-		out = append(out[:mostShut], fmt.Sprintf("and %d more", more))
+	case len(out) > mostShut: // how many others is not told, as that changes all the time in a storm, and each change is told
+		out = append(out[:mostShut], "and others")
 	}
 	return " (these take nobody now: " + strings.Join(out, ", ") + ")"
 }

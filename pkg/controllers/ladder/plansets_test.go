@@ -1,14 +1,18 @@
 package ladder_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
 // Two are in the way of a container that lacks room. Where another node has room for only one of them, none is sent there for nothing.
@@ -96,5 +100,57 @@ func TestANodeIsOpenedInAnyNodePool(t *testing.T) {
 	a, ok := w.planner("a", ladder.SourceOverruns, "high").Choose()
 	if !ok || a.Kind != "OpenNode" || a.Request.NodePool != "" {
 		t.Errorf("%s in NodePool %q, want any", a.What, a.Request.NodePool)
+	}
+}
+
+// Of a preemption that failed, some were evicted and are gone. Who is still there was not moved, and may be now.
+func TestWhoWasNotEvictedMayStillBe(t *testing.T) {
+	t.Parallel()
+	w := crowded()
+	w.gone("small")
+	p := w.planner("a", ladder.SourceOverruns, "high")
+	p.Answers = []*v1alpha1.RTAction{{
+		Spec:   v1alpha1.RTActionSpec{Kind: "Preempt", Pods: []v1alpha1.ActionPod{{UID: "small"}, {UID: "large"}}},
+		Status: v1alpha1.RTActionStatus{Phase: "Failed"},
+	}}
+	if got := chosen(t, p); got != "Preempt: evicting default/large" {
+		t.Errorf("got %q", got)
+	}
+	p.Answers[0].Spec.Kind = "Migrate"
+	if got := chosen(t, p); got == "Preempt: evicting default/large" {
+		t.Errorf("got %q: it may have been moved", got)
+	}
+}
+
+// Of a node that takes nobody for now, as one that was opened may, it is told why.
+func TestItIsToldWhichNodesTakeNobody(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*town)
+		want   string
+	}{
+		"its agent was not heard of": {func(w *town) { w.rtNodes["b"].Status.Conditions = nil }, "elsewhere (these take nobody now: b: the node's agent has not been heard of)"},
+		"it is not ready":            {func(w *town) { w.nodes["b"].Status.Conditions = nil }, "elsewhere (these take nobody now: b: the node is not ready)"},
+		"it does not suit":           {func(w *town) { w.node("b", 0) }, "elsewhere; "},
+		"many": {func(w *town) {
+			for _, name := range []string{"b", "c", "d", "e", "f"} {
+				w.node(name, 1).Spec.Unschedulable = true
+			}
+		}, "(these take nobody now: b: the node is cordoned, c: the node is cordoned, d: the node is cordoned, and others)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := crowded()
+			w.node("b", 1)
+			c.change(w)
+			p := w.planner("a", ladder.SourceOverruns, "high")
+			p.Ticket = func(r orchestration.Request) (orchestration.Ticket, bool) {
+				return orchestration.Ticket{Name: "x", Phase: rules.Succeeded}, r.Kind == rules.OpenNode || r.Kind == rules.Preempt || r.Kind == rules.ReplaceNode
+			}
+			a, ok := p.Choose()
+			if said := strings.Join(a.Passed, "; "); ok || !strings.Contains(said, c.want) {
+				t.Errorf("got %q, and it says %q", a.What, said)
+			}
+		})
 	}
 }

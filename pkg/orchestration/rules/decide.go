@@ -54,7 +54,7 @@ func Decide(actions []Action, w World, o Options, now time.Time) []Verdict {
 			waiting = append(waiting, a)
 		case a.Phase.Holds():
 			b.begin(a)
-		case a.Phase == Succeeded || a.Phase == Failed:
+		case a.moved():
 			b.moved.note(a)
 		}
 	}
@@ -116,6 +116,10 @@ func (p past) repeats(a Action) (m Move, by string, ok bool) {
 	}
 	return Move{}, "", false
 }
+
+// moved tells whether an action that is over has moved what it names, or may have. Whom one that failed has evicted is gone for good: who is
+// still there, so that anything may be asked of it, was not.
+func (a Action) moved() bool { return a.Phase == Succeeded || a.Phase == Failed && a.Kind != Preempt }
 
 // Order sorts actions by class, then by rung, then by age: the order in which they are judged.
 func Order(waiting []Action, o Options, now time.Time) {

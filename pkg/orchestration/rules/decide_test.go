@@ -137,6 +137,15 @@ func TestDecide(t *testing.T) {
 			},
 			want: []string{"b refused: MovedAlready", "c starts"},
 		},
+		"who is still there after a preemption that failed was not evicted": {
+			actions: []rules.Action{
+				with(moving(action("a", pod("p")), "p", "late"), func(a *rules.Action) { a.Kind, a.Phase = rules.Preempt, rules.Failed }),
+				with(moving(action("b", pod("q")), "q", "late"), func(a *rules.Action) { a.Phase = rules.Failed }),
+				moving(action("c", pod("p")), "p", "late"),
+				moving(action("d", pod("q")), "q", "late"),
+			},
+			want: []string{"c starts", "d refused: MovedAlready"},
+		},
 		"a pod whose container went to another core stays on its node, and the node stays": {
 			actions: []rules.Action{
 				with(moves(action("a"), "late", rules.Move{Pod: "p", Container: "app"}), done),
