@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
@@ -104,8 +105,10 @@ func addWebhooks(ctx context.Context, mgr manager.Manager, own *Options, store *
 		Evictions: evictionGate(mgr, o, store, clk),
 	}
 	// Evictions are not to wait until they have been read.
-	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.PodMigration{}, cache.BlockUntilSynced(false)); err != nil {
-		return fmt.Errorf("caching PodMigrations: %w", err)
+	for _, o := range []client.Object{&v1alpha1.PodMigration{}, &v1alpha1.NodeCheckpoint{}} {
+		if _, err := mgr.GetCache().GetInformer(ctx, o, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("caching what evictions are judged by: %w", err)
+		}
 	}
 	ready, err := webhooks.Add(mgr, handlers, clk, webhooks.Options{
 		Host: o.Host, Port: o.Port, Namespace: o.Namespace, Secret: o.CertSecret,

@@ -48,7 +48,7 @@ type Gate struct {
 	Pod    func(namespace, name string) (*state.PodView, bool)
 	// Closed tells whether a node takes no pods any longer; nil: nobody knows.
 	Closed func(node string) bool
-	// Client reads PodMigrations from a cache, and creates them.
+	// Client reads PodMigrations and NodeCheckpoints from a cache, and creates PodMigrations.
 	Client client.Client
 	Clock  clock.PassiveClock
 	// Deadline is how long an eviction is put off; 0: not at all.
@@ -85,7 +85,16 @@ func (g *Gate) handle(ctx context.Context, req admission.Request) admission.Resp
 	if dry(req, eviction) {
 		return g.pass(gateDryRun, "the pod would be migrated to another node first, and the eviction put off until that is over")
 	}
-	return g.decide(ctx, req, pod, of(migrations.Items, pod.UID))
+	o := of(migrations.Items, pod.UID)
+	if o == nil || !frozen(o) {
+		switch nc, err := g.standsFor(ctx, pod.UID); {
+		case err != nil:
+			return g.pass(gateFailed, fmt.Sprintf("it is not known whether the pod stands still: reading NodeCheckpoints: %s", err))
+		case nc != "":
+			return g.undone(req, nc)
+		}
+	}
+	return g.decide(ctx, req, pod, o)
 }
 
 // decide answers for a pod that may migrate, by the PodMigration that it has; nil for none.
@@ -121,6 +130,29 @@ func frozen(o *v1alpha1.PodMigration) bool {
 		return false
 	}
 	return !o.Status.Phase.Over()
+}
+
+// standsFor names the NodeCheckpoint for which the pod may stand still, whatever its PodMigration says: a rollback may take longer than it had. Until
+// its agent has let it go on, the pod's state is nowhere else. One that is to go, as another has its state, may go. Empty: there is none.
+func (g *Gate) standsFor(ctx context.Context, pod types.UID) (string, error) {
+	states := &v1alpha1.NodeCheckpointList{}
+	if err := g.Client.List(ctx, states); err != nil {
+		return "", err
+	}
+	for i := range states.Items {
+		nc := &states.Items[i]
+		if nc.Spec.PodUID == pod && !nc.Spec.Stage.GivenUp() && !nc.Status.Source.Settled() {
+			return nc.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// undone tells the caller to come again when the pod runs on.
+func (g *Gate) undone(req admission.Request, nc string) admission.Response {
+	evictions.WithLabelValues(gateLater).Inc()
+	return refused(apierrors.NewTooManyRequests(fmt.Sprintf(
+		"pod %s/%s stands still for NodeCheckpoint %s, and what it has in memory may be nowhere else: come again when that is undone, or has gone on", req.Namespace, req.Name, nc), int(comeBack.Seconds())))
 }
 
 // begin has the pod migrated.

@@ -236,6 +236,63 @@ func TestAPodThatStandsStillIsNotEvicted(t *testing.T) {
 	}
 }
 
+// A rollback may take longer than it has: its PodMigration is over, or even gone, and the pod stands still. Until it runs on it is not evicted,
+// however late it is.
+func TestAPodThatStandsStillAfterItsMigrationIsNotEvicted(t *testing.T) {
+	checkpoint := func(stage v1alpha1.CheckpointStage, source *v1alpha1.CheckpointSide) *v1alpha1.NodeCheckpoint {
+		return &v1alpha1.NodeCheckpoint{
+			ObjectMeta: metav1.ObjectMeta{Name: "nc"}, Spec: v1alpha1.NodeCheckpointSpec{PodNamespace: "default", PodName: "app", PodUID: "u1", Stage: stage},
+			Status: v1alpha1.NodeCheckpointStatus{Source: source},
+		}
+	}
+	side := func(s v1alpha1.CheckpointState) *v1alpha1.CheckpointSide { return &v1alpha1.CheckpointSide{State: s} }
+	hung := func(o *v1alpha1.PodMigration) { o.Status.Strategy = v1alpha1.StrategyCheckpoint }
+	for what, c := range map[string]struct {
+		nc     *v1alpha1.NodeCheckpoint
+		passes bool
+	}{
+		"its copy does not go":            {checkpoint(v1alpha1.StageRestore, side(v1alpha1.CheckpointCheckpointed)), false},
+		"its agent has not let it go on":  {checkpoint(v1alpha1.StageDiscard, side(v1alpha1.CheckpointCheckpointed)), false},
+		"its agent has not said anything": {checkpoint(v1alpha1.StageDiscard, nil), false},
+		"it runs on":                      {checkpoint(v1alpha1.StageDiscard, side(v1alpha1.CheckpointDiscarded)), true},
+		"it could not be stopped":         {checkpoint(v1alpha1.StageRestore, side(v1alpha1.CheckpointFailed)), true},
+		"another has its state":           {checkpoint(v1alpha1.StageRelease, side(v1alpha1.CheckpointCheckpointed)), true},
+	} {
+		for _, migration := range []*v1alpha1.PodMigration{
+			migrationOf("eviction-u1", "u1", v1alpha1.MigrationFailed, hung), migrationOf("eviction-u1", "u1", v1alpha1.MigrationPending),
+			migrationOf("by-hand", "u1", v1alpha1.MigrationFailed, hung),
+		} {
+			g := newGate(t, migration, c.nc)
+			g.clock.SetTime(evening.Add(time.Hour))
+			switch r := g.evict(t); {
+			case !c.passes:
+				expectLater(t, r, "pod default/app stands still for NodeCheckpoint nc")
+				if n := len(g.migrations(t)); n != 1 {
+					t.Errorf("%s: %d migrations", what, n)
+				}
+			case migration.Name == "by-hand":
+				expectLater(t, r, "eviction-u1")
+			default:
+				expectPasses(t, r, "PodMigration default/eviction-u1")
+			}
+		}
+	}
+}
+
+// What cannot be read keeps no eviction back.
+func TestNodeCheckpointsThatCannotBeRead(t *testing.T) {
+	g := newGate(t)
+	g.Client = interceptor.NewClient(g.api, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) error {
+			if _, ok := list.(*v1alpha1.NodeCheckpointList); ok {
+				return errLists
+			}
+			return c.List(ctx, list, o...)
+		},
+	})
+	expectPasses(t, g.evict(t), "it is not known whether the pod stands still")
+}
+
 // Whose eviction is a node's drain says so: Karpenter's, which is ours, and that of a pod whose node takes no others.
 func TestWhyAPodIsToGo(t *testing.T) {
 	for _, c := range []struct {

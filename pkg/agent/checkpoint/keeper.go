@@ -216,7 +216,7 @@ func dismissed(nc *v1alpha1.NodeCheckpoint) bool {
 
 // timeless: a pod may be at work with the state, so that no time ends it.
 func timeless(nc *v1alpha1.NodeCheckpoint) bool {
-	return nc.Spec.Stage == v1alpha1.StageRestore || givenUp(nc)
+	return nc.Spec.Stage == v1alpha1.StageRestore || nc.Spec.Stage.GivenUp()
 }
 
 // over says why nothing of the NodeCheckpoint is to be held any longer; empty while something is. That its time is over is
@@ -240,18 +240,6 @@ func (k *Keeper) over(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (string,
 		return "", nil // the cache will tell
 	}
 	return "its time is over", nil
-}
-
-// finished: the side has said its last word, unless something is still to be given back.
-func finished(side *v1alpha1.CheckpointSide) bool {
-	if side == nil {
-		return false
-	}
-	switch side.State {
-	case v1alpha1.CheckpointFailed, v1alpha1.CheckpointReleased, v1alpha1.CheckpointDiscarded:
-		return true
-	}
-	return false
 }
 
 // report writes this node's side, where it differs.

@@ -30,7 +30,7 @@ func (k *Keeper) source(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.
 	if err != nil {
 		return 0, err
 	}
-	if givenUp(nc) {
+	if nc.Spec.Stage.GivenUp() {
 		return 0, k.releaseSource(ctx, nc, held)
 	}
 	why, err := k.over(ctx, nc)
@@ -41,7 +41,7 @@ func (k *Keeper) source(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.
 		return 0, k.discardSource(ctx, nc, held, why)
 	case held != nil && held.Failure != "":
 		return 0, k.failSource(ctx, nc, held, errors.New(held.Failure))
-	case held == nil && (finished(nc.Status.Source) || timeless(nc)): // what was stopped here is not stopped anew
+	case held == nil && (nc.Status.Source.Settled() || timeless(nc)): // what was stopped here is not stopped anew
 		return 0, nil
 	case held == nil:
 		held = k.newRecord(nc, Source)
@@ -271,7 +271,7 @@ func (k *Keeper) discardSource(ctx context.Context, nc *v1alpha1.NodeCheckpoint,
 	if err := k.giveBack(ctx, held); err != nil {
 		return err
 	}
-	if !finished(nc.Status.Source) || nc.Status.Source.State == v1alpha1.CheckpointFailed && dismissed(nc) {
+	if !nc.Status.Source.Settled() || nc.Status.Source.State == v1alpha1.CheckpointFailed && dismissed(nc) {
 		if err := k.report(ctx, nc, Source, k.sourceSide(nil, v1alpha1.CheckpointDiscarded, "the containers run on: "+why)); err != nil {
 			return err
 		}
@@ -282,11 +282,6 @@ func (k *Keeper) discardSource(ctx context.Context, nc *v1alpha1.NodeCheckpoint,
 	return k.records.remove(held)
 }
 
-// givenUp: the source is gone, or about to go, for good. That no time, and no deletion, takes back.
-func givenUp(nc *v1alpha1.NodeCheckpoint) bool {
-	return nc.Spec.Stage == v1alpha1.StageHandOver || nc.Spec.Stage == v1alpha1.StageRelease
-}
-
 // releaseSource removes the archives. The containers stay paused: the pod goes, and until then there is another in its
 // place.
 func (k *Keeper) releaseSource(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record) error {
@@ -295,7 +290,7 @@ func (k *Keeper) releaseSource(ctx context.Context, nc *v1alpha1.NodeCheckpoint,
 			return err
 		}
 	}
-	if !finished(nc.Status.Source) {
+	if !nc.Status.Source.Settled() {
 		if err := k.report(ctx, nc, Source, k.sourceSide(held, v1alpha1.CheckpointReleased, "")); err != nil {
 			return err
 		}

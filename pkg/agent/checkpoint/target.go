@@ -42,7 +42,7 @@ func (k *Keeper) target(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.
 		return 0, k.releaseTarget(ctx, nc, held)
 	case why != "":
 		return 0, k.discardTarget(ctx, nc, held, why)
-	case held == nil && finished(nc.Status.Target):
+	case held == nil && nc.Status.Target.Settled():
 		return 0, nil
 	case held != nil && held.Failure != "":
 		return 0, k.failTarget(ctx, nc, held, errors.New(held.Failure))
@@ -105,7 +105,7 @@ func ignoreCanceled(err error) error {
 
 func (k *Keeper) targetSide(held *record, state v1alpha1.CheckpointState, message string) v1alpha1.CheckpointSide {
 	side := v1alpha1.CheckpointSide{State: state, Message: message}
-	if !finished(&side) {
+	if !side.Settled() {
 		side.Certificate = k.identity.fingerprint
 	}
 	if held == nil {
@@ -300,7 +300,7 @@ func (k *Keeper) discardTarget(ctx context.Context, nc *v1alpha1.NodeCheckpoint,
 	if err := k.letGo(ctx, held, false); err != nil {
 		return err
 	}
-	if !finished(nc.Status.Target) || nc.Status.Target.State == v1alpha1.CheckpointFailed && dismissed(nc) {
+	if !nc.Status.Target.Settled() || nc.Status.Target.State == v1alpha1.CheckpointFailed && dismissed(nc) {
 		if err := k.report(ctx, nc, Target, k.targetSide(nil, v1alpha1.CheckpointDiscarded, why)); err != nil {
 			return err
 		}
@@ -321,7 +321,7 @@ func (k *Keeper) releaseTarget(ctx context.Context, nc *v1alpha1.NodeCheckpoint,
 	if err := k.letGo(ctx, held, true); err != nil {
 		return err
 	}
-	if !finished(nc.Status.Target) {
+	if !nc.Status.Target.Settled() {
 		if err := k.report(ctx, nc, Target, k.targetSide(held, v1alpha1.CheckpointReleased, "")); err != nil {
 			return err
 		}

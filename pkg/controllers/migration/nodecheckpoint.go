@@ -57,16 +57,13 @@ func (m *migrate) specify(ctx context.Context, nc *v1alpha1.NodeCheckpoint, chan
 	return nil
 }
 
-// settledStates are those in which an agent holds nothing any longer.
-var settledStates = []v1alpha1.CheckpointState{v1alpha1.CheckpointReleased, v1alpha1.CheckpointDiscarded, v1alpha1.CheckpointFailed}
-
 // forget takes the NodeCheckpoint away once its agents hold nothing, whichever way they came to that. Those of nodes that are gone hold nothing.
 func (m *migrate) forget(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (bool, error) {
 	if nc == nil {
 		return true, nil
 	}
 	for node, side := range map[string]*v1alpha1.CheckpointSide{nc.Spec.SourceNode: nc.Status.Source, nc.Spec.TargetNode: nc.Status.Target} {
-		if s := stateOf(side); slices.Contains(settledStates, s) || s == "" && node == nc.Spec.TargetNode {
+		if side.Settled() || side == nil && node == nc.Spec.TargetNode {
 			continue
 		}
 		if gone, err := m.lost(ctx, node); !gone || err != nil {

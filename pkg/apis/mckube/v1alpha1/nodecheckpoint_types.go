@@ -29,6 +29,9 @@ const (
 	StageDiscard CheckpointStage = "Discard"
 )
 
+// GivenUp tells whether the source is gone, or about to go, for good: it never runs again.
+func (s CheckpointStage) GivenUp() bool { return s == StageHandOver || s == StageRelease }
+
 // CheckpointState is how far an agent has come.
 // +kubebuilder:validation:Enum=Working;Checkpointed;Transferred;Released;Discarded;Failed
 type CheckpointState string
@@ -151,6 +154,18 @@ type CheckpointSide struct {
 	// progressTime is when bytes last grew.
 	// +optional
 	ProgressTime *metav1.MicroTime `json:"progressTime,omitempty"`
+}
+
+// Settled tells whether the agent has said its last word: it holds nothing any longer, but for what it has not been able to give back. Nil: it has not.
+func (s *CheckpointSide) Settled() bool {
+	if s == nil {
+		return false
+	}
+	switch s.State {
+	case CheckpointReleased, CheckpointDiscarded, CheckpointFailed:
+		return true
+	}
+	return false
 }
 
 // NodeCheckpointStatus is what the two agents report, each its own side.
