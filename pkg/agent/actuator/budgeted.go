@@ -205,8 +205,7 @@ func (b *budgeted) Restore() error {
 	}
 	clear(b.rooms)
 	clear(b.servers)
-	_, err := b.settle()
-	return errors.Join(append(faults, err)...)
+	return errors.Join(append(faults, b.wholly(func() error { _, err := b.settle(); return err }))...)
 }
 
 // claim books an open server on a core.

@@ -227,13 +227,13 @@ func (g *deadlineGroup) follow(attrs map[int32]unix.SchedAttr) {
 func (g *deadlineGroup) watch() (freed []string) {
 	now, period := g.backend.now(), g.server.PeriodUs*1000
 	for tid, t := range g.seen {
-		used, runnable, err := g.backend.kernel.progress(int(tid))
+		used, state, err := g.backend.kernel.progress(int(tid))
 		switch {
 		case err != nil:
 			continue
 		case t.freed != 0 && now-t.freed > 2*period:
 			t.freed, t.since = 0, 0
-		case !runnable || used != t.usedNs:
+		case state != runnable || used != t.usedNs:
 			t.since = 0
 		case t.since == 0:
 			t.since = now

@@ -105,6 +105,7 @@ func (b *fifo) Open(s Server) (Group, error) {
 		if _, err := g.tend(); err != nil {
 			return nil, err
 		}
+		delete(b.making, g.id()) // it is not let go of after all
 		return g, nil
 	})
 }

@@ -149,7 +149,7 @@ func (g *fifoGroup) SetPriority(priority int) error {
 	if err := g.backend.same(g, g.anchor); err != nil {
 		return err
 	}
-	if err := g.backend.journal.keep(g.given(uint32(priority))); err != nil {
+	if err := g.backend.journal.keep(given(g.path, g.id(), uint32(priority))); err != nil {
 		return err
 	}
 	g.priority.Store(int32(priority))
@@ -270,11 +270,11 @@ func (g *fifoGroup) remember(attrs map[int32]unix.SchedAttr) error {
 	if err != nil {
 		return err
 	}
-	records := []record{g.given(uint32(g.priority.Load()))}
+	records := []record{given(g.path, g.id(), uint32(g.priority.Load()))}
 	for _, tid := range slices.Sorted(maps.Keys(attrs)) {
 		a := attrs[tid]
 		started, err := m.kernel.started(int(tid))
-		if err != nil || had[int(tid)] == started || g.ours(a) && len(had) > 0 {
+		if err != nil || had[int(tid)] == started || m.gave(g.path, g.id(), a) && len(had) > 0 {
 			continue
 		}
 		records = append(records, record{

@@ -93,8 +93,8 @@ func TestParseStat(t *testing.T) {
 	if started, err := parseStartTime(stat); err != nil || started != 4242 {
 		t.Errorf("start time %d, %v; want 4242", started, err)
 	}
-	if used, runnable, err := parseProgress(stat, "12 34 5\n"); err != nil || used != 12 || !runnable {
-		t.Errorf("progress %d %v, %v; want 12 true", used, runnable, err)
+	if used, state, err := parseProgress(stat, "12 34 5\n"); err != nil || used != 12 || state != runnable {
+		t.Errorf("progress %d %c, %v; want 12 R", used, state, err)
 	}
 }
 

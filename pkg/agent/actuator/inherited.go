@@ -3,6 +3,7 @@ package actuator
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -13,59 +14,127 @@ import (
 // it and no record was made by one of them since, whoever gave it, and has nothing of its own.
 const givenRecord = "given"
 
-func (g *fifoGroup) given(priority uint32) record {
-	return record{Controller: givenRecord, Group: g.path, Inode: g.id(), File: "priority-" + itoa(int64(priority)), By: FIFO}
+func given(group string, inode uint64, priority uint32) record {
+	return record{Controller: givenRecord, Group: group, Inode: inode, File: "priority-" + itoa(int64(priority)), By: FIFO}
 }
 
-func (g *fifoGroup) ours(a unix.SchedAttr) bool {
-	return a.Policy == unix.SCHED_FIFO && g.backend.journal.has(g.given(a.Priority))
+// gave says that threads of a group were given what one has.
+func (m *machine) gave(group string, inode uint64, a unix.SchedAttr) bool {
+	return a.Policy == unix.SCHED_FIFO && m.journal.has(given(group, inode, a.Priority))
 }
 
-// takeBack takes from a group what threads there have by ours without a record.
-func (m *machine) takeBack(threads []record, sought places) error {
-	if len(threads) == 0 || threads[0].By != FIFO {
-		return nil
+// forking is how much CPU time it takes at most to make a thread or a process, in nanoseconds. The latter copies page tables, which takes
+// a few milliseconds for each gigabyte.
+const forking = uint64(50 * time.Millisecond)
+
+// makers are threads that may be making another which they began before their policy was taken from them, so that it has inherited that, and is in no
+// list before it is made. Nothing says that one is not, but that it sleeps, which making another never does but in state D, or has used more CPU time
+// since than that takes. They are by number, with the CPU time in nanoseconds that they had used then.
+type makers map[int32]uint64
+
+// watch a thread whose policy has been taken, unless it sleeps already.
+func (m makers) watch(k kernel, tid int32) {
+	if used, state, err := k.progress(int(tid)); err == nil && (state == runnable || state == uninterruptible) {
+		m[tid] = used
 	}
-	f, err := sought.open(threads[len(threads)-1])
-	if err == nil {
-		err = errors.Join(m.takeFIFO(f, threads), f.close())
-	}
-	if gone(err) {
-		return nil // and all its threads with it
-	}
-	return err
 }
 
-// forking is how long a thread may be at making another, which has our policy and is not in the group's list yet.
-const forking = 10 * time.Millisecond
+// forget who sleeps, has ended, or has gone on for long enough.
+func (m makers) forget(k kernel) {
+	maps.DeleteFunc(m, func(tid int32, before uint64) bool {
+		used, state, err := k.progress(int(tid))
+		return err != nil || state != runnable && state != uninterruptible || used >= before+forking
+	})
+}
+
+// takeBack takes from groups what threads there have by ours without a record. It says whether some may come yet.
+func (m *machine) takeBack(threads []record, sought places) (making bool, err error) {
+	threads = slices.DeleteFunc(slices.Clone(threads), func(r record) bool { return r.By != FIFO })
+	var faults []error
+	for len(threads) > 0 {
+		inode := threads[0].Inode // a path may have named several groups
+		var of []record
+		threads = slices.DeleteFunc(threads, func(r record) bool {
+			if r.Inode == inode {
+				of = append(of, r)
+			}
+			return r.Inode == inode
+		})
+		f, err := sought.open(of[len(of)-1])
+		if err == nil {
+			err = errors.Join(m.takeFIFO(f, of), f.close())
+		}
+		if gone(err) { // and all its threads with it
+			delete(m.making, inode)
+			continue
+		}
+		faults = append(faults, err)
+		making = making || len(m.making[inode]) > 0
+	}
+	return making, errors.Join(faults...)
+}
 
 // takeFIFO takes our policy from the threads of a group that the journal does not have, those that were made since, once the others have
 // back what was theirs. One that is made meanwhile by one that was not reached yet inherits our policy, so the list is read until nothing
-// is left to do. ErrBusy, wrapped, when that has no end.
+// is left to do: ErrBusy, wrapped, when that has no end. Those that may be making another when it has are left in making, for the
+// next time.
 func (m *machine) takeFIFO(f files, threads []record) error {
 	const rounds = 16
-	group, still := threads[0].Group, false
+	group, left := threads[0].Group, m.making[f.id()]
 	for range rounds {
+		first, last := left == nil, left != nil && len(left) == 0 // whatever was being made is in this list
 		tids, err := m.threadsOf(f)
 		if err != nil {
 			return fmt.Errorf("listing the threads of %s: %w", group, asGone(err))
+		}
+		if first {
+			left = makers{}
+			m.making[f.id()] = left
 		}
 		again := false
 		for _, tid := range tids {
 			changed, err := m.likeFirst(tid, threads)
 			if err != nil {
+				delete(m.making, f.id()) // the next time begins anew
 				return err
+			}
+			if changed || first {
+				left.watch(m.kernel, tid)
 			}
 			again = again || changed
 		}
-		if !again && (still || len(tids) == 0) {
+		if last && !again {
+			delete(m.making, f.id())
 			return nil
 		}
-		if still = !again; still {
-			m.kernel.pause(forking)
+		if left.forget(m.kernel); !again && len(left) > 0 {
+			return nil
 		}
 	}
 	return fmt.Errorf("taking our policy from %s: new threads appear faster than they are found: %w", group, ErrBusy)
+}
+
+// wholly repeats what releases groups until no thread of theirs may be making another, for at most ten seconds: nobody would take from that what it has.
+func (m *machine) wholly(release func() error) error {
+	const (
+		times = 1000
+		each  = 10 * time.Millisecond
+	)
+	err := release()
+	for range times {
+		if len(m.making) == 0 {
+			return err
+		}
+		m.kernel.pause(each)
+		err = release()
+	}
+	for _, left := range m.making {
+		for tid := range left {
+			err = errors.Join(err, fmt.Errorf("taking our policy from what thread %d makes: it may have been at that since it had it, "+
+				"for it neither sleeps nor gets enough of a core: %w", tid, ErrBusy))
+		}
+	}
+	return err
 }
 
 // hasRecord says that a thread is the one that a record tells of.
@@ -79,8 +148,17 @@ func (m *machine) hasRecord(tid int32, threads []record) bool {
 	})
 }
 
-// likeFirst gives a real-time thread without a record what it would have inherited from the first thread of its group, whose record is the
-// last. It says whether it had anything else, or has ended.
+// wasPutBack says that a former release did that, and that the thread has nothing of ours again: what it has may be its own will by now.
+func (m *machine) wasPutBack(r record) bool {
+	if _, again := m.making[r.Inode]; !again || r.By != FIFO {
+		return false
+	}
+	var a unix.SchedAttr
+	return m.kernel.attr(r.Thread, &a) == nil && !m.gave(r.Group, r.Inode, a)
+}
+
+// likeFirst gives a thread with a policy of ours and without a record what it would have inherited from the first thread of its group, whose
+// record is the last. It says whether it had that, or has ended.
 func (m *machine) likeFirst(tid int32, threads []record) (changed bool, err error) {
 	var a unix.SchedAttr
 	if m.kernel.attr(int(tid), &a) != nil {
@@ -88,7 +166,7 @@ func (m *machine) likeFirst(tid int32, threads []record) (changed bool, err erro
 	}
 	first := threads[len(threads)-1]
 	want := first.Attr.inherited()
-	if !realtime(a.Policy) || a.Policy == want.Policy && a.Priority == want.Priority || m.hasRecord(tid, threads) {
+	if !m.gave(first.Group, first.Inode, a) || a.Policy == want.Policy && a.Priority == want.Priority || m.hasRecord(tid, threads) {
 		return false, nil
 	}
 	err = m.kernel.setAttr(int(tid), &want)

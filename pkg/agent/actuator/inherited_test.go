@@ -2,7 +2,10 @@ package actuator
 
 import (
 	"errors"
+	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -64,7 +67,7 @@ func TestThreadsMadeWhileAContainerIsLetGoOf(t *testing.T) {
 			eachFIFO(t, func(t *testing.T, s *simTree, c containers, want unix.SchedAttr) {
 				b := s.probe(FIFO)
 				g := mustOpen(t, b, serverOf(c.first))
-				s.breed(c.first, 1, 1) // unseen
+				s.breed(c.first, 1, serverOf(c.first).Priority) // unseen
 				forks := 12
 				s.changing = func(tid int) {
 					if forks > 0 {
@@ -110,16 +113,139 @@ func TestThreadsThatGoOnInAnother(t *testing.T) {
 	})
 }
 
-// One that is still being made, and inherited our policy, comes to the group when its maker has been put back.
+// newest is the thread of the highest number.
+func (k *simKernel) newest() int { return slices.Max(slices.Collect(maps.Keys(k.threads))) }
+
+// being has a group let go of while a thread of it is making another, which is in no list yet. made has it come to its end with that: the other
+// has what its maker had when it began.
+func being(t *testing.T, s *simTree, c containers, letGo func(Backend, Group) error) (made func()) {
+	t.Helper()
+	b := s.probe(FIFO)
+	g := mustOpen(t, b, serverOf(c.first))
+	maker := s.newest()
+	s.stuck = map[int]bool{maker: true}
+	made = func() {
+		s.breed(c.first, 1, serverOf(c.first).Priority)
+		delete(s.stuck, maker)
+	}
+	if err := letGo(b, g); err != nil {
+		t.Error(err)
+	}
+	return made
+}
+
+// One that is still being made, and inherited our policy, comes to the group when its maker has been put back for however long. It is looked
+// for until no thread can be making another.
 func TestThreadsThatAreBeingMade(t *testing.T) {
+	for name, next := range map[string]func(s *simTree, b Backend) Backend{
+		"by who let go":       func(_ *simTree, b Backend) Backend { return b },
+		"by the next process": func(s *simTree, _ Backend) Backend { return s.probe(FIFO) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachFIFO(t, func(t *testing.T, s *simTree, c containers, want unix.SchedAttr) {
+				var b Backend
+				made := being(t, s, c, func(by Backend, g Group) error { b = by; return g.Close(true) })
+				sweep := func() {
+					b = next(s, b)
+					if _, err := b.Sweep(); err != nil {
+						t.Error(err)
+					}
+				}
+				for range 3 {
+					sweep()
+				}
+				made()
+				sweep()
+				if next(s, b) != b {
+					sweep() // who has just come has to see it twice
+				}
+				expectAll(t, s, want)
+			})
+		})
+	}
+}
+
+// Restoring waits for it: nobody may come after that.
+func TestRestoringWaitsForThreadsThatAreBeingMade(t *testing.T) {
 	eachFIFO(t, func(t *testing.T, s *simTree, c containers, want unix.SchedAttr) {
-		g := mustOpen(t, s.probe(FIFO), serverOf(c.first))
-		s.pausing = func() { s.pausing = nil; s.breed(c.first, 1, serverOf(c.first).Priority) }
-		if err := g.Close(true); err != nil {
+		being(t, s, c, func(b Backend, _ Group) error {
+			maker, pauses := s.newest(), 0
+			s.pausing = func() {
+				if pauses++; pauses == 30 {
+					s.breed(c.first, 1, serverOf(c.first).Priority)
+					delete(s.stuck, maker)
+				}
+			}
+			return b.Restore()
+		})
+		expectAll(t, s, want)
+	})
+}
+
+// A thread that runs all the time is known to have made what it was at by the CPU time that it has used.
+func TestThreadsThatNeverSleep(t *testing.T) {
+	eachFIFO(t, func(t *testing.T, s *simTree, c containers, want unix.SchedAttr) {
+		being(t, s, c, func(b Backend, _ Group) error {
+			s.pausing = func() { s.usedNs[s.newest()] += forking / 4 }
+			return b.Restore()
+		})
+		expectAll(t, s, want)
+	})
+}
+
+// One that gets no core at all may be making another for ever. That is told, and the next process goes on.
+func TestThreadsThatNeitherSleepNorRun(t *testing.T) {
+	eachFIFO(t, func(t *testing.T, s *simTree, c containers, want unix.SchedAttr) {
+		made := being(t, s, c, func(b Backend, _ Group) error {
+			err := b.Restore()
+			if text := fmt.Sprintf("thread %d makes", s.newest()); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), text) {
+				t.Errorf("Restore: %v; want ErrBusy, and %q", err, text)
+			}
+			return nil
+		})
+		made()
+		if err := s.probe(FIFO).Restore(); err != nil {
 			t.Error(err)
 		}
-		if s.pausing != nil {
-			t.Error("nothing was waited for")
+		expectAll(t, s, want)
+	})
+}
+
+// What a thread asked for since it was let go of is its own, though others are still looked for.
+func TestThreadsThatAskSinceTheyWereLetGoOf(t *testing.T) {
+	eachFIFO(t, func(t *testing.T, s *simTree, c containers, want unix.SchedAttr) {
+		var b Backend
+		made := being(t, s, c, func(by Backend, g Group) error { b = by; return g.Close(true) })
+		own := unix.SchedAttr{Policy: unix.SCHED_RR, Priority: 40}
+		asks := s.newest() - 1
+		s.threads[asks].attr = own
+		made()
+		if err := b.Restore(); err != nil {
+			t.Error(err)
+		}
+		if got := s.threads[asks].attr; got != own {
+			t.Errorf("it has %+v; want %+v, which it asked for", got, own)
+		}
+		delete(s.threads, asks)
+		expectAll(t, s, want)
+	})
+}
+
+// A path may have named another group before, of which something is left to undo: threads of both are looked for.
+func TestThreadsOfTwoGroupsOfOneName(t *testing.T) {
+	eachFIFO(t, func(t *testing.T, s *simTree, c containers, want unix.SchedAttr) {
+		b := s.probe(FIFO)
+		mustOpen(t, b, serverOf(c.first))
+		if err := b.(*fifo).journal.keep(record{
+			Controller: b.(*fifo).hierarchy(), Group: c.first, Inode: 1, Thread: 1, Started: 1, Attr: &schedule{}, By: FIFO,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		j := b.(*fifo).journal
+		slices.Reverse(j.records) // it came first
+		s.breed(c.first, 2, serverOf(c.first).Priority)
+		if err := b.Restore(); err != nil {
+			t.Error(err)
 		}
 		expectAll(t, s, want)
 	})
@@ -174,22 +300,29 @@ func TestThreadsThatInheritedAFormerPriority(t *testing.T) {
 	}
 }
 
-// What a thread that came later asked for itself comes back all the same.
+// What a thread that came later asked for itself comes back all the same, or stays where nobody has looked at it since.
 func TestThreadsThatAskedForTheirOwnPriority(t *testing.T) {
-	eachFIFO(t, func(t *testing.T, s *simTree, c containers, want unix.SchedAttr) {
-		g := mustOpen(t, s.probe(FIFO), serverOf(c.first))
-		s.breed(c.first, 1, 66)
-		own := s.newThread
-		if _, err := g.Check(); err != nil {
-			t.Fatal(err)
-		}
-		if err := g.Close(true); err != nil {
-			t.Error(err)
-		}
-		if got := s.threads[own].attr; got.Policy != unix.SCHED_FIFO || got.Priority != 66 {
-			t.Errorf("it has policy %d, priority %d; want 1, 66", got.Policy, got.Priority)
-		}
-		delete(s.threads, own)
-		expectAll(t, s, want)
-	})
+	for name, look := range map[string]func(Group) error{
+		"seen":   func(g Group) error { return second(g.Check()) },
+		"unseen": func(Group) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachFIFO(t, func(t *testing.T, s *simTree, c containers, want unix.SchedAttr) {
+				g := mustOpen(t, s.probe(FIFO), serverOf(c.first))
+				s.breed(c.first, 1, 66)
+				own := s.newThread
+				if err := look(g); err != nil {
+					t.Fatal(err)
+				}
+				if err := g.Close(true); err != nil {
+					t.Error(err)
+				}
+				if got := s.threads[own].attr; got.Policy != unix.SCHED_FIFO || got.Priority != 66 {
+					t.Errorf("it has policy %d, priority %d; want 1, 66", got.Policy, got.Priority)
+				}
+				delete(s.threads, own)
+				expectAll(t, s, want)
+			})
+		})
+	}
 }

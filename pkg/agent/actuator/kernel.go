@@ -24,8 +24,8 @@ type kernel interface {
 	setAttr(tid int, a *unix.SchedAttr) error
 	// started is the start time of a thread, in ticks since boot: a number used again has another.
 	started(tid int) (uint64, error)
-	// progress is the CPU time that a thread used, in nanoseconds, and whether it wants to run.
-	progress(tid int) (usedNs uint64, runnable bool, err error)
+	// progress is the CPU time that a thread used, in nanoseconds, and its state, by the letter of proc_pid_stat(5).
+	progress(tid int) (usedNs uint64, state byte, err error)
 	// borrow runs a function on a thread of this process that nothing else runs on, and says which groups
 	// it came from, by controller.
 	borrow(do func(tid int, home map[string]string) error) error

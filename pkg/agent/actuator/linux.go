@@ -91,27 +91,27 @@ func (l linux) started(tid int) (uint64, error) {
 	return parseStartTime(string(text))
 }
 
-func (l linux) progress(tid int) (usedNs uint64, runnable bool, err error) {
+func (l linux) progress(tid int) (usedNs uint64, state byte, err error) {
 	stat, err := os.ReadFile(l.host.Proc(strconv.Itoa(tid), "stat"))
 	if err != nil {
-		return 0, false, err
+		return 0, 0, err
 	}
 	times, err := os.ReadFile(l.host.Proc(strconv.Itoa(tid), "schedstat"))
 	if err != nil {
-		return 0, false, err
+		return 0, 0, err
 	}
 	return parseProgress(string(stat), string(times))
 }
 
 // parseProgress reads the state from /proc/<pid>/stat, and the time from /proc/<pid>/schedstat.
-func parseProgress(stat, times string) (usedNs uint64, runnable bool, err error) {
-	state := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+func parseProgress(stat, times string) (usedNs uint64, state byte, err error) {
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	spent := strings.Fields(times)
-	if len(state) == 0 || len(spent) == 0 {
-		return 0, false, fmt.Errorf("reading a thread's progress: %q and %q have no fields", stat, times)
+	if len(fields) == 0 || len(spent) == 0 {
+		return 0, 0, fmt.Errorf("reading a thread's progress: %q and %q have no fields", stat, times)
 	}
 	usedNs, err = strconv.ParseUint(spent[0], 10, 64)
-	return usedNs, state[0] == "R", err
+	return usedNs, fields[0][0], err
 }
 
 // parseStartTime reads field 22 of /proc/<pid>/stat; the name before it, in parentheses, may hold anything.

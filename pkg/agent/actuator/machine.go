@@ -25,6 +25,8 @@ type machine struct {
 	came  map[string]int64
 	// failed is when Open of a group failed last.
 	failed map[string]int64
+	// making are threads that may be making others with a policy of ours, by the inode of the group that they were let go of with.
+	making map[uint64]makers
 	// scratch is where backends are tried out.
 	scratch string
 	// tids and buf are memory for lists of threads.

@@ -138,7 +138,7 @@ func (p *plain) Restore() error {
 		faults = append(faults, p.drop(group))
 	}
 	clear(p.rooms)
-	return errors.Join(append(faults, p.settle())...)
+	return errors.Join(append(faults, p.wholly(p.settle))...)
 }
 
 // closeGroup is Close of a group.

@@ -169,7 +169,7 @@ func newMachine(o ProbeOptions) (*machine, error) {
 	}
 	m := &machine{
 		host: o.Host, cg: cg, kernel: k, journal: j, now: o.Now, cores: o.Cores,
-		rooms: map[string]room{}, came: map[string]int64{}, failed: map[string]int64{}, scratch: scratchName,
+		rooms: map[string]room{}, came: map[string]int64{}, failed: map[string]int64{}, making: map[uint64]makers{}, scratch: scratchName,
 	}
 	m.expected()
 	return m, nil

@@ -10,6 +10,7 @@ import (
 
 // release puts back everything of a group that the journal has, verifies it and forgets it, whichever backend changed it: also when
 // the group has another name by now, for nobody else knows what was changed there. What belongs to one that was removed is only forgotten.
+// Where threads of it may be making others with a policy of ours (making), the records of that stay for the next release.
 func (m *machine) release(group string) error { return m.releaseThese(group, m.journal.of(group)) }
 
 func (m *machine) releaseThese(group string, pending []record) error {
@@ -35,8 +36,8 @@ func (m *machine) releaseThese(group string, pending []record) error {
 		}
 		pending = refused
 	}
-	inherited := m.takeBack(threads, sought)
-	if inherited != nil { // whoever looks again has to know these threads from those that they made
+	making, inherited := m.takeBack(threads, sought)
+	if making || inherited != nil { // whoever looks again has to know these threads from those that they made
 		done = slices.DeleteFunc(done, func(r record) bool { return r.By == FIFO })
 	}
 	return errors.Join(append(faults, unruly, inherited, m.journal.drop(done...))...)
@@ -48,6 +49,9 @@ func (m *machine) putBack(r record, sought places) error {
 		return nil
 	}
 	if r.Thread != 0 {
+		if m.wasPutBack(r) {
+			return nil
+		}
 		return m.putBackThread(r) // wherever it is by now
 	}
 	f, err := sought.open(r)

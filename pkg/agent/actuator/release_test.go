@@ -22,7 +22,8 @@ func TestAnotherBackendPutsBack(t *testing.T) {
 				}
 				if needsBudget := l.name == "rtgroup" || l.name == "hcbs-multi"; needsBudget || l.backend == FIFO {
 					s.threads[own].attr = unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 50} // as an application does
-					before["thread "+itoa(int64(s.spawn(c.first, unix.SCHED_FIFO)))] = "0 0"
+					s.breed(c.first, 1, c.servers()[0].Priority)
+					before["thread "+itoa(int64(s.newThread))] = "0 0"
 				}
 				b, ok := s.other(by)
 				if !ok {

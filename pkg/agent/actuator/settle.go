@@ -40,7 +40,7 @@ func (l *levels) settle() (did []string, err error) {
 	for _, due := range l.due {
 		l.settleAt = min(l.settleAt, due)
 	}
-	if len(faults) > 0 {
+	if len(faults) > 0 || len(l.making) > 0 {
 		l.settleAt = l.now()
 	}
 	return did, errors.Join(faults...)

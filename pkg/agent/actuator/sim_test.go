@@ -2,14 +2,11 @@ package actuator
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -47,17 +44,12 @@ type simKernel struct {
 	pausing           func()
 	// looked counts how often the inode of each directory was asked for.
 	looked map[string]int
-	// stuck threads want to run and do not.
+	// stuck threads want to run and do not, but for what they used.
 	stuck     map[int]bool
+	usedNs    map[int]uint64
 	newThread int
 	// opened are the directories that were.
 	opened []*simFiles
-}
-
-type simThread struct {
-	attr    unix.SchedAttr
-	groups  map[string]string // by hierarchy directory
-	started uint64
 }
 
 // simTree is a fake machine with a kernel.
@@ -82,7 +74,7 @@ func newSim(t *testing.T, layout func(*hosttest.Tree)) *simTree {
 		t.Fatal(err)
 	}
 	return &simTree{
-		simKernel: &simKernel{t: t, cg: cg, host: tree.Host(), threads: map[int]*simThread{}, looked: map[string]int{}, newThread: 100},
+		simKernel: &simKernel{t: t, cg: cg, host: tree.Host(), threads: map[int]*simThread{}, looked: map[string]int{}, usedNs: map[int]uint64{}, newThread: 100},
 		tree:      tree, state: fastDir(t),
 	}
 }
@@ -257,101 +249,4 @@ func values(m map[string]string) []string {
 		out = append(out, v)
 	}
 	return out
-}
-
-func (k *simKernel) attr(tid int, a *unix.SchedAttr) error {
-	if k.reading != nil {
-		k.reading(tid)
-	}
-	th := k.threads[tid]
-	if th == nil {
-		return unix.ESRCH
-	}
-	*a = th.attr
-	return nil
-}
-
-func (k *simKernel) setAttr(tid int, a *unix.SchedAttr) error {
-	if err := k.step(fmt.Sprintf("setattr %d policy %d priority %d", tid, a.Policy, a.Priority)); err != nil {
-		return err
-	}
-	if k.changing != nil {
-		k.changing(tid)
-	}
-	th := k.threads[tid]
-	switch {
-	case th == nil:
-		return unix.ESRCH
-	case k.refuseAll && a.Policy != unix.SCHED_NORMAL:
-		return unix.EPERM
-	case k.fullOfDeadlines && a.Policy == unix.SCHED_DEADLINE && th.attr.Policy != unix.SCHED_DEADLINE:
-		return unix.EBUSY
-	case realtime(a.Policy) && !k.mayRealtime(th):
-		return unix.EPERM
-	case a.Policy == unix.SCHED_DEADLINE && k.narrow(th):
-		return unix.EPERM
-	}
-	th.attr = *a
-	return nil
-}
-
-// mayRealtime: where groups have budgets, a real-time thread needs one. The root's tasks need none.
-func (k *simKernel) mayRealtime(th *simThread) bool {
-	root := k.root("cpu")
-	dir := th.groups[root]
-	if dir == "" || dir == root {
-		return true
-	}
-	if text := slurp(filepath.Join(dir, rtMulti)); text != "" {
-		return strings.Trim(text, "0 ") != ""
-	}
-	if text := slurp(filepath.Join(dir, rtMax)); text != "" {
-		return !strings.HasPrefix(text, "0 ")
-	}
-	if _, err := os.Stat(filepath.Join(dir, rtRuntime)); err == nil {
-		return number(dir, rtRuntime) > 0
-	}
-	return true
-}
-
-// narrow: a thread that may not run on every CPU of its scheduling domain.
-func (k *simKernel) narrow(th *simThread) bool {
-	dir := th.groups[k.root("cpuset")]
-	if dir == "" || dir == k.root("cpuset") {
-		return false
-	}
-	cpus := slurp(filepath.Join(dir, cpusetCPUs))
-	return cpus != "0-3" && (cpus != "" || !k.cg.InUnified("cpuset"))
-}
-
-func (k *simKernel) started(tid int) (uint64, error) {
-	if th := k.threads[tid]; th != nil {
-		return th.started, nil
-	}
-	return 0, fs.ErrNotExist
-}
-
-func (k *simKernel) progress(tid int) (uint64, bool, error) { return 7, k.stuck[tid], nil }
-
-func (k *simKernel) borrow(do func(int, map[string]string) error) error {
-	k.newThread++
-	tid := k.newThread
-	th := &simThread{groups: map[string]string{}, started: uint64(tid)}
-	for _, c := range []string{"cpu", "cpuset"} {
-		th.groups[k.root(c)] = k.root(c)
-	}
-	k.threads[tid] = th
-	defer delete(k.threads, tid)
-	return do(tid, nil)
-}
-
-func (k *simKernel) tickUs() int64 { return 4_000 }
-
-func (k *simKernel) pause(time.Duration) {
-	if k.pausing != nil {
-		k.pausing()
-	}
-	if len(k.dying) > 0 {
-		k.dying = k.dying[:len(k.dying)-1]
-	}
 }

@@ -11,6 +11,12 @@ import (
 // realtime says that a policy needs a group's real-time budget.
 func realtime(policy uint32) bool { return policy == unix.SCHED_FIFO || policy == unix.SCHED_RR }
 
+// States of threads.
+const (
+	runnable        = 'R'
+	uninterruptible = 'D'
+)
+
 // threadsOf lists a group's threads, in memory that the next call uses again.
 func (m *machine) threadsOf(f files) ([]int32, error) {
 	if m.tids == nil {
