@@ -1,7 +1,6 @@
 package actuator
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,8 +13,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/mainspring-rt/mainspring/pkg/host"
 )
 
 // Where says in which groups a process is, by hierarchy, for Back.
@@ -121,23 +118,9 @@ func (l *Local) move(hierarchy, group string, pid int) error {
 
 // groupsOf are the groups of a process, by controller; host.Unified is that of v2.
 func (l *Local) groupsOf(pid int) (map[string]string, error) {
-	file, err := os.Open(l.host.Proc(strconv.Itoa(pid), "cgroup"))
+	text, err := os.ReadFile(l.host.Proc(strconv.Itoa(pid), "cgroup"))
 	if err != nil {
 		return nil, fmt.Errorf("finding the groups of process %d: %w", pid, err)
 	}
-	defer func() { _ = file.Close() }()
-	out := map[string]string{}
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		parts := strings.SplitN(lines.Text(), ":", 3)
-		if len(parts) != 3 {
-			return nil, fmt.Errorf("finding the groups of process %d: line %q; want number:controllers:group", pid, lines.Text())
-		}
-		if parts[1] == "" {
-			parts[1] = host.Unified
-		}
-		for _, controller := range strings.Split(parts[1], ",") {
-			out[controller] = parts[2]
-		}
-	}
-	return out, nil
+	return parseMembership(string(text)), nil
 }
