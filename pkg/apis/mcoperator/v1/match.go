@@ -66,8 +66,13 @@ func podName(pod *corev1.Pod) string {
 	return pod.GenerateName + "*"
 }
 
-// ParseCores reads a cpuset list, "2-3" or "0,2", into its cores, ascending. Empty means none.
+// ParseCores reads a cpuset list, "2-3" or "0,2", of numbers up to 9999 into its cores, ascending. Empty means none.
 func ParseCores(list string) ([]int, error) {
+	const digits = 4 // as the schema has it; every number of a range is written down
+	numbers := strings.FieldsFunc(list, func(r rune) bool { return r < '0' || r > '9' })
+	if slices.ContainsFunc(numbers, func(n string) bool { return len(n) > digits }) {
+		return nil, fmt.Errorf("rtSettings.core is %q; it must be a cpuset list of numbers up to 9999", list)
+	}
 	set, err := cpuset.Parse(list)
 	if err != nil {
 		return nil, fmt.Errorf("rtSettings.core is %q; it must be a cpuset list, for example \"2-3\" or \"0,2\": %w", list, err)
