@@ -34,6 +34,9 @@ func (r *Reconciler) drive(ctx context.Context, o *v1alpha1.PodMigration) (time.
 	}
 	if action == nil {
 		if lost := o.Status.Phase; lost != "" && lost != v1alpha1.MigrationPending {
+			if kept, err := r.outlives(ctx, o, o.Status.Action, rules.Failed); kept || err != nil {
+				return again, err
+			}
 			return 0, r.finish(ctx, o, v1alpha1.MigrationFailed, "ActionGone", fmt.Sprintf("its action is gone; it was %s, and nobody knows what became of it", lost))
 		}
 		if _, err := r.Actions.Submit(ctx, r.request(ctx, o)); err != nil {
@@ -75,6 +78,9 @@ func (r *Reconciler) accompany(ctx context.Context, o *v1alpha1.PodMigration) (t
 func (r *Reconciler) watch(ctx context.Context, o *v1alpha1.PodMigration, action *v1alpha1.RTAction, why string) (time.Duration, error) {
 	phase := rules.Phase(cmp.Or(action.Status.Phase, "Waiting"))
 	if phase.Over() {
+		if kept, err := r.outlives(ctx, o, action.Name, phase); kept || err != nil {
+			return again, err
+		}
 		return r.over(ctx, o, action)
 	}
 	if why != "" {
@@ -154,8 +160,18 @@ func (r *Reconciler) refuse(ctx context.Context, o *v1alpha1.PodMigration, d *v1
 }
 
 func (r *Reconciler) end(ctx context.Context, o *v1alpha1.PodMigration, phase v1alpha1.MigrationPhase, reason, message string, more func(*v1alpha1.PodMigrationStatus)) error {
-	err := r.update(ctx, o, func(s *v1alpha1.PodMigrationStatus) {
+	kept, err := r.inherited(ctx, o)
+	if err != nil {
+		return err
+	}
+	if kept != nil {
+		message += "; " + kept.Message
+	}
+	err = r.update(ctx, o, func(s *v1alpha1.PodMigrationStatus) {
 		more(s)
+		if kept != nil {
+			setCondition(s, kept.Type, kept.Status, kept.Reason, kept.Message, r.Clock.Now())
+		}
 		s.Message = record.Short(message, 4096)
 		advance(s, phase, metav1.NewMicroTime(r.Clock.Now()))
 		setCondition(s, v1alpha1.ConditionMigrationDone, metav1.ConditionTrue, reason, s.Message, r.Clock.Now())

@@ -201,8 +201,8 @@ func (m *migrate) passOn(ctx context.Context, task orchestration.Task, l legacy)
 	switch {
 	case err != nil:
 		return rules.Result{}, err
-	case left && m.over(task):
-		return m.lose(ctx, task, l.nc, "the source was evicted, and has not ended in time")
+	case left && m.ends(task):
+		return m.leave(l, "the source was evicted, and has not ended in time, as on a node that does not answer"), nil
 	case left:
 		return rules.Result{Message: "the source was evicted; waits until it has ended"}, m.hasten(ctx, task.Object.Spec.Pods[0])
 	case l.heir == nil && task.Progress[progressTwin] == "":
@@ -248,6 +248,7 @@ func (m *migrate) makeHeir(ctx context.Context, task orchestration.Task, nc *v1a
 		return rules.Result{}, fmt.Errorf("making pod %s/%s in the place of another: %w", heir.Namespace, heir.Name, err)
 	}
 	task.Progress[progressTwin] = heir.Name
+	m.since(task, progressMade)
 	return rules.Result{Message: fmt.Sprintf("pod %s/%s waits for a node", heir.Namespace, heir.Name)}, nil
 }
 
@@ -269,10 +270,10 @@ func (m *migrate) proveHeir(ctx context.Context, task orchestration.Task, l lega
 		}
 		if err != nil || result.Message != "" {
 			delete(task.Progress, progressEvidence)
-			if err == nil && m.over(task) {
-				return m.loseOrKeep(ctx, task, l, "the time is over: "+result.Message)
+			if err != nil {
+				return result, err
 			}
-			return result, err
+			return m.outOfTime(ctx, task, l, result)
 		}
 	} else {
 		task.Progress[progressEvidence] = "it came to its end"

@@ -33,6 +33,8 @@ type house struct {
 	named bool
 	// refused is how often the API server did not let it.
 	refused int
+	// absent: its pod does not end, so that it makes none of its name.
+	absent bool
 	// broken: the runtime makes no containers of archives.
 	broken bool
 }
@@ -111,6 +113,7 @@ func (h *house) live() {
 	switch err := h.api.Create(h.Context(), p); {
 	case apierrors.IsInvalid(err) && strings.Contains(err.Error(), "with its state"):
 		h.refused++
+	case h.absent && apierrors.IsAlreadyExists(err):
 	default:
 		h.must(err)
 		h.unready = false
@@ -154,6 +157,7 @@ func TestHeirs(t *testing.T) {
 		{name: "aborted", town: set, during: at("Checkpointing", abort), phase: "Aborted", says: "stays on node", places: "a"},
 		{name: "aborted-late", town: set, during: at("Restoring", abort), phase: "Succeeded", places: "b"},
 		{name: "nobody-was-there", town: set, during: onceEvicted(func(w *town) { w.clock.Step(10 * time.Minute) }), phase: "Succeeded", says: "runs on node", places: "b"},
+		{name: "nobody-was-there-for-long", town: set, during: onceEvicted(func(w *town) { w.clock.Step(10 * time.Minute) }), phase: "Succeeded", says: "runs on node", places: "b"},
 		{name: "node-checkpoint-deleted", town: set, during: onceEvicted(func(w *town) {
 			w.must(w.api.DeleteAllOf(w.Context(), &v1alpha1.NodeCheckpoint{}, client.MatchingLabels{v1alpha1.LabelMigrationAction: w.actions(w.Context())[0].Name}))
 		}), phase: "SucceededWithoutState", says: "somebody has deleted the NodeCheckpoint", places: "b"},

@@ -83,6 +83,11 @@ func taskOf(action *v1alpha1.RTAction, nc *v1alpha1.NodeCheckpoint) orchestratio
 // end tells whether nobody holds anything of it any longer.
 func (l *Leftovers) end(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (bool, error) {
 	m := &migrate{Dependencies: l.Dependencies}
+	if kept, err := m.bequeathed(ctx, task, nc); err != nil {
+		return false, err
+	} else if kept != nil {
+		return l.handOn(ctx, task, nc, kept)
+	}
 	switch nc.Spec.Stage {
 	case v1alpha1.StageHandOver: // the source has gone
 		return m.relinquish(ctx, nc)
@@ -90,7 +95,7 @@ func (l *Leftovers) end(ctx context.Context, task orchestration.Task, nc *v1alph
 		if gone, err := m.dismissed(ctx, task); !gone || err != nil {
 			return false, err
 		}
-		return m.relinquish(ctx, nc)
+		return m.forgetAll(ctx, task, nc)
 	case v1alpha1.StageRestore:
 		twin, err := m.copied(ctx, l.API, task)
 		if err != nil {
@@ -104,6 +109,14 @@ func (l *Leftovers) end(ctx context.Context, task orchestration.Task, nc *v1alph
 		}
 	}
 	if err := m.stage(ctx, nc, v1alpha1.StageDiscard); err != nil {
+		return false, err
+	}
+	return m.forgetAll(ctx, task, nc)
+}
+
+// forgetAll does so, and then takes away what was stored of a pod in the source's place.
+func (m *migrate) forgetAll(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (bool, error) {
+	if err := m.unstore(ctx, task); err != nil {
 		return false, err
 	}
 	return m.forget(ctx, nc)

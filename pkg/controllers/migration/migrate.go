@@ -53,8 +53,9 @@ const (
 	progressGuard   = "guard"
 	progressHeir    = "heir"
 	progressRefused = "refused"
-	// progressForbidden is since when that pod may not be made, progressBorne its UID, once it goes on with the state.
+	// progressForbidden is since when that pod may not be made, progressMade since when it is, progressBorne its UID, once it goes on with the state.
 	progressForbidden = "forbidden"
+	progressMade      = "made"
 	progressBorne     = "borne"
 	// progressReleased: that pod has proven itself. progressLost is why its state is lost, progressGone: nothing is left of that pod.
 	progressReleased = "released"

@@ -41,13 +41,18 @@ func (m *migrate) unmade(nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod) string {
 	return ""
 }
 
+// toRestore is how long a pod may take to go on with its state, by the size of that.
+func toRestore(nc *v1alpha1.NodeCheckpoint) time.Duration {
+	if nc.Status.Target == nil {
+		return leastToRestore
+	}
+	return max(leastToRestore, time.Duration(float64(perGiB)*float64(nc.Status.Target.Bytes)/gib))
+}
+
 // overdue gives a copy up that has not gone on with its state for as long as its size allows, or not proven itself since it does. Only that, of
 // all that takes time, undoes a copy that serves: it is not what its source was.
 func (m *migrate) overdue(task orchestration.Task, nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod, r rules.Result) rules.Result {
-	since, limit, serving := pod.CreationTimestamp.Time, leastToRestore, serves(task, pod, nc)
-	if nc.Status.Target != nil {
-		limit = max(limit, time.Duration(float64(perGiB)*float64(nc.Status.Target.Bytes)/gib))
-	}
+	since, limit, serving := pod.CreationTimestamp.Time, toRestore(nc), serves(task, pod, nc)
 	if at, ready := readySince(pod); ready && serving {
 		since, limit = at, leastToRestore
 	}

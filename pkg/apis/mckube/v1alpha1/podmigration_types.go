@@ -134,6 +134,7 @@ const (
 	// ConditionMigrationVerified: the pod in its place was seen to be what it should be, with the evidence in words.
 	ConditionMigrationVerified = "Verified"
 	// ConditionMigrationState: the pod's state comes along, or, when False, why it was to and does not.
+	// Unknown: nobody goes on with it yet, and it is kept.
 	ConditionMigrationState = "State"
 	// ConditionMigrationDone: it is over.
 	ConditionMigrationDone = "Done"

@@ -1,0 +1,175 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+const (
+	// bequest is how long the target keeps the state of a source that was evicted when its action is over before there was a pod in its place: that
+	// state is nowhere else. Its node may have died, so that the source does not end, or no controller was there.
+	bequest = time.Hour
+	// annotationKeptUntil is, on a NodeCheckpoint, when that time is over, as RFC 3339.
+	annotationKeptUntil = v1alpha1.Group + "/kept-until"
+	// ReasonKept is the reason of condition State meanwhile.
+	ReasonKept = "Kept"
+)
+
+// bequeathed is what the pod in the place of a source that has gone, or goes, is to be; nil: the source stays, or nobody is to go on with its state.
+func (m *migrate) bequeathed(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (*corev1.PodTemplate, error) {
+	if nc == nil || nc.Spec.Stage != v1alpha1.StageRestore && nc.Spec.Stage != v1alpha1.StageHandOver {
+		return nil, nil
+	}
+	if nc.Spec.Stage == v1alpha1.StageRestore {
+		if source, err := m.read(ctx, m.API, task.Object.Spec.Pods[0]); source != nil || err != nil {
+			return nil, err
+		}
+	}
+	return m.stored(ctx, task)
+}
+
+// handOn has a pod go on with the state of a source that has gone, though its action is over, and tells whether nobody holds anything of it any longer.
+func (l *Leftovers) handOn(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, kept *corev1.PodTemplate) (bool, error) {
+	m := &migrate{Dependencies: l.Dependencies}
+	task.Progress[progressHeir] = kept.Name
+	until, err := m.keepUntil(ctx, nc)
+	if err != nil {
+		return false, err
+	}
+	heir, err := m.copied(ctx, l.API, task)
+	if err != nil {
+		return false, err
+	}
+	left, err := m.left(ctx, task.Object.Spec.Pods[0])
+	switch {
+	case err != nil:
+		return false, err
+	case heir != nil && heir.DeletionTimestamp == nil && unrestored(nc, heir) == "":
+		return false, m.stage(ctx, nc, v1alpha1.StageRelease)
+	case spoilt(nc) != "" || !m.Clock.Now().Before(until) || heir != nil && (heir.DeletionTimestamp != nil || finished(heir) || m.unmade(nc, heir) != ""):
+		return m.disinherit(ctx, task, nc)
+	case nc.Spec.Stage != v1alpha1.StageHandOver:
+		return false, m.stage(ctx, nc, v1alpha1.StageHandOver)
+	case left:
+		return false, m.hasten(ctx, task.Object.Spec.Pods[0])
+	case heir == nil:
+		return l.bear(ctx, task, nc, kept)
+	}
+	return false, nil
+}
+
+// bear makes the pod in the source's place, if its owner still wants one. One that the API server forbids, as by a ResourceQuota, is asked for again.
+func (l *Leftovers) bear(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, kept *corev1.PodTemplate) (bool, error) {
+	m := &migrate{Dependencies: l.Dependencies}
+	heir := &corev1.Pod{ObjectMeta: kept.Template.ObjectMeta, Spec: kept.Template.Spec}
+	heir.Namespace = kept.Namespace
+	if by := metav1.GetControllerOf(heir); by != nil {
+		if wants, err := m.wants(ctx, heir.Namespace, *by); err != nil || !wants.any {
+			return m.disinheritUnless(ctx, err, task, nc)
+		}
+	}
+	if why, err := m.stolen(ctx, task, &heir.Spec); why != "" || err != nil {
+		return m.disinheritUnless(ctx, err, task, nc)
+	}
+	switch err := l.Client.Create(ctx, heir); {
+	case apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return m.disinherit(ctx, task, nc) // another has its name, and would have been found otherwise
+	case err != nil && !apierrors.IsForbidden(err):
+		return false, fmt.Errorf("making pod %s/%s in the place of another: %w", heir.Namespace, heir.Name, err)
+	}
+	return false, nil
+}
+
+// disinherit gives the state up: the owner makes its pod of the template.
+func (m *migrate) disinherit(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (bool, error) {
+	if gone, err := m.discard(ctx, task); !gone || err != nil {
+		return false, err
+	}
+	if err := m.unstore(ctx, task); err != nil {
+		return false, err
+	}
+	return m.relinquish(ctx, nc)
+}
+
+func (m *migrate) disinheritUnless(ctx context.Context, err error, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (bool, error) {
+	if err != nil {
+		return false, err
+	}
+	return m.disinherit(ctx, task, nc)
+}
+
+// keepUntil is until when the state is kept, from when nobody was at it any longer.
+func (m *migrate) keepUntil(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.Time, error) {
+	if until, err := time.Parse(time.RFC3339, nc.Annotations[annotationKeptUntil]); err == nil {
+		return until, nil
+	}
+	until, after := m.Clock.Now().Add(bequest), nc.DeepCopy()
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, annotationKeptUntil, until.UTC().Format(time.RFC3339))
+	if err := m.Client.Patch(ctx, after, client.MergeFromWithOptions(nc, client.MergeFromWithOptimisticLock{})); err != nil {
+		return time.Time{}, fmt.Errorf("noting until when NodeCheckpoint %s is kept: %w", nc.Name, err)
+	}
+	*nc = *after
+	return until, nil
+}
+
+// outlives tells of a migration whose action is over, or gone, that the state of its source is kept all the same: it is not over before that is. The
+// owner is kept from making its pod for as long.
+func (r *Reconciler) outlives(ctx context.Context, o *v1alpha1.PodMigration, action string, phase rules.Phase) (bool, error) {
+	if o.Status.Strategy != v1alpha1.StrategyCheckpoint || !touched(o) || phase != rules.Failed && phase != rules.Withdrawn {
+		return false, nil
+	}
+	nc := &v1alpha1.NodeCheckpoint{}
+	if err := r.API.Get(ctx, types.NamespacedName{Name: action}, nc); err != nil {
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("reading NodeCheckpoint %s: %w", action, err)
+		}
+		return false, nil
+	}
+	m := &migrate{Dependencies: r.Dependencies}
+	kept, err := m.bequeathed(ctx, taskOf(&v1alpha1.RTAction{}, nc), nc)
+	if kept == nil || err != nil {
+		return false, err
+	}
+	message := fmt.Sprintf("the source was evicted, and its action is over; its state is kept on node %s for the pod in its place", nc.Spec.TargetNode)
+	if until := nc.Annotations[annotationKeptUntil]; until != "" {
+		message += ", until " + until
+	}
+	return true, r.update(ctx, o, func(s *v1alpha1.PodMigrationStatus) {
+		s.Message = message
+		setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionUnknown, ReasonKept, message, r.Clock.Now())
+	})
+}
+
+// inherited says what became of a state that was kept; nil: none was.
+func (r *Reconciler) inherited(ctx context.Context, o *v1alpha1.PodMigration) (*metav1.Condition, error) {
+	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionMigrationState)
+	if c == nil || c.Reason != ReasonKept || o.Status.Source == nil {
+		return nil, nil
+	}
+	heir := &corev1.Pod{}
+	err := r.API.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: o.Status.Source.PodName}, heir)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return nil, fmt.Errorf("reading pod %s/%s: %w", o.Namespace, o.Status.Source.PodName, err)
+	case err == nil && heir.Annotations[annotationReplaces] == string(o.Status.Source.PodUID) && heir.DeletionTimestamp == nil:
+		return &metav1.Condition{
+			Type: c.Type, Status: metav1.ConditionTrue, Reason: string(v1alpha1.StrategyCheckpoint),
+			Message: fmt.Sprintf("pod %s/%s goes on with its state on node %s", heir.Namespace, heir.Name, heir.Spec.NodeName),
+		}, nil
+	}
+	return &metav1.Condition{
+		Type: c.Type, Status: metav1.ConditionFalse, Reason: ReasonRestoreFailed, Message: "its state was kept, and is given up: no pod has gone on with it",
+	}, nil
+}

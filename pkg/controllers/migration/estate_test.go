@@ -1,0 +1,133 @@
+package migration_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+)
+
+// detain keeps a pod from going, as a node does that no longer answers; else it lets it go.
+func (w *town) detain(name string, keep bool) {
+	w.Helper()
+	p := &corev1.Pod{}
+	w.must(w.api.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, p))
+	p.Finalizers = slices.DeleteFunc(p.Finalizers, func(f string) bool { return f == "example.test/away" })
+	if keep {
+		p.Finalizers = append(p.Finalizers, "example.test/away")
+	}
+	w.must(w.api.Update(w.Context(), p))
+}
+
+// further lets everybody go on until a condition holds.
+func (w *town) further(p *process, until func() bool) *process {
+	w.Helper()
+	for range 200 {
+		if until() {
+			return p
+		}
+		err := p.turn()
+		if err == nil {
+			err = p.loop()
+		}
+		if errors.Is(err, errDied) {
+			p = w.start()
+		} else {
+			w.must(err)
+		}
+		p.leftovers()
+		w.lonely()
+	}
+	w.Fatalf("it does not come to that: %s; %+v", w.everyone(), w.move().Status)
+	return nil
+}
+
+// dying is a StatefulSet whose pod was evicted from a node that does not answer, and whose action is over.
+func dying(t *testing.T) (w *town, h *house, p *process) {
+	t.Helper()
+	w = newTown(t, 1)
+	w.gating = true
+	h = w.house("StatefulSet")
+	w.asks(w.first(), by("Checkpoint"))
+	p = w.further(w.start(), func() bool { return w.move().Status.Phase == v1alpha1.MigrationTransferring })
+	w.detain("rt-1", true)
+	h.absent = true // nobody makes a pod of a name that is there
+	return w, h, w.further(p, func() bool { return over(w.actions(t.Context())) })
+}
+
+// A source that was evicted from a node that does not answer does not end. The target keeps its state when the time is over, the owner is kept from
+// making its pod, and as soon as the source is gone a pod goes on with the state.
+func TestTheStateOfASourceThatDoesNotEnd(t *testing.T) {
+	for what, happens := range map[string]func(*town, *process) *process{
+		"gone when its node is": func(_ *town, p *process) *process { return p },
+		"nobody was there":      func(w *town, _ *process) *process { w.clock.Step(20 * time.Minute); return w.start() },
+		"its action is gone":    func(w *town, p *process) *process { w.tear(); return p },
+	} {
+		w, h, p := dying(t)
+		source := w.move().Status.Source.PodUID
+		p = happens(w, p)
+		for range 3 {
+			w.must(p.turn())
+			w.must(p.loop())
+			p.leftovers()
+		}
+		o := w.move()
+		c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionMigrationState)
+		if o.Status.Phase.Over() || c.Reason != "Kept" || !strings.Contains(o.Status.Message, "its state is kept on node") {
+			t.Errorf("%s: it is %s: %s; %+v", what, o.Status.Phase, o.Status.Message, c)
+		}
+		w.detain("rt-1", false)
+		h.absent = false
+		w.further(p, func() bool { return w.move().Status.Phase.Over() })
+		o = w.move()
+		c = meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionMigrationState)
+		if o.Status.Phase != v1alpha1.MigrationFailed || !strings.Contains(o.Status.Message, "pod "+w.namespace+"/rt-1 goes on with its state on node "+w.name("b")) || c.Status != metav1.ConditionTrue {
+			t.Errorf("%s: it is %s: %s; %+v", what, o.Status.Phase, o.Status.Message, c)
+		}
+		heir := w.pods()[0]
+		if heir.Annotations[mcv1.AnnotationReplaces] != string(source) || !strings.HasPrefix(heir.Spec.Containers[0].Image, "mainspring.local/checkpoint/") || h.refused == 0 {
+			t.Errorf("%s: %s, refused %d times", what, w.everyone(), h.refused)
+		}
+		h.expectNothingLeft()
+		w.rest(p)
+	}
+}
+
+// It is kept for an hour, or until somebody deletes the NodeCheckpoint. Then the owner makes its pod, and the status says so.
+func TestAStateIsNotKeptForEver(t *testing.T) {
+	for what, ends := range map[string]func(*town){
+		"an hour": func(w *town) { w.clock.Step(61 * time.Minute) },
+		"deleted": func(w *town) {
+			w.must(w.api.DeleteAllOf(w.Context(), &v1alpha1.NodeCheckpoint{}, client.MatchingLabels{v1alpha1.LabelMigrationAction: w.actions(w.Context())[0].Name}))
+		},
+	} {
+		w, h, p := dying(t)
+		p.leftovers()
+		w.must(p.loop())
+		ends(w)
+		w.further(p, func() bool { return w.move().Status.Phase.Over() })
+		o := w.move()
+		c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionMigrationState)
+		if o.Status.Phase != v1alpha1.MigrationFailed || !strings.Contains(o.Status.Message, "is given up") || c.Status != metav1.ConditionFalse || c.Reason != "RestoreFailed" {
+			t.Errorf("%s: it is %s: %s; %+v", what, o.Status.Phase, o.Status.Message, c)
+		}
+		h.expectNothingLeft()
+		w.detain("rt-1", false)
+		h.absent = false
+		p.live()
+		p.live()
+		if got := w.pods(); len(got) != 1 || got[0].Spec.Containers[0].Image != "none" || len(w.agents.stopped) == 0 {
+			t.Errorf("%s: %s", what, w.everyone())
+		}
+		w.rest(p)
+	}
+}
