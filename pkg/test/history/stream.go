@@ -11,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -90,8 +92,14 @@ func (s *stream) relist(ctx context.Context) error {
 	return nil
 }
 
+// patience is how often a list is asked for again: an API server that is busy answers no list of thousands in time.
+var patience = wait.Backoff{Steps: 6, Duration: time.Second, Factor: 2}
+
 func (s *stream) objects(ctx context.Context, list client.ObjectList) ([]client.Object, error) {
-	if err := s.client.List(ctx, list); err != nil {
+	busy := func(err error) bool {
+		return ctx.Err() == nil && (apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err))
+	}
+	if err := retry.OnError(patience, busy, func() error { return s.client.List(ctx, list) }); err != nil {
 		return nil, fmt.Errorf("listing %T: %w", list, err)
 	}
 	var objects []client.Object
