@@ -72,8 +72,10 @@ func validUID(uid types.UID) bool {
 }
 
 func (r records) path(uid types.UID, role Role) string {
-	return filepath.Join(r.dir, string(uid)+"."+string(role)+".json")
+	return filepath.Join(r.dir, fileOf(uid, role))
 }
+
+func fileOf(uid types.UID, role Role) string { return string(uid) + "." + string(role) + ".json" }
 
 // load returns what is held; nil when nothing is.
 func (r records) load(uid types.UID, role Role) (*record, error) {
@@ -94,6 +96,10 @@ func readRecord(path string) (*record, error) {
 	out := &record{}
 	if err := json.Unmarshal(content, out); err != nil {
 		return nil, fmt.Errorf("reading record %s: %w", filepath.Base(path), err)
+	}
+	// What is done for a record is done by its UID and role: those of another, or of none, would have other files written and removed.
+	if name := fileOf(out.UID, out.Role); filepath.Base(path) != name || !validUID(out.UID) {
+		return nil, fmt.Errorf("reading record %s: it is that of %q", filepath.Base(path), name)
 	}
 	return out, nil
 }
