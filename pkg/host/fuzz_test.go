@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -158,5 +159,61 @@ func FuzzParseLimit(f *testing.F) {
 		if limit, err := host.ParseLimit(text, "Max locked memory"); err == nil && limit.Unlimited && !strings.Contains(text, "unlimited") {
 			t.Fatalf("%q: %v", text, limit)
 		}
+	})
+}
+
+// FuzzMachine has the files that one value or list is read from: none leads to a core that cannot be, or a share that is none.
+func FuzzMachine(f *testing.F) {
+	files := []string{
+		"sys/devices/system/cpu/online", "sys/devices/system/cpu/isolated", "sys/devices/system/cpu/nohz_full",
+		"sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "sys/devices/system/cpu/cpu0/topology/physical_package_id", "sys/devices/system/node/node0/cpulist",
+		"proc/sys/kernel/sched_rt_runtime_us", "proc/sys/kernel/sched_rt_period_us", "sys/kernel/debug/sched/features",
+		"sys/kernel/debug/sched/fair_server/cpu0/runtime", "sys/kernel/debug/sched/fair_server/cpu0/period", "proc/cmdline", "proc/self/limits",
+	}
+	for i := range files {
+		for _, seed := range []string{"0-3,7\n", "-1", "950000", "18446744073709551615", "NO_HRTICK HRTICK", "rt_group_sched=0", ""} {
+			f.Add(uint8(i), seed)
+		}
+	}
+	tree := hosttest.Lab(f)
+	h := tree.Host()
+	for _, file := range files {
+		if _, err := os.Stat(filepath.Join(tree.Dir(), file)); err != nil {
+			tree.Write(file, "0\n")
+		}
+	}
+	f.Fuzz(func(t *testing.T, which uint8, text string) {
+		file := files[int(which)%len(files)]
+		path := filepath.Join(tree.Dir(), file)
+		held, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, []byte(text), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = os.WriteFile(path, held, 0o600) }()
+		if machine, err := h.Topology(); err == nil {
+			for _, core := range machine.Cores {
+				if core.ID < 0 || core.ID > host.MaxCPU || core.Sibling > host.MaxCPU {
+					t.Fatalf("%s %q: %+v", file, text, core)
+				}
+			}
+		}
+		for name, read := range map[string]func() ([]int, error){"isolated": h.Isolated, "without tick": h.NoHzFull} {
+			if cpus, err := read(); err == nil && slices.ContainsFunc(cpus, func(id int) bool { return id < 0 || id > host.MaxCPU }) {
+				t.Fatalf("%s: %q: %v", name, text, cpus)
+			}
+		}
+		if runtime, period, err := h.RTLimits(); err == nil && (runtime < -1 || period <= 0) {
+			t.Fatalf("%s %q: %d of %d us", file, text, runtime, period)
+		}
+		if ppm, known := h.FairServer(0); known && (ppm < 0 || ppm > 1_000_000) {
+			t.Fatalf("%s %q: the fair server has %d ppm", file, text, ppm)
+		}
+		_, _ = h.SchedFeatures()
+		_, _ = h.Cmdline()
+		_, _ = h.MemlockLimit()
+		_, _ = h.RTGroupSched()
 	})
 }

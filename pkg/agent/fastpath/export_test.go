@@ -27,3 +27,6 @@ func Forgotten(e *Engine, id string) uint64 {
 
 // LettingGo does something for which the world is stopped.
 func LettingGo(e *Engine, do func()) { e.lettingGo(do) }
+
+// Decode reads a request's body.
+func Decode(w http.ResponseWriter, r *http.Request, into any) error { return decode(w, r, into) }
