@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,6 +60,9 @@ type fakeAPI struct {
 	// away: nobody answers.
 	away bool
 	used map[string]bool
+	// before is called before a side is written; nil: nothing is.
+	before   func(v1alpha1.CheckpointSide)
+	versions int
 }
 
 func (a *fakeAPI) read(name string) *v1alpha1.NodeCheckpoint {
@@ -70,6 +74,8 @@ func (a *fakeAPI) read(name string) *v1alpha1.NodeCheckpoint {
 func (a *fakeAPI) change(name string, f func(*v1alpha1.NodeCheckpoint)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.versions++
+	a.all[name].ResourceVersion = strconv.Itoa(a.versions)
 	f(a.all[name])
 }
 
@@ -85,9 +91,16 @@ func (a *fakeAPI) Get(_ context.Context, name string) (*v1alpha1.NodeCheckpoint,
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "nodecheckpoints"}, name)
 }
 
-func (a *fakeAPI) Report(_ context.Context, name string, uid types.UID, role checkpoint.Role, side v1alpha1.CheckpointSide) error {
+func (a *fakeAPI) Report(_ context.Context, of checkpoint.Version, role checkpoint.Role, side v1alpha1.CheckpointSide) error {
 	if a.away {
 		return errAway
+	}
+	name, uid := of.Name, of.UID
+	if a.before != nil {
+		a.before(side)
+	}
+	if nc := a.read(name); nc != nil && of.Resource != "" && nc.ResourceVersion != of.Resource {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "nodecheckpoints"}, name, errors.New("it was changed"))
 	}
 	if side.ProgressTime != nil { // told beside the work: whoever dies over it dies over that
 		a.progressed.Add(1)

@@ -34,16 +34,6 @@ const (
 	messageMost = 1024
 )
 
-// API is what the keeper needs of the API server.
-type API interface {
-	// Get reads a NodeCheckpoint from the API server, not from a cache.
-	Get(ctx context.Context, name string) (*v1alpha1.NodeCheckpoint, error)
-	// Report writes one side of the status of one certain NodeCheckpoint.
-	Report(ctx context.Context, name string, uid types.UID, role Role, side v1alpha1.CheckpointSide) error
-	// Images lists the images that pods of this node ask for.
-	Images(ctx context.Context) (map[string]bool, error)
-}
-
 // Config of a Keeper.
 type Config struct {
 	// Node is this one's name.
@@ -221,7 +211,7 @@ func timeless(nc *v1alpha1.NodeCheckpoint) bool {
 
 // over says why nothing of the NodeCheckpoint is to be held any longer; empty while something is. That its time is over is
 // believed only when the API server itself says so: its stage may have changed, or its time been prolonged, unseen.
-func (k *Keeper) over(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (string, error) {
+func (k *Keeper) over(ctx context.Context, nc *v1alpha1.NodeCheckpoint, role Role) (string, error) {
 	switch {
 	case dismissed(nc):
 		return "it was discarded", nil
@@ -230,8 +220,6 @@ func (k *Keeper) over(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (string,
 	}
 	now, err := k.API.Get(ctx, nc.Name)
 	switch {
-	case apierrors.IsNotFound(err):
-		return "it is gone", nil
 	case err != nil:
 		return "", fmt.Errorf("asking whether the time of the NodeCheckpoint is over: %w", err)
 	case now.UID != nc.UID || dismissed(now):
@@ -239,7 +227,25 @@ func (k *Keeper) over(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (string,
 	case timeless(now) || k.Clock.Now().Before(now.Spec.Expires.Time):
 		return "", nil // the cache will tell
 	}
-	return "its time is over", nil
+	return k.claim(ctx, now, role)
+}
+
+// claim says that the time of a NodeCheckpoint is over before that has any effect. Clocks may differ: whoever takes it a stage further meanwhile, as
+// by his own its time is not over, is refused that, or refuses this.
+func (k *Keeper) claim(ctx context.Context, now *v1alpha1.NodeCheckpoint, role Role) (string, error) {
+	const why = "its time is over"
+	side := now.Status.Source
+	if role == Target {
+		side = now.Status.Target
+	}
+	if side.Settled() {
+		return why, nil
+	}
+	err := k.API.Report(ctx, Version{now.Name, now.UID, now.ResourceVersion}, role, v1alpha1.CheckpointSide{State: v1alpha1.CheckpointDiscarded, Message: why})
+	if err != nil {
+		return "", fmt.Errorf("saying that the time of the NodeCheckpoint is over: %w", err)
+	}
+	return why, nil
 }
 
 // report writes this node's side, where it differs.
@@ -254,7 +260,7 @@ func (k *Keeper) report(ctx context.Context, nc *v1alpha1.NodeCheckpoint, role R
 	if before != nil && apiequality.Semantic.DeepEqual(*before, side) {
 		return nil
 	}
-	err := k.API.Report(ctx, nc.Name, nc.UID, role, side)
+	err := k.API.Report(ctx, Version{Name: nc.Name, UID: nc.UID}, role, side)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // it is gone, or another one of the name is there: its event is on the way
 	}

@@ -42,19 +42,19 @@ func (k Kube) Get(ctx context.Context, name string) (*v1alpha1.NodeCheckpoint, e
 }
 
 // Report implements API. It writes nothing but the one side, and to no other object of the name.
-func (k Kube) Report(ctx context.Context, name string, uid types.UID, role Role, side v1alpha1.CheckpointSide) error {
-	data, err := patchOf(uid, role, side)
+func (k Kube) Report(ctx context.Context, of Version, role Role, side v1alpha1.CheckpointSide) error {
+	data, err := patchOf(of, role, side)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	return k.MCKube.Patch(types.MergePatchType).Resource(resource).Name(name).SubResource("status").
+	return k.MCKube.Patch(types.MergePatchType).Resource(resource).Name(of.Name).SubResource("status").
 		Param("fieldManager", k.Manager).Body(data).Do(ctx).Error()
 }
 
 // patchOf replaces the side as a whole: a merge patch keeps what it does not name, so what is empty is named null.
-func patchOf(uid types.UID, role Role, side v1alpha1.CheckpointSide) ([]byte, error) {
+func patchOf(of Version, role Role, side v1alpha1.CheckpointSide) ([]byte, error) {
 	text, err := json.Marshal(side)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the status: %w", err)
@@ -63,7 +63,11 @@ func patchOf(uid types.UID, role Role, side v1alpha1.CheckpointSide) ([]byte, er
 	if err := json.Unmarshal(text, &full); err != nil {
 		return nil, fmt.Errorf("encoding the status: %w", err)
 	}
-	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": map[Role]any{role: full}})
+	which := map[string]any{"uid": of.UID}
+	if of.Resource != "" {
+		which["resourceVersion"] = of.Resource
+	}
+	return json.Marshal(map[string]any{"metadata": which, "status": map[Role]any{role: full}})
 }
 
 // Images implements API.

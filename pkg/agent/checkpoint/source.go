@@ -33,7 +33,7 @@ func (k *Keeper) source(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.
 	if nc.Spec.Stage.GivenUp() {
 		return 0, k.releaseSource(ctx, nc, held)
 	}
-	why, err := k.over(ctx, nc)
+	why, err := k.over(ctx, nc, Source)
 	switch {
 	case err != nil:
 		return 0, err

@@ -34,7 +34,7 @@ func (k *Keeper) target(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.
 	if err != nil {
 		return 0, err
 	}
-	why, err := k.over(ctx, nc)
+	why, err := k.over(ctx, nc, Target)
 	switch {
 	case err != nil:
 		return 0, err

@@ -97,7 +97,7 @@ type Dependencies struct {
 
 // New makes the executor of actions of kind Migrate.
 func New(d Dependencies) orchestration.Executor {
-	return &migrate{Dependencies: d, watches: &watches{of: map[string]watch{}}}
+	return &migrate{Dependencies: d, watches: &watches{of: map[string]watch{}, progress: map[string]sight{}}}
 }
 
 type migrate struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -94,7 +93,7 @@ func (m *migrate) lost(ctx context.Context, name string) (bool, error) {
 }
 
 // interrupted is why the state cannot be had; empty: it may be.
-func interrupted(nc *v1alpha1.NodeCheckpoint, now time.Time) string {
+func (m *migrate) interrupted(task orchestration.Task, nc *v1alpha1.NodeCheckpoint) string {
 	for node, side := range map[string]*v1alpha1.CheckpointSide{nc.Spec.SourceNode: nc.Status.Source, nc.Spec.TargetNode: nc.Status.Target} {
 		switch stateOf(side) {
 		case v1alpha1.CheckpointFailed:
@@ -106,9 +105,9 @@ func interrupted(nc *v1alpha1.NodeCheckpoint, now time.Time) string {
 	switch {
 	case nc.DeletionTimestamp != nil:
 		return fmt.Sprintf("somebody has deleted NodeCheckpoint %s", nc.Name)
-	case transient(nc) && !now.Before(nc.Spec.Expires.Time):
+	case transient(nc) && !m.Clock.Now().Before(nc.Spec.Expires.Time):
 		return "the agents were not heard to for too long, and may have let the source go on"
-	case !saved(nc) && now.Sub(progressed(nc)) > stalled:
+	case !saved(nc) && m.watches.unchanged(task.Object.Name, progressOf(nc), m.Clock.Now()) > stalled:
 		return fmt.Sprintf("nothing has advanced for %s", stalled)
 	}
 	return ""
@@ -119,15 +118,15 @@ func transient(nc *v1alpha1.NodeCheckpoint) bool {
 	return nc.Spec.Stage == v1alpha1.StageCheckpoint || nc.Spec.Stage == v1alpha1.StageTransfer
 }
 
-// progressed is when something was last seen to advance.
-func progressed(nc *v1alpha1.NodeCheckpoint) time.Time {
-	last := nc.CreationTimestamp.Time
+// progressOf is what changes when an agent advances. It tells no time: agents have clocks of their own.
+func progressOf(nc *v1alpha1.NodeCheckpoint) string {
+	text := string(nc.Spec.Stage)
 	for _, side := range []*v1alpha1.CheckpointSide{nc.Status.Source, nc.Status.Target} {
-		if side != nil && side.ProgressTime != nil && side.ProgressTime.After(last) {
-			last = side.ProgressTime.Time
+		if side != nil {
+			text += fmt.Sprintf(" %s %d %s", side.State, side.Bytes, side.ProgressTime)
 		}
 	}
-	return last
+	return text
 }
 
 func stateOf(side *v1alpha1.CheckpointSide) v1alpha1.CheckpointState {

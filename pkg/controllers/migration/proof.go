@@ -39,6 +39,24 @@ type watch struct {
 type watches struct {
 	sync.Mutex
 	of map[string]watch
+	// progress is how far agents were when that was last another, and since when.
+	progress map[string]sight
+}
+
+// sight is what was seen, and since when.
+type sight struct {
+	of    string
+	since time.Time
+}
+
+// unchanged says for how long what agents of an action say has been the same, as this process has seen it.
+func (w *watches) unchanged(action, progress string, now time.Time) time.Duration {
+	w.Lock()
+	defer w.Unlock()
+	if w.progress[action].of != progress {
+		w.progress[action] = sight{progress, now}
+	}
+	return now.Sub(w.progress[action].since)
 }
 
 // begin says since when a pod has been as it is now. One that is not as it was begins anew.
@@ -57,6 +75,7 @@ func (w *watches) end(action string) {
 	w.Lock()
 	defer w.Unlock()
 	delete(w.of, action)
+	delete(w.progress, action)
 }
 
 // prove is why it is not proven yet that the pod in the source's place does what the source did; empty: it is, by the evidence.

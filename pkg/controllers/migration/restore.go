@@ -67,7 +67,7 @@ func (m *migrate) overdue(task orchestration.Task, nc *v1alpha1.NodeCheckpoint, 
 
 // broken is why the state cannot be had, or the source cannot stand still any longer; empty: it may go on.
 func (m *migrate) broken(task orchestration.Task, nc *v1alpha1.NodeCheckpoint) string {
-	if veto := interrupted(nc, m.Clock.Now()); veto != "" {
+	if veto := m.interrupted(task, nc); veto != "" {
 		return veto
 	}
 	limit, probed := time.ParseDuration(task.Progress[progressTolerance])
