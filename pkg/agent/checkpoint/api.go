@@ -14,6 +14,8 @@ type API interface {
 	Get(ctx context.Context, name string) (*v1alpha1.NodeCheckpoint, error)
 	// Report writes one side of the status of one certain NodeCheckpoint; of one certain version of it, where that is not empty.
 	Report(ctx context.Context, of Version, role Role, side v1alpha1.CheckpointSide) error
+	// Copied tells whether another pod is in the place of one, or is to be, and has not finished.
+	Copied(ctx context.Context, namespace string, pod types.UID) (bool, error)
 	// Images lists the images that pods of this node ask for.
 	Images(ctx context.Context) (map[string]bool, error)
 }

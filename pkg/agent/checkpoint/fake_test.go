@@ -60,10 +60,14 @@ type fakeAPI struct {
 	// away: nobody answers.
 	away bool
 	used map[string]bool
+	// copied: another pod is in the place of any.
+	copied bool
 	// before is called before a side is written; nil: nothing is.
 	before   func(v1alpha1.CheckpointSide)
 	versions int
 }
+
+func (a *fakeAPI) Copied(context.Context, string, types.UID) (bool, error) { return a.copied, nil }
 
 func (a *fakeAPI) read(name string) *v1alpha1.NodeCheckpoint {
 	a.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 )
 
 const (
@@ -68,6 +70,19 @@ func patchOf(of Version, role Role, side v1alpha1.CheckpointSide) ([]byte, error
 		which["resourceVersion"] = of.Resource
 	}
 	return json.Marshal(map[string]any{"metadata": which, "status": map[Role]any{role: full}})
+}
+
+// Copied implements API.
+func (k Kube) Copied(ctx context.Context, namespace string, pod types.UID) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	list := &corev1.PodList{}
+	if err := k.Core.Get().Namespace(namespace).Resource("pods").Do(ctx).Into(list); err != nil {
+		return false, fmt.Errorf("listing the pods of namespace %s: %w", namespace, err)
+	}
+	return slices.ContainsFunc(list.Items, func(p corev1.Pod) bool {
+		return p.Annotations[mcv1.AnnotationReplaces] == string(pod) && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+	}), nil
 }
 
 // Images implements API.

@@ -34,6 +34,9 @@ type record struct {
 	Paused map[string]string `json:"paused,omitempty"`
 	// Archives that are complete; on the target, images of the runtime.
 	Archives []archive `json:"archives,omitempty"`
+	// Restoring: a pod may have been made of the state. Gone is when the NodeCheckpoint was first missed.
+	Restoring bool      `json:"restoring,omitempty"`
+	Gone      time.Time `json:"gone,omitzero"`
 	// Failure is why it came to nothing; empty while it may still succeed.
 	Failure string `json:"failure,omitempty"`
 }

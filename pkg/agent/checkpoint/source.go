@@ -30,6 +30,9 @@ func (k *Keeper) source(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.
 	if err != nil {
 		return 0, err
 	}
+	if err := k.noteRestoring(nc, held); err != nil {
+		return 0, err
+	}
 	if nc.Spec.Stage.GivenUp() {
 		return 0, k.releaseSource(ctx, nc, held)
 	}
@@ -60,6 +63,15 @@ func (k *Keeper) source(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.
 		return 0, err
 	}
 	return watchEvery, k.report(ctx, nc, Source, k.sourceSide(held, v1alpha1.CheckpointCheckpointed, ""))
+}
+
+// noteRestoring remembers that a pod may be at work with the state: whoever deletes the NodeCheckpoint by force deletes that knowledge with it.
+func (k *Keeper) noteRestoring(nc *v1alpha1.NodeCheckpoint, held *record) error {
+	if held == nil || held.Restoring || nc.Spec.Stage != v1alpha1.StageRestore {
+		return nil
+	}
+	held.Restoring = true
+	return k.records.save(held)
 }
 
 func (k *Keeper) newRecord(nc *v1alpha1.NodeCheckpoint, role Role) *record {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -52,6 +53,9 @@ func (k *Keeper) sweepRecord(ctx context.Context, one *record) error {
 		return nil // the cache will tell
 	}
 	if one.Role == Source {
+		if waits, err := k.besides(ctx, one); waits || err != nil {
+			return err
+		}
 		err = k.giveBack(ctx, one)
 	} else {
 		err = k.letGo(ctx, one, true) // a pod may have been made of it
@@ -61,6 +65,38 @@ func (k *Keeper) sweepRecord(ctx context.Context, one *record) error {
 	}
 	k.Log.Info("gave back what was held of a NodeCheckpoint that is gone", "nodeCheckpoint", one.Name, "role", one.Role)
 	return k.records.remove(one)
+}
+
+// orphaned is how long a NodeCheckpoint of which a pod may have been made must be gone before its source runs on: whoever was about to make that
+// pod has made it by then, or never will.
+const orphaned = 2 * sweepEvery
+
+// besides tells whether a source whose NodeCheckpoint is gone must stand still, as another pod may be at work with its state: somebody has torn the
+// finalizer out. One that has ended itself holds nothing.
+func (k *Keeper) besides(ctx context.Context, one *record) (bool, error) {
+	running, err := k.Driver.Containers(ctx, one.Pod.UID)
+	if err != nil || len(running) == 0 {
+		return err != nil, err
+	}
+	copied, err := k.API.Copied(ctx, one.Pod.Namespace, one.Pod.UID)
+	switch {
+	case err != nil:
+		return true, err
+	case copied:
+		k.Log.Info("a pod stands still whose NodeCheckpoint was deleted by force, as another is in its place: delete either of them",
+			"nodeCheckpoint", one.Name, "pod", one.Pod.Namespace+"/"+one.Pod.Name)
+		if one.Gone.IsZero() {
+			return true, nil
+		}
+		one.Gone = time.Time{}
+		return true, k.records.save(one)
+	case !one.Restoring:
+		return false, nil
+	case one.Gone.IsZero():
+		one.Gone = k.Clock.Now()
+		return true, k.records.save(one)
+	}
+	return k.Clock.Since(one.Gone) < orphaned, nil
 }
 
 // sweepImages removes the names that a release left, when the pod is gone that they were left for.

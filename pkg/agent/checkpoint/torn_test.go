@@ -1,0 +1,66 @@
+package checkpoint_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+)
+
+// restoring is a pair of whose state a pod may have been made.
+func restoring(t *testing.T) *pair {
+	t.Helper()
+	p := newPair(t)
+	p.settle()
+	p.stage(v1alpha1.StageTransfer)
+	p.stage(v1alpha1.StageRestore)
+	p.expect(v1alpha1.CheckpointCheckpointed, v1alpha1.CheckpointTransferred)
+	return p
+}
+
+// Somebody tears the finalizer out of a NodeCheckpoint while a pod may be at work with the state: the source stands still for as long as that pod is
+// there, or may be about to be made, and then runs on.
+func TestANodeCheckpointThatIsTornOut(t *testing.T) {
+	p := restoring(t)
+	p.api.copied = true
+	delete(p.api.all, name)
+	for range 5 {
+		p.once(p.source)
+		p.source.keeper.Sweep(t.Context())
+		p.clock.Step(time.Minute)
+	}
+	if !p.source.node.paused["id-app"] || !p.source.node.paused["id-side"] {
+		t.Fatalf("paused are %v beside a copy", p.source.node.paused)
+	}
+	p.api.copied = false
+	p.source.keeper.Sweep(t.Context())
+	p.clock.Step(time.Minute)
+	p.start(p.source)
+	p.source.keeper.Sweep(t.Context())
+	if !p.source.node.paused["id-app"] {
+		t.Error("it runs while a copy may be about to be made")
+	}
+	p.clock.Step(time.Minute)
+	p.source.keeper.Sweep(t.Context())
+	p.target.keeper.Sweep(t.Context())
+	p.target.keeper.Sweep(t.Context())
+	p.expectRunsOn()
+}
+
+// An agent that has not heard of a copy asks for it.
+func TestANodeCheckpointThatIsTornOutUnheard(t *testing.T) {
+	p := newPair(t)
+	p.settle()
+	p.stage(v1alpha1.StageTransfer)
+	p.api.copied = true
+	delete(p.api.all, name)
+	p.once(p.source)
+	if !p.source.node.paused["id-app"] {
+		t.Error("it runs beside a copy")
+	}
+	p.source.node.running = nil // it has ended: nothing is held for it
+	p.once(p.source)
+	if files := p.left(p.source); len(files) > 0 {
+		t.Errorf("still there: %v", files)
+	}
+}
