@@ -88,6 +88,9 @@ func (r records) load(uid types.UID, role Role) (*record, error) {
 	return readRecord(r.path(uid, role))
 }
 
+// errUnreadable means that a record is there and says nothing.
+var errUnreadable = errors.New("reading a record")
+
 func readRecord(path string) (*record, error) {
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,7 +101,7 @@ func readRecord(path string) (*record, error) {
 	}
 	out := &record{}
 	if err := json.Unmarshal(content, out); err != nil {
-		return nil, fmt.Errorf("reading record %s: %w", filepath.Base(path), err)
+		return nil, fmt.Errorf("%w: %s: %w", errUnreadable, filepath.Base(path), err)
 	}
 	// What is done for a record is done by its UID and role: those of another, or of none, would have other files written and removed.
 	if name := fileOf(out.UID, out.Role); filepath.Base(path) != name || !validUID(out.UID) {

@@ -27,6 +27,10 @@ var errDied = errors.New("the agent ended while the state was being written")
 // source does the source's part.
 func (k *Keeper) source(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.Duration, error) {
 	held, err := k.records.load(nc.UID, Source)
+	if errors.Is(err, errUnreadable) {
+		k.Log.Error(err, "going on without it", "nodeCheckpoint", nc.Name)
+		held, err = nil, k.records.remove(k.newRecord(nc, Source))
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -280,6 +284,12 @@ func (k *Keeper) failSource(ctx context.Context, nc *v1alpha1.NodeCheckpoint, he
 }
 
 func (k *Keeper) discardSource(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record, why string) error {
+	if held == nil && !nc.Status.Source.Settled() {
+		var err error
+		if held, err = k.unrecorded(ctx, nc); err != nil {
+			return err
+		}
+	}
 	if err := k.giveBack(ctx, held); err != nil {
 		return err
 	}
@@ -292,6 +302,29 @@ func (k *Keeper) discardSource(ctx context.Context, nc *v1alpha1.NodeCheckpoint,
 		return nil
 	}
 	return k.records.remove(held)
+}
+
+// unrecorded is what may be held of a NodeCheckpoint whose record is lost: containers that stand still, and what was written of them.
+func (k *Keeper) unrecorded(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (*record, error) {
+	running, err := k.Driver.Containers(ctx, nc.Spec.PodUID)
+	if err != nil {
+		return nil, err
+	}
+	held := k.newRecord(nc, Source)
+	held.Began, held.Paused = nc.CreationTimestamp.Time, map[string]string{}
+	for _, c := range running {
+		if !slices.Contains(nc.Spec.Containers, v1alpha1.CheckpointedContainer{Name: c.Name}) {
+			continue
+		}
+		paused, err := k.Driver.Paused(ctx, c.ID)
+		if err != nil {
+			return nil, err
+		}
+		if paused {
+			held.Paused[c.Name] = c.ID
+		}
+	}
+	return held, nil
 }
 
 // releaseSource removes the archives. The containers stay paused: the pod goes, and until then there is another in its

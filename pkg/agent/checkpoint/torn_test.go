@@ -1,6 +1,8 @@
 package checkpoint_test
 
 import (
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,5 +64,30 @@ func TestANodeCheckpointThatIsTornOutUnheard(t *testing.T) {
 	p.once(p.source)
 	if files := p.left(p.source); len(files) > 0 {
 		t.Errorf("still there: %v", files)
+	}
+}
+
+// A source runs on when it comes to nothing, also when its agent has lost what it knew of it, or cannot read that.
+func TestASourceWhoseRecordIsLostRunsOn(t *testing.T) {
+	for what, spoil := range map[string]func(string) error{
+		"lost":       os.Remove,
+		"unreadable": func(file string) error { return os.WriteFile(file, []byte("{"), 0o600) },
+	} {
+		p := restoring(t)
+		for _, file := range p.left(p.source) {
+			if strings.HasSuffix(file, ".json") {
+				if err := spoil(file); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		p.start(p.source)
+		p.settle()
+		if !p.source.node.paused["id-app"] {
+			t.Errorf("%s: it runs beside a copy", what)
+		}
+		p.stage(v1alpha1.StageDiscard)
+		p.expectRunsOn()
+		p.expect(v1alpha1.CheckpointDiscarded, v1alpha1.CheckpointDiscarded)
 	}
 }
