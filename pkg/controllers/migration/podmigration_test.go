@@ -223,6 +223,7 @@ func TestSurge(t *testing.T) {
 		}, phase: "RolledBack", says: "the node is not ready", places: "a a"},
 		{name: "target-dies-with-a-copy-that-is-ready", town: two, ask: ask("Surge"), during: at("Verifying", func(w *town) { w.dies("b") }), phase: "RolledBack", says: "the node is not ready", places: "a a"},
 		{name: "target-dies-and-any-will-do", town: func(w *town) { w.rollout(2); w.node("c", 2) }, ask: ask("Surge"), during: at("Verifying", func(w *town) { w.dies("b") }), phase: "Succeeded", says: "in place of", places: "a c"},
+		{name: "quota", town: func(w *town) { w.rollout(2); w.quota = 1 }, ask: ask("Surge"), phase: "RolledBack", says: "exceeded quota: few", places: "a a"},
 		{name: "never-ready", town: two, ask: ask("Surge"), during: func(w *town) func(int, *process) { w.unready = true; return func(int, *process) {} }, phase: "RolledBack", says: "does not run", places: "a a"},
 	} {
 		j.test(t)

@@ -123,7 +123,7 @@ func (w *town) seen() client.WithWatch {
 			if pod, ok := o.(*corev1.Pod); ok {
 				if w.quota > 0 {
 					w.quota--
-					return apierrors.NewForbidden(corev1.Resource("pods"), pod.Name, errors.New("exceeded quota"))
+					return apierrors.NewForbidden(corev1.Resource("pods"), pod.Name, errors.New("exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2"))
 				}
 				w.webhook(pod)
 			}
