@@ -149,17 +149,19 @@ type machines struct {
 	err    error
 }
 
-// fit tells whether a node has what a pod requests beside what runs there. What a node cannot be asked, it has not.
-func (m *machines) fit(node string, view *state.PodView) bool {
+// fit tells whether a node has what pods request together beside what runs there. What a node cannot be asked, it has not.
+func (m *machines) fit(node string, views ...*state.PodView) bool {
 	if m.err != nil {
 		return false
 	}
 	var machine corev1.Node
 	var pods corev1.PodList
-	var pod corev1.Pod
 	err := m.client.Get(m.ctx, client.ObjectKey{Name: node}, &machine)
-	if err == nil {
-		err = m.client.Get(m.ctx, view.Key(), &pod)
+	all := make([]*corev1.Pod, len(views))
+	for i, view := range views {
+		if all[i] = (&corev1.Pod{}); err == nil {
+			err = m.client.Get(m.ctx, view.Key(), all[i])
+		}
 	}
 	if err == nil {
 		err = m.client.List(m.ctx, &pods, client.MatchingFields{"spec.nodeName": node})
@@ -170,11 +172,10 @@ func (m *machines) fit(node string, view *state.PodView) bool {
 		}
 		return false
 	}
-	var stay []*corev1.Pod
 	for i := range pods.Items {
 		if o := &pods.Items[i]; o.Status.Phase != corev1.PodSucceeded && o.Status.Phase != corev1.PodFailed {
-			stay = append(stay, o)
+			all = append(all, o)
 		}
 	}
-	return resources.Fits(resources.RequestsForPods(append(stay, &pod)...), machine.Status.Allocatable)
+	return resources.Fits(resources.RequestsForPods(all...), machine.Status.Allocatable)
 }

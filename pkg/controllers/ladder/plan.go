@@ -35,10 +35,10 @@ type planner struct {
 	// Answers are the actions for the cause so far: what they moved is not moved again.
 	Answers []*v1alpha1.RTAction
 	// Ticket is what became of a request, if it was made before. Held: another action has the pod. Fits: the node has
-	// everything but cores that the pod asks for.
+	// everything but cores that the pods ask for together.
 	Ticket func(orchestration.Request) (orchestration.Ticket, bool)
 	Held   func(types.UID) bool
-	Fits   func(node string, pod *state.PodView) bool
+	Fits   func(node string, pods ...*state.PodView) bool
 	// Pool of the node; empty: nobody manages it.
 	Pool    string
 	Options Options

@@ -393,7 +393,7 @@ func TestDestinationsHaveWhatElseThePodAsks(t *testing.T) {
 	w := crowded()
 	w.node("b", 1)
 	p := w.planner("a", ladder.SourceOverruns, "high")
-	p.Fits = func(_ string, pod *state.PodView) bool { return pod.Name != "large" }
+	p.Fits = func(_ string, pods ...*state.PodView) bool { return pods[0].Name != "large" }
 	if got := chosen(t, p); got != "Migrate: moving default/small to node b" {
 		t.Errorf("got %q", got)
 	}

@@ -56,12 +56,20 @@ func (p *planner) departure(s Sufferer) (option, bool) {
 	return o, true
 }
 
-// allMove tells whether all pods of a set find cores elsewhere, together, and where the first goes.
+// allMove tells whether all pods of a set find cores elsewhere, and what else they ask for, together, and where the first goes.
 func (p *planner) allMove(set []types.UID) (state.Destination, bool) {
 	if len(set) == 1 {
 		return p.destination(set[0])
 	}
-	all, ok := p.Snapshot.Destinations(set, p.suits)
+	coming := map[string][]*state.PodView{}
+	all, ok := p.Snapshot.Destinations(set, func(uid types.UID, n *state.NodeView) bool {
+		view, ok := p.Snapshot.Pod(uid)
+		if !ok || !p.suits(uid, n, coming[n.Name]...) {
+			return false
+		}
+		coming[n.Name] = append(coming[n.Name], view) // it is asked last of all
+		return true
+	})
 	return all[set[0]], ok
 }
 
@@ -106,10 +114,10 @@ func (p *planner) destination(uid types.UID) (state.Destination, bool) {
 	return *known, true
 }
 
-// suits tells whether a node may take a pod, whatever its cores say.
-func (p *planner) suits(uid types.UID, n *state.NodeView) bool {
+// suits tells whether a node may take a pod beside others that come there, whatever its cores say.
+func (p *planner) suits(uid types.UID, n *state.NodeView, coming ...*state.PodView) bool {
 	view, ok := p.Snapshot.Pod(uid)
-	return ok && n.Agent == state.AgentAlive && !n.Tainted(mcv1.TaintPressure) && p.Fits(n.Name, view)
+	return ok && n.Agent == state.AgentAlive && !n.Tainted(mcv1.TaintPressure) && p.Fits(n.Name, append(slices.Clip(coming), view)...)
 }
 
 // mostShut is how many nodes are named that take nobody.

@@ -13,6 +13,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
 // Two are in the way of a container that lacks room. Where another node has room for only one of them, none is sent there for nothing.
@@ -35,6 +36,25 @@ func TestASetIsMovedWhereItFitsTogether(t *testing.T) {
 		w.run("full", "b", "High", c.others, c.others, 0)
 		if got := chosen(t, w.planner("a", ladder.SourceNoCore, "high")); got != c.want {
 			t.Errorf("with %d %% in use: %q, want %q", c.others, got, c.want)
+		}
+	}
+}
+
+// So it is with what else they ask for: a node that has it for each of the two, and not for both, is of no use.
+func TestASetIsMovedWhereAllOfItHasWhatItAsksFor(t *testing.T) {
+	t.Parallel()
+	for most, want := range map[int]string{1: "Preempt: evicting default/one, default/two", 2: "Migrate: moving default/one to node b"} {
+		w := newTown()
+		w.node("a", 1)
+		w.node("b", 1)
+		w.run("one", "a", "Low", 32, 32, 0)
+		w.run("two", "a", "Low", 33, 33, 0)
+		w.run("high", "a", "High", 60, 80, -1)
+		w.pods["high"].OwnerReferences = nil
+		p := w.planner("a", ladder.SourceNoCore, "high")
+		p.Fits = func(_ string, pods ...*state.PodView) bool { return len(pods) <= most }
+		if got := chosen(t, p); got != want {
+			t.Errorf("with room for %d: %q, want %q", most, got, want)
 		}
 	}
 }

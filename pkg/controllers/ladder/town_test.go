@@ -128,7 +128,7 @@ func (w *town) planner(node, source string, sufferers ...string) ladder.Planner 
 	p := ladder.Planner{
 		Snapshot: s, Node: n, Episode: ladder.Episode{Node: n.RTNode.UID, Begun: start, Active: true, Stage: source},
 		Ticket: func(orchestration.Request) (orchestration.Ticket, bool) { return orchestration.Ticket{}, false },
-		Held:   func(types.UID) bool { return false }, Fits: func(string, *state.PodView) bool { return true },
+		Held:   func(types.UID) bool { return false }, Fits: func(string, ...*state.PodView) bool { return true },
 		Pool: "edge", Options: ladder.Defaults(), Now: start,
 	}
 	for _, name := range sufferers {
