@@ -26,15 +26,8 @@ var errDied = errors.New("the agent ended while the state was being written")
 
 // source does the source's part.
 func (k *Keeper) source(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.Duration, error) {
-	held, err := k.records.load(nc.UID, Source)
-	if errors.Is(err, errUnreadable) {
-		k.Log.Error(err, "going on without it", "nodeCheckpoint", nc.Name)
-		held, err = nil, k.records.remove(k.newRecord(nc, Source))
-	}
+	held, err := k.sourceRecord(nc)
 	if err != nil {
-		return 0, err
-	}
-	if err := k.noteRestoring(nc, held); err != nil {
 		return 0, err
 	}
 	if nc.Spec.Stage.GivenUp() {
@@ -69,13 +62,19 @@ func (k *Keeper) source(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.
 	return watchEvery, k.report(ctx, nc, Source, k.sourceSide(held, v1alpha1.CheckpointCheckpointed, ""))
 }
 
-// noteRestoring remembers that a pod may be at work with the state: whoever deletes the NodeCheckpoint by force deletes that knowledge with it.
-func (k *Keeper) noteRestoring(nc *v1alpha1.NodeCheckpoint, held *record) error {
-	if held == nil || held.Restoring || nc.Spec.Stage != v1alpha1.StageRestore {
-		return nil
+// sourceRecord is what is held; nil: nothing, as far as is known. It remembers that a pod may be at work with the state: whoever deletes the NodeCheckpoint
+// by force deletes that knowledge with it.
+func (k *Keeper) sourceRecord(nc *v1alpha1.NodeCheckpoint) (*record, error) {
+	held, err := k.records.load(nc.UID, Source)
+	if errors.Is(err, errUnreadable) {
+		k.Log.Error(err, "going on without it", "nodeCheckpoint", nc.Name)
+		return nil, k.records.remove(k.newRecord(nc, Source))
+	}
+	if err != nil || held == nil || held.Restoring || nc.Spec.Stage != v1alpha1.StageRestore {
+		return held, err
 	}
 	held.Restoring = true
-	return k.records.save(held)
+	return held, k.records.save(held)
 }
 
 func (k *Keeper) newRecord(nc *v1alpha1.NodeCheckpoint, role Role) *record {

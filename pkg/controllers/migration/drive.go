@@ -78,10 +78,7 @@ func (r *Reconciler) accompany(ctx context.Context, o *v1alpha1.PodMigration) (t
 func (r *Reconciler) watch(ctx context.Context, o *v1alpha1.PodMigration, action *v1alpha1.RTAction, why string) (time.Duration, error) {
 	phase := rules.Phase(cmp.Or(action.Status.Phase, "Waiting"))
 	if phase.Over() {
-		if kept, err := r.outlives(ctx, o, action.Name, phase); kept || err != nil {
-			return again, err
-		}
-		return r.over(ctx, o, action)
+		return r.ended(ctx, o, action, phase)
 	}
 	if why != "" {
 		why = "It is not wanted any longer: " + why
@@ -108,6 +105,14 @@ func (r *Reconciler) watch(ctx context.Context, o *v1alpha1.PodMigration, action
 	return again, r.update(ctx, o, func(s *v1alpha1.PodMigrationStatus) {
 		s.Action, s.Message = action.Name, record.Short(message, 4096)
 	})
+}
+
+// ended tells what became of it, once nobody keeps its state any longer.
+func (r *Reconciler) ended(ctx context.Context, o *v1alpha1.PodMigration, action *v1alpha1.RTAction, phase rules.Phase) (time.Duration, error) {
+	if kept, err := r.outlives(ctx, o, action.Name, phase); kept || err != nil {
+		return again, err
+	}
+	return r.over(ctx, o, action)
 }
 
 // conclude tells what became of it.

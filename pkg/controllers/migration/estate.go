@@ -58,7 +58,7 @@ func (l *Leftovers) handOn(ctx context.Context, task orchestration.Task, nc *v1a
 		return false, err
 	case heir != nil && heir.DeletionTimestamp == nil && unrestored(nc, heir) == "":
 		return false, m.stage(ctx, nc, v1alpha1.StageRelease)
-	case spoilt(nc) != "" || !m.Clock.Now().Before(until) || heir != nil && (heir.DeletionTimestamp != nil || finished(heir) || m.unmade(nc, heir) != ""):
+	case spoilt(nc) != "" || !m.Clock.Now().Before(until) || heir != nil && m.failed(nc, heir):
 		return m.disinherit(ctx, task, nc)
 	case nc.Spec.Stage != v1alpha1.StageHandOver:
 		return false, m.stage(ctx, nc, v1alpha1.StageHandOver)
@@ -68,6 +68,11 @@ func (l *Leftovers) handOn(ctx context.Context, task orchestration.Task, nc *v1a
 		return l.bear(ctx, task, nc, kept)
 	}
 	return false, nil
+}
+
+// failed tells whether a pod that was to go on with the state never will.
+func (m *migrate) failed(nc *v1alpha1.NodeCheckpoint, heir *corev1.Pod) bool {
+	return heir.DeletionTimestamp != nil || finished(heir) || m.unmade(nc, heir) != ""
 }
 
 // bear makes the pod in the source's place, if its owner still wants one. One that the API server forbids, as by a ResourceQuota, is asked for again.
