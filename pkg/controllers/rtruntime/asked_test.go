@@ -65,7 +65,8 @@ func TestAReportedOverrunRaisesItsContainerForAWhile(t *testing.T) {
 	step(3*time.Second, "high@0 hi 20/40, low@0 low 10/20, middle@0 hi 10/20", 0)
 	m.busy(false) // the node has to be calm for as long, too
 	step(time.Second, "high@0 hi 20/40, low@0 low 10/20, middle@0 hi 10/20", 2*time.Second)
-	step(5*time.Second, calm, 0)
+	step(5*time.Second, "high@0 hi 20/40, low@0 low 10/20, middle@0 low 10/20", time.Second) // one by one
+	step(time.Second, calm, 0)
 	if m.ask(t, "high", 8, clock.Now()) {
 		t.Error("a replay after the end was news")
 	}
