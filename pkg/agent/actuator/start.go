@@ -16,7 +16,7 @@ import (
 const choiceFile = "backend.json"
 
 // maxChoice bounds that record, in bytes.
-const maxChoice = 1 << 10
+const maxChoice = 1 << 12
 
 // maxGranularityUs is the largest that makes sense: a second.
 const maxGranularityUs = 1_000_000
@@ -38,6 +38,8 @@ type choice struct {
 	Boot          string `json:"boot"`
 	Backend       string `json:"backend"`
 	GranularityUs int64  `json:"granularityUs"`
+	// Unmeasured is Choice.Unmeasured in words.
+	Unmeasured string `json:"unmeasured,omitempty"`
 }
 
 // Start chooses what a process governs with. Where what a former process of this boot did is still in force (groups of the journal
@@ -92,6 +94,9 @@ func (m *machine) resume(out *Choice, former choice, want string) error {
 		return fmt.Errorf("%s: %w", c.name, err)
 	}
 	out.Backend, out.GranularityUs = b, former.GranularityUs
+	if former.Unmeasured != "" {
+		out.Unmeasured = errors.New(former.Unmeasured)
+	}
 	out.Findings = append(out.Findings, Finding{Backend: c.name, Taken: true, Reason: b.Guarantee() + "; as before, for what it did is in force"})
 	return nil
 }
@@ -180,7 +185,11 @@ func (m *machine) remember(dir string, c Choice) error {
 	if c.Backend.Name() == Blocked {
 		return nil
 	}
-	data, err := json.Marshal(choice{Boot: m.journal.boot, Backend: c.Backend.Name(), GranularityUs: c.GranularityUs})
+	kept := choice{Boot: m.journal.boot, Backend: c.Backend.Name(), GranularityUs: c.GranularityUs}
+	if c.Unmeasured != nil {
+		kept.Unmeasured = c.Unmeasured.Error()
+	}
+	data, err := json.Marshal(kept)
 	if err != nil {
 		return fmt.Errorf("keeping the choice of the backend: %w", err)
 	}

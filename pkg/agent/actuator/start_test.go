@@ -137,6 +137,9 @@ func TestAFullNodeWithoutARecord(t *testing.T) {
 			if got := s.get("cpu", c.first, rtRuntime); got != "1000" {
 				t.Errorf("the container has %s us; want 1000 still", got)
 			}
+			if next := s.mustStart(""); next.Unmeasured == nil || next.Unmeasured.Error() != again.Unmeasured.Error() {
+				t.Errorf("the next start takes the tick over and says %v; want why it was never measured: %v", next.Unmeasured, again.Unmeasured)
+			}
 		})
 	}
 }

@@ -95,19 +95,25 @@ func TestAFullNodeStartsAgain(t *testing.T) {
 	p.raises(a)
 	p.killLow(a)
 	takeTheRest(t)
-	for name, change := range map[string]func(){
-		"as it was":         func() {},
-		"without a record":  func() { p.lose("") },
-		"with a broken one": func() { p.lose("{") },
+	for _, start := range []struct {
+		name   string
+		before func()
+		kept   bool
+	}{
+		{"as it was", func() {}, true},
+		{"without a record", func() { p.lose("") }, false},
+		{"with a broken one", func() { p.lose("{") }, false},
+		{"as it was without a measurement", func() {}, false},
 	} {
-		change()
+		name := start.name
+		start.before()
 		p.begin()
 		again := p.report()
 		if again.Backend != first.Backend || len(again.Servers) != 2 {
 			t.Errorf("%s: backend %s with %d servers; want %s with both", name, again.Backend, len(again.Servers), first.Backend)
 		}
 		measured := !strings.Contains(strings.Join(again.Missing, "\n"), "granularity")
-		if kept := name == "as it was"; kept != measured || kept && again.GranularityUs != first.GranularityUs {
+		if start.kept != measured || start.kept && again.GranularityUs != first.GranularityUs {
 			t.Errorf("%s: granularity %d us, %q; before it was %d us", name, again.GranularityUs, again.Missing, first.GranularityUs)
 		}
 		for _, s := range again.Servers {
