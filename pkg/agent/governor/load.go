@@ -169,11 +169,13 @@ func (c *Core) grant() []Fault {
 	return faults
 }
 
-// lesser is what a server gets that cannot have what the table asks for: its low budget where there is room,
-// else what it has.
+// lesser is what a server gets that cannot have what the table asks for: its low budget where there is room, else what it
+// was raised to, so that it is not cut for somebody less critical who has come, else what it has.
 func (c *Core) lesser(s *server, room rt.PPM) int64 {
-	if s.charge(s.LowUs, c.options.GranularityUs) <= room {
-		return s.LowUs
+	for _, us := range [...]int64{s.LowUs, min(s.budget, s.granted)} {
+		if s.charge(us, c.options.GranularityUs) <= room {
+			return us
+		}
 	}
 	return min(s.kept, s.granted)
 }

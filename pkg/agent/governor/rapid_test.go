@@ -23,6 +23,7 @@ type interval struct {
 type task struct {
 	spec    governor.Server
 	budget  int64 // in force
+	owed    int64 // the low budget of the last table that it was granted
 	current int   // index of its last interval; -1: none
 	gone    bool
 }
@@ -45,7 +46,7 @@ type world struct {
 
 func (w *world) Set(slot int, budgetUs int64) error {
 	t := w.tasks[slot]
-	if t == nil || budgetUs < min(w.floor(t), t.budget) || budgetUs > max(t.spec.HighUs, t.spec.LeastUs) || budgetUs == t.budget {
+	if t == nil || budgetUs < min(w.floor(t), t.budget, t.owed) || budgetUs > max(t.spec.HighUs, t.spec.LeastUs) || budgetUs == t.budget {
 		w.Fatalf("%d us are set for slot %d, %+v", budgetUs, slot, t)
 	}
 	if rapid.IntRange(0, 9).Draw(w.T, "refused") == 0 {
@@ -53,6 +54,7 @@ func (w *world) Set(slot int, budgetUs int64) error {
 		return errBusy
 	}
 	t.budget = budgetUs
+	t.owe()
 	if i := t.current; i >= 0 && w.now < w.intervals[i].deadline && budgetUs > w.intervals[i].budget {
 		before := w.most(w.intervals[i].release)
 		w.intervals[i].budget = budgetUs
@@ -61,6 +63,13 @@ func (w *world) Set(slot int, budgetUs int64) error {
 		}
 	}
 	return nil
+}
+
+// owe takes down that what the table asks for is in force. As long as it is refused that, a raise is given back to what was before.
+func (t *task) owe() {
+	if t.budget >= t.spec.LowUs {
+		t.owed = t.spec.LowUs
+	}
 }
 
 // floor is the least budget that a server may be cut to. Who was cut further, by the plan before, gets back what there
@@ -159,6 +168,7 @@ func (w *world) apply(specs []governor.Server, plan table.Plan) {
 			w.all = append(w.all, t)
 		}
 		t.spec, w.tasks[s.Slot] = s, t
+		t.owed = min(t.owed, s.LowUs)
 	}
 	for slot, t := range former {
 		t.gone = w.tasks[slot] != t
@@ -168,12 +178,24 @@ func (w *world) apply(specs []governor.Server, plan table.Plan) {
 	if w.limit == 0 {
 		w.limit = rt.MaxCapacity
 	}
-	w.core.Load(specs, plan, w.now, w)
+	w.loadCore()
+}
+
+func (w *world) loadCore() {
+	refused := map[int]bool{}
+	for _, f := range w.core.Load(w.loaded, w.plan, w.now, w) {
+		refused[f.Slot] = true
+	}
+	for slot, t := range w.tasks {
+		if !refused[slot] {
+			t.owe()
+		}
+	}
 }
 
 func (w *world) again(t *rapid.T) {
 	w.T = t
-	w.core.Load(w.loaded, w.plan, w.now, w)
+	w.loadCore()
 }
 
 // restart begins with a new agent, that loads what the former had loaded.
@@ -194,7 +216,7 @@ func (w *world) restart(t *rapid.T) {
 	for slot, k := range w.tasks {
 		w.core.InForce(slot, k.budget)
 	}
-	w.core.Load(w.loaded, w.plan, w.now, w)
+	w.loadCore()
 }
 
 func (w *world) any(t *rapid.T) *task {

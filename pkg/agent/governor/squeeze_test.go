@@ -244,6 +244,19 @@ func TestWhoIsRaisedHasNobodysPlace(t *testing.T) {
 	b.has(2000, 2000, 4000)
 }
 
+// Who is raised and asks for more than there is keeps its raise before somebody less critical comes.
+func TestWhoIsRaisedIsNotCutForWhoComes(t *testing.T) {
+	b := newBench(t, governor.Options{}, 900_000, srv(0, "Middle", 2000, 3000), srv(1, "High", 5000, 5000)).begun()
+	b.tickFor(20 * ms)
+	b.alarm(0, 0, governor.Raised)
+	b.tickFor(20 * ms)
+	b.has(3000, 5000)
+	b.servers = []governor.Server{srv(0, "Middle", 5000, 6000), srv(1, "High", 5000, 5000), srv(2, "Low", 2000, 2000)}
+	b.load(2)
+	b.tickFor(40 * ms)
+	b.has(3000, 5000, 0)
+}
+
 // Whoever is no less critical gives way to nobody, whatever a plan says.
 func TestEqualsDoNotGiveWay(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000, srv(0, "Middle", 2000, 3000), srv(1, "Middle", 2000, 2000), srv(2, "Low", 2000, 2000)).squeezes(0, 1, 2).begun()
