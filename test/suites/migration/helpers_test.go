@@ -203,12 +203,17 @@ func template(name string) appsv1.DeploymentSpec {
 // cordon keeps further pods off a node.
 func cordon(name string, on bool) {
 	GinkgoHelper()
+	node := &corev1.Node{}
 	Eventually(func(g Gomega) {
-		node := &corev1.Node{}
 		g.Expect(env.Client.Get(env, types.NamespacedName{Name: name}, node)).To(Succeed())
 		before := node.DeepCopy()
 		node.Spec.Unschedulable = on
 		g.Expect(env.Client.Patch(env, node, client.MergeFrom(before))).To(Succeed())
+	}).Should(Succeed())
+	Eventually(func(g Gomega) { // Kubernetes adds and removes the taint a moment later, and the taint is what keeps pods off
+		g.Expect(env.Client.Get(env, types.NamespacedName{Name: name}, node)).To(Succeed())
+		tainted := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
+		g.Expect(tainted).To(Equal(on))
 	}).Should(Succeed())
 }
 
