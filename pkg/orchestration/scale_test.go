@@ -22,15 +22,13 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
 )
 
-const (
-	crowdWaiting = 2_000
-	crowdRunning = 50
-)
+const crowdRunning = 50
 
-// crowd is a queue with 2,000 actions that wait for the 50 that run, each for a pod of its own, on 50 nodes. As in a
+// crowd is a queue with so many actions that wait for the 50 that run, each for a pod of its own, on 50 nodes. As in a
 // controller, what is read comes from a cache, unless it must not.
 type crowd struct {
 	*stage
+	waiting  int
 	queue    *orchestration.Queue
 	client   client.Client
 	reader   client.Reader
@@ -42,9 +40,10 @@ type crowd struct {
 	patience time.Duration
 }
 
-func newCrowd(t testing.TB) *crowd {
-	c := &crowd{stage: newStage(t)}
-	c.options = orchestration.Options{NodeLimit: crowdWaiting, NamespaceLimit: crowdWaiting, ClusterLimit: crowdRunning}
+func newCrowd(t testing.TB, waiting int) *crowd {
+	c := &crowd{stage: newStage(t), waiting: waiting}
+	c.api = apiserver.Client(t, apiserver.Scheme(t)) // the queue writes through a cache of its own
+	c.options = orchestration.Options{NodeLimit: waiting, NamespaceLimit: waiting, ClusterLimit: crowdRunning}
 	c.connect()
 	c.populate()
 	c.queue = c.start("crowd")
@@ -150,7 +149,7 @@ func (c *crowd) populate() {
 		c.node(fmt.Sprintf("n%02d", i))
 	}
 	c.budget("web", "x", 1)
-	c.requests = make([]orchestration.Request, crowdWaiting+crowdRunning)
+	c.requests = make([]orchestration.Request, c.waiting+crowdRunning)
 	c.each(len(c.requests), func(i int) error {
 		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "none"}}}}
 		p.Namespace, p.Name, p.Labels = c.namespace, fmt.Sprintf("pod-%04d", i), map[string]string{"app": "p"}
@@ -203,13 +202,13 @@ func (c *crowd) phases() map[string]int {
 }
 
 func TestACrowdWaitsForItsTurn(t *testing.T) {
-	c := newCrowd(t)
+	c := newCrowd(t, 2*orchestration.NotesAtOnce) // so that more than one round has notes to store
 	c.must(decide(c, c.queue))
 	if got := c.phases(); got["Running"] != crowdRunning || got["Waiting InUse"] != orchestration.NotesAtOnce {
 		t.Errorf("after one round: %v", got)
 	}
 	c.settle()
-	if got := c.phases(); got["Running"] != crowdRunning || got["Waiting InUse"] != crowdWaiting {
+	if got := c.phases(); got["Running"] != crowdRunning || got["Waiting InUse"] != c.waiting {
 		t.Fatalf("got %v", got)
 	}
 	if c.patience < 2*time.Minute { // each is written, a few hundred in a second at best
@@ -240,7 +239,7 @@ func TestACrowdWaitsForItsTurn(t *testing.T) {
 // BenchmarkCrowd measures what 2,000 actions that wait beside 50 that run cost on a real API server: a round of the
 // dispatcher, asking again for an action, asking who has a node, and taking over from another controller.
 func BenchmarkCrowd(b *testing.B) {
-	c := newCrowd(b)
+	c := newCrowd(b, 2_000)
 	c.settle()
 	run := func(what string, do func() error) {
 		b.Run(what, func(b *testing.B) {

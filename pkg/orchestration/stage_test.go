@@ -57,7 +57,7 @@ type conduct struct {
 
 func newStage(t testing.TB) *stage {
 	t.Helper()
-	api := apiserver.Client(t, apiserver.Scheme(t))
+	api := apiserver.Near(t, apiserver.Scheme(t))
 	s := &stage{
 		TB: t, api: api, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), told: &told{},
 		nodes: &nodes{disrupted: map[string]string{}, allowed: map[string]int{}},

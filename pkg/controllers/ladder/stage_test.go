@@ -57,7 +57,7 @@ type stage struct {
 
 func newStage(t testing.TB) *stage {
 	t.Helper()
-	api := apiserver.Client(t, apiserver.Scheme(t))
+	api := apiserver.Near(t, apiserver.Scheme(t))
 	s := &stage{
 		TB: t, api: api, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), told: &told{}, misses: map[string]int64{},
 		counted: map[string]int64{}, unable: map[rules.Kind]bool{}, conduct: map[rules.Kind]rules.Result{}, episodes: map[string]bool{},

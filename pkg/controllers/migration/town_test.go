@@ -91,7 +91,7 @@ func newTown(t testing.TB, replicas int32, containers ...string) *town {
 	t.Helper()
 	w := &town{TB: t, namespace: fmt.Sprintf("town-%d", towns.Add(1)), clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), judge: &court{}}
 	w.containers = append([]string{"app"}, containers...)
-	api := w.own(apiserver.Client(t, apiserver.Scheme(t)))
+	api := w.own(apiserver.Near(t, apiserver.Scheme(t)))
 	w.api = api
 	w.client = mortal.Guarded(w.seen(), mortal.Always, w.write)
 	w.must(api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))

@@ -73,7 +73,7 @@ func newSite(t testing.TB, pools ...*karpv1.NodePool) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := apiserver.Client(t, known)
+	api := apiserver.Near(t, known)
 	s := &site{
 		TB: t, api: api, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), opened: map[string]int{},
 		ctx: options.ToContext(t.Context(), karptest.Options(karptest.OptionsFields{

@@ -84,7 +84,7 @@ var clusters atomic.Int64
 
 func newCluster(t testing.TB) *cluster {
 	t.Helper()
-	c := apiserver.Client(t, apiserver.Scheme(t))
+	c := apiserver.Near(t, apiserver.Scheme(t))
 	t.Cleanup(func() { empty(t, c) })
 	return &cluster{TB: t, Client: c, prefix: fmt.Sprintf("%s-%d-", strings.ToLower(strings.Map(letters, t.Name())), clusters.Add(1))}
 }

@@ -41,7 +41,7 @@ func (c *cluster) office() *office {
 // hire starts a controller that knows nothing of its predecessor.
 func (o *office) hire() {
 	o.Helper()
-	o.process = o.Process(apiserver.Client(o, o.Scheme()))
+	o.process = o.Process(apiserver.Near(o, o.Scheme()))
 	fresh := o.cluster.loop()
 	fresh.clock, fresh.told = o.clock, o.told
 	o.loop = fresh

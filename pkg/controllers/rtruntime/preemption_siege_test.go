@@ -53,7 +53,7 @@ type siege struct {
 
 func newSiege(t testing.TB, namespace string) *siege {
 	t.Helper()
-	api := apiserver.Client(t, apiserver.Scheme(t))
+	api := apiserver.Near(t, apiserver.Scheme(t))
 	s := &siege{TB: t, API: api, namespace: namespace, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), told: &told{}}
 	s.seen = interceptor.NewClient(api, interceptor.Funcs{Get: s.get, SubResourceCreate: s.evict})
 	s.must(api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))

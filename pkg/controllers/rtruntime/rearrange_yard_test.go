@@ -74,7 +74,7 @@ type mover struct {
 // start starts a controller that knows nothing of its predecessors.
 func (y *yard) start() *mover {
 	y.Helper()
-	process := y.Process(apiserver.Client(y, y.Scheme()))
+	process := y.Process(apiserver.Near(y, y.Scheme()))
 	connected := *y.cluster
 	connected.Client = process
 	m := &mover{loop: connected.loopAt(y.clock), process: process, yard: y}
