@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -83,10 +84,18 @@ type request struct {
 		Resource    string `json:"resource"`
 		Subresource string `json:"subresource"`
 	} `json:"objectRef"`
+	Response struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
 }
 
+// what it is, and with which code it was refused.
 func (r request) what() string {
-	return strings.TrimSuffix(r.Verb+" "+r.Object.Resource+"/"+r.Object.Subresource, "/")
+	out := strings.TrimSuffix(r.Verb+" "+r.Object.Resource+"/"+r.Object.Subresource, "/")
+	if r.Response.Code >= http.StatusBadRequest {
+		out += fmt.Sprintf(" (%d)", r.Response.Code)
+	}
+	return out
 }
 
 // tally is how many requests there were of each kind.
