@@ -25,9 +25,10 @@ type mckubes struct {
 	Dependencies
 	outdated *outdated
 	outbid   *outbid
+	pace     *pace
 }
 
-func newMcKubes(d Dependencies) *mckubes { return &mckubes{d, newOutdated(), newOutbid()} }
+func newMcKubes(d Dependencies) *mckubes { return &mckubes{d, newOutdated(), newOutbid(), newPace()} }
 
 // Register adds the loop to the manager.
 func (c *mckubes) Register(_ context.Context, m manager.Manager) error {
@@ -65,6 +66,7 @@ func (c *mckubes) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	m, ok := snapshot.McKube(request.Namespace, request.Name)
 	if !ok || m.DeletionTimestamp != nil {
 		c.outdated.forget(request.NamespacedName)
+		c.pace.forget(request.NamespacedName)
 	}
 	switch {
 	case !ok:
@@ -76,7 +78,8 @@ func (c *mckubes) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	}
 	g := govern(snapshot, m)
 	served, err := settled(c.serve(ctx, g))
-	reported, failed := settled(reconcile.Result{}, c.report(ctx, g))
+	wait, failed := c.report(ctx, g, err == nil) // after an error nobody knows when it looks again
+	reported, failed := settled(reconcile.Result{RequeueAfter: wait}, failed)
 	return reconcile.Result{RequeueAfter: earliest(served.RequeueAfter, reported.RequeueAfter)}, errors.Join(err, failed)
 }
 

@@ -15,6 +15,9 @@ import (
 // NewMcKubes is the loop over McKubes.
 func NewMcKubes(d Dependencies) reconcile.Reconciler { return newMcKubes(d) }
 
+// Rested has a loop that writes a passing status once a second have written none for long.
+func Rested(r reconcile.Reconciler) { r.(*mckubes).pace = newPace() }
+
 // StatusOf is the status of a McKube on a snapshot. kept are why budgets that grew are not in force, by ID of
 // the server.
 func StatusOf(s *state.Snapshot, m *mcv1.McKube, now time.Time, kept map[string]string) mcv1.McKubeStatus {
@@ -44,6 +47,9 @@ func ToldOf(s *state.Snapshot, m *mcv1.McKube, now mcv1.McKubeStatus, pod types.
 	}
 	return out
 }
+
+// Passes tells whether a status may be left unwritten for a while.
+var Passes = passes
 
 // AnnotationsOf are those of a pod.
 func AnnotationsOf(s *state.Snapshot, namespace, pod string) map[string]string {

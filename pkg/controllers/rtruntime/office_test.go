@@ -60,14 +60,15 @@ func (o *office) serve(name string) (time.Duration, error) {
 	return result.RequeueAfter, err
 }
 
-// settle has all loops look and act until the one over McKubes has nothing to write, twice; controllers that
-// die are replaced.
+// settle has all loops look and act until the one over McKubes has nothing to write, twice, however soon after it wrote last; controllers
+// that die are replaced.
 func (o *office) settle(nodes []string, mckubes ...string) {
 	o.Helper()
 	for quiet, rounds := 0, 0; quiet < 2 && rounds < 10; rounds++ {
 		quiet++
 		writes := o.Writes
 		for _, name := range mckubes {
+			rtruntime.Rested(o.mckubes)
 			if _, err := o.serve(name); !o.process.Dead() {
 				o.must(err)
 			} else {

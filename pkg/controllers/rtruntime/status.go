@@ -21,19 +21,26 @@ import (
 )
 
 // report writes the status where it differs, and records what became of the McKube. What others changed
-// meanwhile is looked at again first, so nothing is told twice.
-func (c *mckubes) report(ctx context.Context, g *governance) error {
-	status := statusOf(g, c.Clock.Now())
+// meanwhile is looked at again first, so nothing is told twice. Of states that only pass one is written a second, if comes is true: the
+// loop looks again after the time that is returned, and writes the last of them.
+func (c *mckubes) report(ctx context.Context, g *governance, comes bool) (time.Duration, error) {
+	now, key := c.Clock.Now(), client.ObjectKeyFromObject(g.mckube)
+	status := statusOf(g, now)
 	if equality.Semantic.DeepEqual(status, g.mckube.Status) {
-		return nil
+		return 0, nil
+	}
+	told := transitions(g, status)
+	if wait := c.pace.wait(key, now); comes && wait > 0 && len(told) == 0 && passes(g.mckube.Status, status) {
+		return wait, nil
 	}
 	reported := g.mckube.DeepCopy()
 	reported.Status = status
 	if err := c.Client.Status().Patch(ctx, reported, client.MergeFromWithOptions(g.mckube, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("patching the status of McKube %s: %w", client.ObjectKeyFromObject(g.mckube), err)
+		return 0, fmt.Errorf("patching the status of McKube %s: %w", key, err)
 	}
-	c.publish(transitions(g, status)...)
-	return nil
+	c.pace.wrote(key, now)
+	c.publish(told...)
+	return 0, nil
 }
 
 // transitions are the Events of a status that differs from the one before. What becomes of single
