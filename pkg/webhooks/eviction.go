@@ -158,7 +158,10 @@ func (g *Gate) undone(req admission.Request, nc string) admission.Response {
 // begin has the pod migrated.
 func (g *Gate) begin(ctx context.Context, req admission.Request, pod *state.PodView) admission.Response {
 	o := &v1alpha1.PodMigration{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: EvictionMigration(pod.UID)},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: EvictionMigration(pod.UID),
+			Finalizers: []string{v1alpha1.FinalizerMigration}, // which it gets in any case, by a write more
+		},
 		Spec: v1alpha1.PodMigrationSpec{
 			PodName: pod.Name, PodUID: pod.UID, Trigger: g.trigger(ctx, req, pod.NodeName),
 			Reason:                  short(fmt.Sprintf("%s asked for its eviction from node %s", req.UserInfo.Username, pod.NodeName), longestReason),

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -157,6 +158,9 @@ func TestAnEvictionBecomesAMigration(t *testing.T) {
 	if o.Name != "eviction-u1" || o.Namespace != "default" || o.Spec.PodName != "app" || o.Spec.PodUID != "u1" || o.Spec.Trigger != v1alpha1.TriggerEviction ||
 		*o.Spec.TTLSecondsAfterFinished != 300 || o.Spec.Reason != evictor+" asked for its eviction from node n1" || o.Spec.DryRun || o.Spec.Abort {
 		t.Errorf("%+v", o.Spec)
+	}
+	if !slices.Equal(o.Finalizers, []string{v1alpha1.FinalizerMigration}) {
+		t.Errorf("finalizers %v: the controller must write it once more", o.Finalizers)
 	}
 	o.Status.Phase = v1alpha1.MigrationRestoring
 	if err := g.api.Update(t.Context(), &o); err != nil {

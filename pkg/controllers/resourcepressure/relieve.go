@@ -199,7 +199,7 @@ func (w *world) move(ctx context.Context, p pressure, c *candidate, to *room) er
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.Pod.Namespace, Name: w.history.next(c.Pod, p.node.Name, p.begun), Annotations: map[string]string{
 			AnnotationSourceNode: p.node.Name, AnnotationWorkload: c.Workload, AnnotationAmount: encode(c.Amount),
 			AnnotationDecided: w.now.UTC().Format(time.RFC3339Nano),
-		}},
+		}, Finalizers: []string{v1alpha1.FinalizerMigration}}, // which it gets in any case, by a write more
 		Spec: v1alpha1.PodMigrationSpec{
 			PodName: c.Pod.Name, PodUID: c.Pod.UID, TargetNode: to.Node.Name, Trigger: v1alpha1.TriggerResourcePressure, Reason: why,
 			TTLSecondsAfterFinished: ptr.To(int32(max(keptSeconds, w.Options.WorkloadCooldown.Seconds(), w.Options.PairCooldown.Seconds()))),

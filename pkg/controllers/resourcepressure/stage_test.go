@@ -201,6 +201,11 @@ func (s *stage) list() []v1alpha1.PodMigration {
 	s.Helper()
 	list := &v1alpha1.PodMigrationList{}
 	s.must(s.api.List(s.Context(), list, client.InNamespace(s.namespace)))
+	for _, m := range list.Items {
+		if !slices.Equal(m.Finalizers, []string{v1alpha1.FinalizerMigration}) {
+			s.Errorf("PodMigration %s has finalizers %v: the controller must write it once more", m.Name, m.Finalizers)
+		}
+	}
 	return list.Items
 }
 
