@@ -40,24 +40,27 @@ func (l *Leftovers) Register(_ context.Context, m manager.Manager) error {
 		Complete(l)
 }
 
-// Reconcile looks at one NodeCheckpoint.
+// Reconcile looks at one NodeCheckpoint. That its action is over only the API server may say; while it is not, that is not asked.
 func (l *Leftovers) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	nc := &v1alpha1.NodeCheckpoint{}
-	if err := l.API.Get(ctx, req.NamespacedName, nc); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	of := nc.Labels[v1alpha1.LabelMigrationAction]
-	if of == "" {
-		return reconcile.Result{}, nil
-	}
-	action := &v1alpha1.RTAction{}
-	switch err := l.API.Get(ctx, types.NamespacedName{Name: of}, action); {
-	case client.IgnoreNotFound(err) != nil:
-		return reconcile.Result{}, fmt.Errorf("reading action %s: %w", of, err)
-	case err == nil && !rules.Phase(action.Status.Phase).Over():
-		return reconcile.Result{RequeueAfter: leftoverEvery}, nil
+	var nc *v1alpha1.NodeCheckpoint
+	var action *v1alpha1.RTAction
+	for _, from := range []client.Reader{l.Client, l.API} {
+		nc, action = &v1alpha1.NodeCheckpoint{}, &v1alpha1.RTAction{}
+		if err := from.Get(ctx, req.NamespacedName, nc); err != nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
+		of := nc.Labels[v1alpha1.LabelMigrationAction]
+		if of == "" {
+			return reconcile.Result{}, nil
+		}
+		switch err := from.Get(ctx, types.NamespacedName{Name: of}, action); {
+		case client.IgnoreNotFound(err) != nil:
+			return reconcile.Result{}, fmt.Errorf("reading action %s: %w", of, err)
+		case err == nil && !rules.Phase(action.Status.Phase).Over():
+			return reconcile.Result{RequeueAfter: leftoverEvery}, nil
+		}
 	}
 	done, err := l.end(ctx, taskOf(action, nc), nc)
 	switch {

@@ -90,6 +90,32 @@ func TestARollbackThatTakesTooLong(t *testing.T) {
 	}
 }
 
+// While its action goes on, the API server is not asked about a NodeCheckpoint each time that its agents have come further.
+func TestANodeCheckpointUnderWayCostsNoRequest(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 1)
+	w.rollout(1)
+	w.able()
+	w.asks(w.first(), by("Checkpoint"))
+	p := w.start()
+	p.until(v1alpha1.MigrationVerifying)
+	list, seen := &v1alpha1.NodeCheckpointList{}, 0
+	w.must(w.api.List(t.Context(), list))
+	l := &migration.Leftovers{Dependencies: p.unasked()}
+	for _, nc := range list.Items {
+		if nc.Spec.PodNamespace != w.namespace {
+			continue // of another town
+		}
+		seen++
+		if result, err := l.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&nc)}); err != nil || result.RequeueAfter <= 0 {
+			t.Errorf("looks again after %s, %v", result.RequeueAfter, err)
+		}
+	}
+	if seen != 1 {
+		t.Errorf("%d NodeCheckpoints", seen)
+	}
+}
+
 // What nobody here has made is left alone.
 func TestNodeCheckpointsOfOthers(t *testing.T) {
 	t.Parallel()

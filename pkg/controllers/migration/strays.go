@@ -47,23 +47,26 @@ func yielding(pod *corev1.Pod) bool {
 	return pod.Annotations[annotationFormerCost] != "" && pod.DeletionTimestamp == nil
 }
 
-// Reconcile looks at one pod.
+// Reconcile looks at one pod. That nobody moves it any longer only the API server may say; while somebody does, it is not asked.
 func (s *Strays) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	pod := &corev1.Pod{}
-	if err := s.API.Get(ctx, req.NamespacedName, pod); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	of := pod.UID
-	switch {
-	case surplus(pod):
-		of = types.UID(pod.Annotations[annotationReplaces])
-	case !yielding(pod):
-		return reconcile.Result{}, nil
-	}
-	if busy, err := s.moved(ctx, of); busy || err != nil {
-		return reconcile.Result{RequeueAfter: leftoverEvery}, err
+	for _, from := range []client.Reader{s.Client, s.API} {
+		pod = &corev1.Pod{}
+		if err := from.Get(ctx, req.NamespacedName, pod); err != nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
+		of := pod.UID
+		switch {
+		case surplus(pod):
+			of = types.UID(pod.Annotations[annotationReplaces])
+		case !yielding(pod):
+			return reconcile.Result{}, nil
+		}
+		if busy, err := moved(ctx, from, of); busy || err != nil {
+			return reconcile.Result{RequeueAfter: leftoverEvery}, err
+		}
 	}
 	err := s.takeBack(ctx, pod)
 	if apierrors.IsConflict(err) {
@@ -72,21 +75,19 @@ func (s *Strays) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// moved tells whether anybody still moves a pod. That nobody does only the API server may say.
-func (s *Strays) moved(ctx context.Context, pod types.UID) (bool, error) {
-	for _, from := range []client.Reader{s.Client, s.API} {
-		actions := &v1alpha1.RTActionList{}
-		if err := from.List(ctx, actions); err != nil {
-			return false, fmt.Errorf("listing actions: %w", err)
-		}
-		if slices.ContainsFunc(actions.Items, func(o v1alpha1.RTAction) bool {
-			return !rules.Phase(o.Status.Phase).Over() && slices.ContainsFunc(o.Spec.Pods, func(p v1alpha1.ActionPod) bool { return p.UID == pod })
-		}) {
-			return true, nil
-		}
+// moved tells whether anybody still moves a pod, or keeps its state.
+func moved(ctx context.Context, from client.Reader, pod types.UID) (bool, error) {
+	actions := &v1alpha1.RTActionList{}
+	if err := from.List(ctx, actions); err != nil {
+		return false, fmt.Errorf("listing actions: %w", err)
+	}
+	if slices.ContainsFunc(actions.Items, func(o v1alpha1.RTAction) bool {
+		return !rules.Phase(o.Status.Phase).Over() && slices.ContainsFunc(o.Spec.Pods, func(p v1alpha1.ActionPod) bool { return p.UID == pod })
+	}) {
+		return true, nil
 	}
 	states := &v1alpha1.NodeCheckpointList{}
-	if err := s.API.List(ctx, states); err != nil {
+	if err := from.List(ctx, states); err != nil {
 		return false, fmt.Errorf("listing NodeCheckpoints: %w", err)
 	}
 	return slices.ContainsFunc(states.Items, func(o v1alpha1.NodeCheckpoint) bool { return o.Spec.PodUID == pod }), nil

@@ -1,6 +1,8 @@
 package migration_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -91,6 +94,42 @@ func TestACopyWhoseActionIsGone(t *testing.T) {
 		if got, ok := source.Annotations[corev1.PodDeletionCost]; w.everyone() != source.Name+"@a" || got != cost || ok != (cost != "") || source.Annotations["mckube.io/former-deletion-cost"] != "" {
 			t.Errorf("%s; %v", w.everyone(), source.Annotations)
 		}
+	}
+}
+
+// unasked are the collaborators of a loop that may not ask the API server itself.
+func (p *process) unasked() migration.Dependencies {
+	d, asked := p.dependencies(), errors.New("the API server was asked")
+	d.API = interceptor.NewClient(p.api, interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return asked
+		},
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return asked },
+	})
+	return d
+}
+
+// While a pod is on the move, the API server is not asked about it each time that it, or its copy, changes.
+func TestAPodOnTheMoveCostsNoRequest(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 1)
+	w.rollout(1)
+	w.asks(w.first(), by("Surge"))
+	p := w.start()
+	p.until(v1alpha1.MigrationVerifying)
+	s := &migration.Strays{Dependencies: p.unasked()}
+	copies := 0
+	for _, pod := range w.pods() {
+		if pod.Annotations[v1alpha1.AnnotationAction] != "" {
+			copies++
+		}
+		result, err := s.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pod)})
+		if err != nil || pod.Annotations[v1alpha1.AnnotationAction] != "" && result.RequeueAfter <= 0 {
+			t.Errorf("pod %s: looks again after %s, %v", pod.Name, result.RequeueAfter, err)
+		}
+	}
+	if copies != 1 {
+		t.Errorf("%d copies: %s", copies, w.everyone())
 	}
 }
 
