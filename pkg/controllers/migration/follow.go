@@ -142,7 +142,6 @@ func (m *migrate) look(ctx context.Context, task orchestration.Task, b before) (
 	case b.Node:
 		return rules.Result{Outcome: rules.Failed, Message: fmt.Sprintf("pod %s, in place of the evicted one, came back to node %s", name, node)}, nil
 	}
-	task.Progress[progressReplacement] = string(pod.UID)
 	if err := m.hand(task); err != nil { // its claim has the core, or one elsewhere
 		return rules.Result{}, err
 	}
@@ -153,7 +152,7 @@ func (m *migrate) look(ctx context.Context, task orchestration.Task, b before) (
 	if why != "" {
 		return rules.Result{Message: why}, nil
 	}
-	task.Progress[progressEvidence] = evidence
+	task.Progress[progressEvidence], task.Progress[progressReplacement] = evidence, string(pod.UID)
 	return m.arrived(task, pod), nil
 }
 
@@ -207,14 +206,18 @@ func (m *migrate) done(task orchestration.Task, pod *corev1.Pod, message string)
 	return rules.Result{Outcome: rules.Succeeded, Message: message}
 }
 
-// hand gives the reserved cores to the pod that is on its node: from there on its claims count.
+// hand gives the reserved cores to the pod that is on its node: from there on its claims count. A record that none are reserved stays as
+// it is.
 func (m *migrate) hand(task orchestration.Task) error {
+	m.Store.ReleaseMigration(task.Object.Name)
+	if room, err := state.ParseMigration(task.Progress[state.ProgressReserved]); err == nil && len(room.Cores) == 0 {
+		return nil
+	}
 	text, err := state.Migration{}.Encode()
 	if err != nil {
 		return err
 	}
 	task.Progress[state.ProgressReserved] = text
-	m.Store.ReleaseMigration(task.Object.Name)
 	return nil
 }
 

@@ -33,8 +33,8 @@ type journey struct {
 	// deaths: the controller dies before each write from one on, in turn; to die after one is to die before the next.
 	deaths bool
 	since  int
-	// evictions that it takes, where that is of interest.
-	evictions int
+	// evictions that it takes, where that is of interest, and how many writes at most.
+	evictions, writes int
 }
 
 func (j journey) tell(t *testing.T, dieAt int, dieBefore bool) *town {
@@ -61,6 +61,9 @@ func (j journey) tell(t *testing.T, dieAt int, dieBefore bool) *town {
 	}
 	if n := len(w.evicted); j.evictions > 0 && n != j.evictions {
 		t.Errorf("%d evictions, want %d", n, j.evictions)
+	}
+	if j.writes > 0 && dieAt == 0 && w.writes > j.writes {
+		t.Errorf("%d writes, want %d", w.writes, j.writes)
 	}
 	if !meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionMigrationDone) {
 		t.Errorf("conditions: %+v", o.Status.Conditions)
@@ -118,10 +121,17 @@ func bare(w *town) {
 	w.must(w.api.Update(w.Context(), &p))
 }
 
+// ungoverned pods are of no McKube; their claims are as before.
+func (w *town) ungoverned() {
+	w.former = w.mckube()
+	w.must(w.api.Delete(w.Context(), w.former.DeepCopy()))
+}
+
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for _, j := range []journey{
 		{name: "undisturbed", ask: ask("Restart"), phase: "Succeeded", says: "runs on node", places: "b", deaths: true},
+		{name: "of-an-ordinary-pod", town: (*town).ungoverned, ask: ask("Restart"), phase: "Succeeded", says: "runs on node", places: "b", writes: 17},
 		{name: "pinned", ask: func(w *town) {
 			w.node("c", 2)
 			w.asks("rt-1", by("Restart"), func(o *v1alpha1.PodMigration) { o.Spec.TargetNode = w.name("c") })
@@ -197,6 +207,7 @@ func TestSurge(t *testing.T) {
 	two := func(w *town) { w.rollout(2) }
 	for _, j := range []journey{
 		{name: "undisturbed", town: func(w *town) { w.rollout(1) }, ask: ask("Surge"), phase: "Succeeded", says: "in place of", places: "b", deaths: true, since: alike},
+		{name: "of-an-ordinary-pod", town: func(w *town) { w.rollout(1); w.ungoverned() }, ask: ask("Surge"), phase: "Succeeded", says: "in place of", places: "b", writes: 16},
 		{name: "default", town: two, ask: ask(""), phase: "Succeeded", says: "in place of", places: "a b"},
 		{name: "aborted", town: two, ask: ask("Surge"), during: at("Verifying", abort), phase: "Aborted", says: "stays on node", places: "a a"},
 		{name: "scaled-to-zero", town: func(w *town) { w.rollout(1) }, ask: ask("Surge"), during: at("Verifying", func(w *town) { w.scale(0) }), phase: "RolledBack"},

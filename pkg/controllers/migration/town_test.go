@@ -81,6 +81,8 @@ type town struct {
 	change func(*corev1.PodSpec)
 	// quota is how often the API server still forbids the controller to make a pod.
 	quota int
+	// former is the McKube of pods that have none any longer.
+	former *mcv1.McKube
 	// seats is how many pods of the town node b has room for; 0: any number.
 	seats int
 }
@@ -264,6 +266,9 @@ func (w *town) run(p *corev1.Pod) {
 
 func (w *town) mckube() *mcv1.McKube {
 	w.Helper()
+	if w.former != nil {
+		return w.former
+	}
 	m := &mcv1.McKube{}
 	w.must(w.api.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: "rt"}, m))
 	return m
