@@ -26,9 +26,13 @@ type mckubes struct {
 	outdated *outdated
 	outbid   *outbid
 	pace     *pace
+	// statuses are the versions that statuses were written over.
+	statuses *superseded
 }
 
-func newMcKubes(d Dependencies) *mckubes { return &mckubes{d, newOutdated(), newOutbid(), newPace()} }
+func newMcKubes(d Dependencies) *mckubes {
+	return &mckubes{Dependencies: d, outdated: newOutdated(), outbid: newOutbid(), pace: newPace(), statuses: newSuperseded()}
+}
 
 // Register adds the loop to the manager.
 func (c *mckubes) Register(_ context.Context, m manager.Manager) error {
@@ -67,6 +71,7 @@ func (c *mckubes) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	if !ok || m.DeletionTimestamp != nil {
 		c.outdated.forget(request.NamespacedName)
 		c.pace.forget(request.NamespacedName)
+		c.statuses.forget(request.NamespacedName)
 	}
 	switch {
 	case !ok:

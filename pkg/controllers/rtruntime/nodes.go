@@ -8,6 +8,7 @@ import (
 	"github.com/awslabs/operatorpkg/controller"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,10 +26,12 @@ type nodes struct {
 	Dependencies
 	agents   *agents
 	memories *memories
+	// specs are the versions that specs were written over.
+	specs *superseded
 }
 
 func newNodes(d Dependencies) controller.Controller {
-	return &nodes{Dependencies: d, agents: newAgents(), memories: newMemories()}
+	return &nodes{Dependencies: d, agents: newAgents(), memories: newMemories(), specs: newSuperseded()}
 }
 
 // Register adds the loop to a manager.
@@ -130,6 +133,9 @@ func (c *nodes) write(ctx context.Context, n *state.NodeView, spec v1alpha1.RTNo
 	if apiequality.Semantic.DeepEqual(n.RTNode.Spec, spec) {
 		return nil
 	}
+	if err := c.specs.check(n.RTNode); err != nil {
+		return fmt.Errorf("updating RTNode %s: %w", n.Name, err)
+	}
 	r := n.RTNode.DeepCopy()
 	r.Spec = spec
 	if len(r.OwnerReferences) == 0 { // somebody made it by hand; without an owner it would outlive its Node
@@ -138,6 +144,7 @@ func (c *nodes) write(ctx context.Context, n *state.NodeView, spec v1alpha1.RTNo
 	if err := c.Client.Update(ctx, r, client.FieldOwner(FieldManager)); err != nil {
 		return fmt.Errorf("updating RTNode %s: %w", n.Name, err)
 	}
+	c.specs.wrote(n.RTNode, r)
 	return nil
 }
 
@@ -170,5 +177,6 @@ func (c *nodes) forget(name string) {
 	if known, ok := c.memories.drop(name); ok {
 		c.agents.forget(known.rtNode)
 	}
+	c.specs.forget(types.NamespacedName{Name: name})
 	metrics.Nodes.Delete(name)
 }

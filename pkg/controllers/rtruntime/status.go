@@ -33,12 +33,16 @@ func (c *mckubes) report(ctx context.Context, g *governance, comes bool) (time.D
 	if wait := c.pace.wait(key, now); comes && wait > 0 && len(told) == 0 && passes(g.mckube.Status, status) {
 		return wait, nil
 	}
+	if err := c.statuses.check(g.mckube); err != nil {
+		return 0, fmt.Errorf("patching the status of McKube %s: %w", key, err)
+	}
 	reported := g.mckube.DeepCopy()
 	reported.Status = status
 	if err := c.Client.Status().Patch(ctx, reported, client.MergeFromWithOptions(g.mckube, client.MergeFromWithOptimisticLock{})); err != nil {
 		return 0, fmt.Errorf("patching the status of McKube %s: %w", key, err)
 	}
 	c.pace.wrote(key, now)
+	c.statuses.wrote(g.mckube, reported)
 	c.publish(told...)
 	return 0, nil
 }
