@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -63,14 +64,26 @@ func (v values) String() string {
 	return mcv1.FormatValues(v)
 }
 
-// annotate writes them on the pods that the McKube governs.
+// annotate writes them on the pods that the McKube governs. That a new pod is on its core waits for a moment for that its agent has read
+// that back: both are one write then, as almost always.
 func (c *mckubes) annotate(ctx context.Context, g *governance) (time.Duration, error) {
+	var soonest time.Duration
+	mckube, now, waiting := client.ObjectKeyFromObject(g.mckube), c.Clock.Now(), map[types.UID]bool{}
 	for _, pod := range g.pods() {
-		if _, err := c.annotatePod(ctx, pod, annotationsOf(g.snapshot, pod)); err != nil {
+		want := annotationsOf(g.snapshot, pod)
+		if pod.Pending && want[mcv1.AnnotationPending] == "false" && want[mcv1.AnnotationConfigured] == "" {
+			waiting[pod.UID] = true
+			if left := passing - c.placed.age(mckube, pod.UID, now); left > 0 {
+				soonest = earliest(soonest, left)
+				continue
+			}
+		}
+		if _, err := c.annotatePod(ctx, pod, want); err != nil {
 			return 0, err
 		}
 	}
-	return 0, nil
+	c.placed.keep(mckube, waiting)
+	return soonest, nil
 }
 
 // annotatePod tells whether it changed anything.

@@ -23,15 +23,17 @@ import (
 // for those that came before it, and its status.
 type mckubes struct {
 	Dependencies
-	outdated *outdated
-	outbid   *outbid
-	pace     *pace
+	outdated *sightings
+	// placed are the pods that are on their cores and whose agents have not said so yet.
+	placed *sightings
+	outbid *outbid
+	pace   *pace
 	// statuses are the versions that statuses were written over.
 	statuses *superseded
 }
 
 func newMcKubes(d Dependencies) *mckubes {
-	return &mckubes{Dependencies: d, outdated: newOutdated(), outbid: newOutbid(), pace: newPace(), statuses: newSuperseded()}
+	return &mckubes{Dependencies: d, outdated: newSightings(), placed: newSightings(), outbid: newOutbid(), pace: newPace(), statuses: newSuperseded()}
 }
 
 // Register adds the loop to the manager.
@@ -70,6 +72,7 @@ func (c *mckubes) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	m, ok := snapshot.McKube(request.Namespace, request.Name)
 	if !ok || m.DeletionTimestamp != nil {
 		c.outdated.forget(request.NamespacedName)
+		c.placed.forget(request.NamespacedName)
 		c.pace.forget(request.NamespacedName)
 		c.statuses.forget(request.NamespacedName)
 	}

@@ -15,8 +15,16 @@ import (
 // NewMcKubes is the loop over McKubes.
 func NewMcKubes(d Dependencies) reconcile.Reconciler { return newMcKubes(d) }
 
-// Rested has a loop that writes a passing status once a second have written none for long.
-func Rested(r reconcile.Reconciler) { r.(*mckubes).pace = newPace() }
+// Rested has a second pass since the loop over McKubes has written, or put off, what only passes.
+func Rested(r reconcile.Reconciler) {
+	c := r.(*mckubes)
+	c.pace = newPace()
+	for _, pods := range c.placed.since {
+		for uid, at := range pods {
+			pods[uid] = at.Add(-passing)
+		}
+	}
+}
 
 // StatusOf is the status of a McKube on a snapshot. kept are why budgets that grew are not in force, by ID of
 // the server.

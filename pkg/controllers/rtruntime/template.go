@@ -114,39 +114,39 @@ func (g *governance) uses(template string) bool {
 	return false
 }
 
-// outdated remembers since when templates of former settings have been seen unused, by McKube. It goes by the
+// sightings remember since when objects of McKubes have been seen to be so, as templates of former settings to be unused. They go by the
 // controller's clock, so a restart begins anew.
-type outdated struct {
+type sightings struct {
 	mu    sync.Mutex
 	since map[types.NamespacedName]map[types.UID]time.Time
 }
 
-func newOutdated() *outdated {
-	return &outdated{since: map[types.NamespacedName]map[types.UID]time.Time{}}
+func newSightings() *sightings {
+	return &sightings{since: map[types.NamespacedName]map[types.UID]time.Time{}}
 }
 
-// age is for how long the template has been unused. A clock that went backwards begins anew.
-func (o *outdated) age(mckube types.NamespacedName, template types.UID, now time.Time) time.Duration {
+// age is for how long the object has been so. A clock that went backwards begins anew.
+func (o *sightings) age(mckube types.NamespacedName, object types.UID, now time.Time) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.since[mckube] == nil {
 		o.since[mckube] = map[types.UID]time.Time{}
 	}
-	first, known := o.since[mckube][template]
+	first, known := o.since[mckube][object]
 	if !known || now.Before(first) {
-		o.since[mckube][template] = now
+		o.since[mckube][object] = now
 		return 0
 	}
 	return now.Sub(first)
 }
 
-// keep forgets the templates of the McKube that are not unused any more.
-func (o *outdated) keep(mckube types.NamespacedName, unused map[types.UID]bool) {
+// keep forgets the objects of the McKube that are not so any more.
+func (o *sightings) keep(mckube types.NamespacedName, those map[types.UID]bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for template := range o.since[mckube] {
-		if !unused[template] {
-			delete(o.since[mckube], template)
+	for object := range o.since[mckube] {
+		if !those[object] {
+			delete(o.since[mckube], object)
 		}
 	}
 	if len(o.since[mckube]) == 0 {
@@ -154,4 +154,4 @@ func (o *outdated) keep(mckube types.NamespacedName, unused map[types.UID]bool) 
 	}
 }
 
-func (o *outdated) forget(mckube types.NamespacedName) { o.keep(mckube, nil) }
+func (o *sightings) forget(mckube types.NamespacedName) { o.keep(mckube, nil) }
