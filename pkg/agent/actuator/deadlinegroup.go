@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -115,11 +113,10 @@ func (g *deadlineGroup) processes() (map[int32]bool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the processes of %s: %w", g.server.Cgroup, asGone(err))
 	}
-	out := map[int32]bool{}
-	for line := range strings.Lines(text) {
-		if pid, err := strconv.ParseInt(strings.TrimSpace(line), 10, 32); err == nil {
-			out[int32(pid)] = true
-		}
+	pids, _ := parseProcesses(text) // nothing can be done to others
+	out := make(map[int32]bool, len(pids))
+	for _, pid := range pids {
+		out[int32(pid)] = true
 	}
 	return out, nil
 }

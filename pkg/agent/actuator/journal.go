@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -140,7 +141,9 @@ func (r record) validate() error {
 		return fmt.Errorf("group %q; want a clean absolute path", r.Group)
 	case r.Controller == "":
 		return errors.New("controller is empty")
-	case r.Thread < 0 || (r.Thread == 0) == (r.File == ""):
+	case r.Thread < 0 || r.Thread > math.MaxInt32: // the kernel would take the lower half for the number of another
+		return fmt.Errorf("thread %d; want at most %d", r.Thread, math.MaxInt32)
+	case (r.Thread == 0) == (r.File == ""):
 		return fmt.Errorf("file %q and thread %d; want one of the two", r.File, r.Thread)
 	case r.Thread != 0 && r.Attr == nil:
 		return fmt.Errorf("thread %d has no attributes", r.Thread)

@@ -2,7 +2,6 @@ package actuator
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -103,27 +102,6 @@ func (l linux) progress(tid int) (usedNs uint64, state byte, err error) {
 	return parseProgress(string(stat), string(times))
 }
 
-// parseProgress reads the state from /proc/<pid>/stat, and the time from /proc/<pid>/schedstat.
-func parseProgress(stat, times string) (usedNs uint64, state byte, err error) {
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	spent := strings.Fields(times)
-	if len(fields) == 0 || len(spent) == 0 {
-		return 0, 0, fmt.Errorf("reading a thread's progress: %q and %q have no fields", stat, times)
-	}
-	usedNs, err = strconv.ParseUint(spent[0], 10, 64)
-	return usedNs, fields[0][0], err
-}
-
-// parseStartTime reads field 22 of /proc/<pid>/stat; the name before it, in parentheses, may hold anything.
-func parseStartTime(stat string) (uint64, error) {
-	const afterName = 19
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	if len(fields) <= afterName {
-		return 0, fmt.Errorf("reading a thread's start time: %d fields after the name; want more than %d", len(fields), afterName)
-	}
-	return strconv.ParseUint(fields[afterName], 10, 64)
-}
-
 // borrow ends the thread afterwards: whatever was done to it ends with it.
 func (l linux) borrow(do func(tid int, home map[string]string) error) error {
 	done := make(chan error)
@@ -152,26 +130,6 @@ func everyCPU() *unix.CPUSet {
 		all.Set(i)
 	}
 	return &all
-}
-
-// parseMembership reads /proc/<pid>/cgroup: the group in the hierarchy of each controller, host.Unified among
-// them.
-func parseMembership(text string) map[string]string {
-	out := map[string]string{}
-	for line := range strings.Lines(text) {
-		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(fields) != 3 || !strings.HasPrefix(fields[2], "/") {
-			continue
-		}
-		if fields[1] == "" {
-			out[host.Unified] = fields[2]
-			continue
-		}
-		for controller := range strings.SplitSeq(fields[1], ",") {
-			out[controller] = fields[2]
-		}
-	}
-	return out
 }
 
 func (linux) pause(d time.Duration) {
@@ -308,23 +266,6 @@ func (f *linuxFiles) openTasks() (uintptr, unix.Errno) {
 		return f.openTasks()
 	}
 	return fd, e
-}
-
-// appendNumbers adds the numbers of a piece of a file with one in each line; partial carries one that a
-// piece ends within. It stops adding at the capacity of into: the hot path allocates nothing.
-func appendNumbers(into []int32, partial int32, piece []byte) ([]int32, int32) {
-	for _, c := range piece {
-		switch {
-		case c >= '0' && c <= '9':
-			partial = partial*10 + int32(c-'0')
-		case partial != 0:
-			if len(into) < cap(into) {
-				into = append(into, partial)
-			}
-			partial = 0
-		}
-	}
-	return into, partial
 }
 
 type linuxControl struct{ fd int }

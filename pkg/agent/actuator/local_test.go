@@ -82,6 +82,22 @@ func thereAndBack(t *testing.T, identity string) {
 	}
 }
 
+// Whoever ends or moves the processes of a group must not be given a number that means itself to the kernel, or all that there is.
+func TestLocalNamesNoProcessesOfOtherNamespaces(t *testing.T) {
+	tree := hosttest.Lab(t)
+	l, err := actuator.NewLocal(tree.Host(), actuator.IdentityCpuset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{"7\n9\n": "", "7\n0\n": `process "0"`, "-1\n": `process "-1"`, "4294967303\n": `process "4294967303"`} {
+		tree.Write("sys/fs/cgroup/cpuset/kubepods/cgroup.procs", text)
+		pids, err := l.Processes("/kubepods")
+		if want == "" && (err != nil || !slices.Equal(pids, []int{7, 9})) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, %v; want %q", text, pids, err, want)
+		}
+	}
+}
+
 // A group that is there is somebody's, in whatever hierarchy, and stays as it is; so does one that took the name of ours.
 func TestLocalCreatesOnlyWhatIsNotThere(t *testing.T) {
 	privileged.Require(t, privileged.Root, privileged.RTGroups)

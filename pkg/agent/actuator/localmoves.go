@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,13 +60,11 @@ func (l *Local) Processes(group string) ([]int, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listing the processes of group %s of %s: %w", group, hierarchy, err)
 		}
-		for _, field := range strings.Fields(string(text)) {
-			pid, err := strconv.Atoi(field)
-			if err != nil {
-				return nil, fmt.Errorf("listing the processes of group %s of %s: %w", group, hierarchy, err)
-			}
-			out = append(out, pid)
+		pids, err := parseProcesses(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("listing the processes of group %s of %s: %w", group, hierarchy, err)
 		}
+		out = append(out, pids...)
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil

@@ -67,7 +67,7 @@ func (m *machine) expected() {
 	for _, record := range m.journal.records {
 		var r room
 		if record.Controller == roomRecord && json.Unmarshal([]byte(record.Before), &r) == nil && r.Cgroup == record.Group && r.validate() == nil {
-			r.MadeNs = min(r.MadeNs, m.now()) // a clock that went back must not keep it for ever
+			r.MadeNs = max(0, min(r.MadeNs, m.now())) // neither a clock that went back nor what wraps around may keep it for ever
 			m.rooms[record.Group] = r
 		}
 	}

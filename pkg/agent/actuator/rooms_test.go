@@ -2,6 +2,7 @@ package actuator
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -325,7 +326,8 @@ func TestServerValidation(t *testing.T) {
 	for field, change := range map[string]func(*Server){
 		"cgroup": func(s *Server) { s.Cgroup = "" }, "periodUs": func(s *Server) { s.PeriodUs = 0 },
 		"highUs": func(s *Server) { s.HighUs = 20_000 }, "budgetUs": func(s *Server) { s.BudgetUs = 3_000 },
-		"core": func(s *Server) { s.Core = -1 },
+		"core": func(s *Server) { s.Core = -1 }, `cgroup "kubepods/pod/c"`: func(s *Server) { s.Cgroup = s.Cgroup[1:] },
+		"periodUs 9223372036854775807": func(s *Server) { s.PeriodUs, s.HighUs = math.MaxInt64, math.MaxInt64 },
 	} {
 		s := serverOf("/kubepods/pod/c")
 		change(&s)

@@ -3,8 +3,11 @@ package actuator
 import (
 	"errors"
 	"fmt"
+	"path"
+	"strings"
 
 	"github.com/mainspring-rt/mainspring/pkg/host"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
 const (
@@ -44,11 +47,11 @@ func capacity(h host.Host, cores []int) map[int]int64 {
 func (s Server) validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if len(above(s.Cgroup)) == 0 && (s.Cgroup == "" || s.Cgroup[0] != '/' || len(s.Cgroup) < 2) {
-		fault("cgroup %q; want the path of a group below the root", s.Cgroup)
+	if !strings.HasPrefix(s.Cgroup, "/") || path.Clean(s.Cgroup) != s.Cgroup || s.Cgroup == "/" {
+		fault("cgroup %q; want the clean absolute path of a group below the root", s.Cgroup)
 	}
-	if s.PeriodUs <= 0 {
-		fault("periodUs %d; want above 0", s.PeriodUs)
+	if s.PeriodUs <= 0 || s.PeriodUs > rt.MaxPeriod {
+		fault("periodUs %d; want above 0 and at most %d", s.PeriodUs, rt.MaxPeriod)
 	}
 	if s.HighUs <= 0 || s.HighUs > s.PeriodUs {
 		fault("highUs %d; want above 0 and at most the period, %d", s.HighUs, s.PeriodUs)
