@@ -80,9 +80,23 @@ func mountAlone(dir string) error {
 
 // readTracepoint reads the tracepoint's number from tracefs.
 func readTracepoint(root string) (uint64, error) {
-	text, err := os.ReadFile(root + "/events/syscalls/sys_enter_clock_nanosleep/id")
+	path := root + "/events/syscalls/sys_enter_clock_nanosleep/id"
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}
-	return strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	id, err := parseTracepoint(string(text))
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", path, err)
+	}
+	return id, nil
+}
+
+// parseTracepoint takes a number above 0 of the kernel's type for it, int.
+func parseTracepoint(text string) (uint64, error) {
+	id, err := strconv.ParseUint(strings.TrimSpace(text), 10, 31)
+	if err != nil || id == 0 {
+		return 0, fmt.Errorf("tracepoint %q; want a number above 0", text)
+	}
+	return id, nil
 }
