@@ -96,8 +96,8 @@ func await(ctx context.Context, file *os.File, w Waiting) error {
 func holder(file *os.File) string {
 	text := make([]byte, 32)
 	n, _ := file.ReadAt(text, 0) // it ends before the buffer does
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text[:n])))
-	if err != nil {
+	pid, err := strconv.ParseUint(strings.TrimSpace(string(text[:n])), 10, 31)
+	if err != nil || pid == 0 {
 		return "another process"
 	}
 	return fmt.Sprintf("process %d", pid)
