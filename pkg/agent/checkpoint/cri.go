@@ -55,15 +55,19 @@ func (d CRI) Memory(ctx context.Context, pod types.UID, id string) (memory, writ
 // criuTimeout bounds one call of criu.
 const criuTimeout = 20 * time.Second
 
-// messageLimit is the longest message of a capability.
-const messageLimit = 1024
+// The API server takes no status in which these are longer, be it only for what a program says of itself.
+const (
+	messageLimit = 1024
+	versionLimit = 128 // of the runtime and the kernel
+	criuLimit    = 64
+)
 
 // Capability implements Driver. Both halves are found out apart: a node may be a source and no target.
 func (d CRI) Capability(ctx context.Context) v1alpha1.CheckpointCapability {
-	found := v1alpha1.CheckpointCapability{Driver: DriverCRI, Kernel: d.Kernel}
+	found := v1alpha1.CheckpointCapability{Driver: DriverCRI, Kernel: clip(d.Kernel, versionLimit)}
 	version, err := d.Version(ctx)
 	if err == nil {
-		found.Runtime = "containerd " + strings.TrimPrefix(version, "v")
+		found.Runtime = clip("containerd "+strings.TrimPrefix(version, "v"), versionLimit)
 	}
 	criu := d.askCriu(ctx, &found)
 	out := errors.Join(err, criu, d.Kubelet.Allowed(ctx))
@@ -85,16 +89,27 @@ func (d CRI) Capability(ctx context.Context) v1alpha1.CheckpointCapability {
 			}
 		}
 	}
-	found.Message = strings.Join(why, "; ")
-	if len(found.Message) > messageLimit {
-		found.Message = strings.ToValidUTF8(found.Message[:messageLimit], "")
-	}
+	found.Message = clip(strings.Join(why, "; "), messageLimit)
 	return found
+}
+
+// clip is the beginning of a text, of so many bytes at most and of whole characters.
+func clip(text string, most int) string {
+	return strings.ToValidUTF8(text[:min(most, len(text))], "")
 }
 
 func flat(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 var criuVersion = regexp.MustCompile(`(?m)^Version: (\S+)`)
+
+// criuVersionOf reads what CRIU says of itself; empty where it says nothing of a version.
+func criuVersionOf(text []byte) string {
+	match := criuVersion.FindSubmatch(text)
+	if match == nil {
+		return ""
+	}
+	return clip(string(match[1]), criuLimit)
+}
 
 // askCriu asks CRIU itself whether it works on this kernel.
 func (d CRI) askCriu(ctx context.Context, found *v1alpha1.CheckpointCapability) error {
@@ -107,9 +122,7 @@ func (d CRI) askCriu(ctx context.Context, found *v1alpha1.CheckpointCapability) 
 	if err != nil {
 		return fmt.Errorf("asking %s for its version: %w", d.Criu, err)
 	}
-	if match := criuVersion.FindSubmatch(text); match != nil {
-		found.CRIU = string(match[1])
-	}
+	found.CRIU = criuVersionOf(text)
 	if text, err := exec.CommandContext(ctx, d.Criu, "check").CombinedOutput(); err != nil {
 		return fmt.Errorf("criu check: %w: %s", err, bytes.TrimSpace(text))
 	}

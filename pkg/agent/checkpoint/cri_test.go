@@ -3,14 +3,17 @@ package checkpoint_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint"
 	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/containerd"
+	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/kubelet"
 )
 
 // Where the runtime does not tell how large a container is, the kernel does.
@@ -32,6 +35,28 @@ func TestTheKernelTellsHowLargeAContainerIs(t *testing.T) {
 	d.Held = func(types.UID, string) (int64, error) { return 0, os.ErrNotExist }
 	if _, _, err := d.Memory(t.Context(), "pod", "id"); err == nil {
 		t.Error("nobody knows, and it is not told")
+	}
+}
+
+// A status with a longer text than the API server takes is refused as a whole, and the node counts as dead.
+func TestNoProgramsWordIsTooLongForTheStatus(t *testing.T) {
+	nobody, err := containerd.New(filepath.Join(t.TempDir(), "no.sock"), "overlayfs", clocktesting.NewFakeClock(time.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nobody.Close() })
+	silent, err := kubelet.New(&rest.Config{}, "127.0.0.1:1", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	criu := filepath.Join(t.TempDir(), "criu")
+	script := "#!/bin/sh\necho Version: " + strings.Repeat("9", 100) + "\necho " + strings.Repeat("x", 3000) + "\ntest $1 = --version\n"
+	if err := os.WriteFile(criu, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	found := checkpoint.CRI{Client: nobody, Kubelet: silent, Criu: criu, Kernel: strings.Repeat("6", 200)}.Capability(t.Context())
+	if len(found.Kernel) != 128 || found.CRIU != strings.Repeat("9", 64) || len(found.Message) != 1024 {
+		t.Errorf("%+v", found)
 	}
 }
 

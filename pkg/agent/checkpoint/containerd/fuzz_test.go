@@ -2,6 +2,7 @@ package containerd
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 )
 
@@ -17,6 +18,29 @@ func FuzzRestores(f *testing.F) {
 		var read map[string]any
 		if err := json.Unmarshal(config, &read); err != nil || len(read) == 0 {
 			t.Fatalf("%q: %v", config, err)
+		}
+	})
+}
+
+// FuzzIndex: an index is a checkpoint's where it says of which container, and those that Import makes say so.
+func FuzzIndex(f *testing.F) {
+	for _, seed := range []string{
+		`{"schemaVersion":2,"annotations":{"` + annotationContainer + `":"app"}}`, `{"annotations":{"` + annotationContainer + `":""}}`,
+		`{"annotations":{"` + annotationContainer + `":7}}`, `{"annotations":null}`, `{"manifests":[]}`, "null", "[]", `{"annotations":`, "",
+	} {
+		f.Add([]byte(seed), "app")
+	}
+	f.Fuzz(func(t *testing.T, text []byte, container string) {
+		var index map[string]any
+		if ofCheckpoint(text) && (json.Unmarshal(text, &index) != nil || len(index) == 0) {
+			t.Fatalf("%q is the index of a checkpoint", text)
+		}
+		made, err := partsOf(Image{Container: container, Digest: "sha256:" + strings.Repeat("ab", 32)}, "overlayfs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ofCheckpoint(made.index.content) != (container != "") {
+			t.Fatalf("what is made of container %q is %s", container, made.index.content)
 		}
 	})
 }

@@ -156,7 +156,11 @@ func (c *Client) isCheckpoint(ctx context.Context, target *types.Descriptor) (bo
 		}
 		text = append(text, part.GetData()...)
 	}
+	return ofCheckpoint(text), nil
+}
+
+// ofCheckpoint tells whether an index is one of a checkpoint. What is no index is none.
+func ofCheckpoint(text []byte) bool {
 	var index struct{ Annotations map[string]string }
-	read := json.Unmarshal(text, &index) == nil // what is no index is no checkpoint
-	return read && index.Annotations[annotationContainer] != "", nil
+	return json.Unmarshal(text, &index) == nil && index.Annotations[annotationContainer] != ""
 }
