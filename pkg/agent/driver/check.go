@@ -71,7 +71,7 @@ func shareOf(result resourcev1.DeviceRequestAllocationResult, node string) (Shar
 	if bandwidth, ok := result.ConsumedCapacity[v1alpha1.CapacityRTBandwidth]; ok {
 		s.PPM = bandwidth.Value()
 	}
-	return s, nil
+	return s, s.validate()
 }
 
 // coreNumber reads a device's name as rtdra.DeviceName writes it, and no other spelling.

@@ -26,7 +26,7 @@ func claimOn(name, device string, ppm int64, options ...func(*resourcev1.Resourc
 	result := resourcev1.DeviceRequestAllocationResult{Request: "core", Driver: v1alpha1.DriverCPU, Pool: nodeName, Device: device}
 	if ppm > 0 {
 		result.ShareID = ptr.To(types.UID("0a2b4c6d-0000-4000-8000-" + fmt.Sprintf("%012x", len(name)*1000+int(ppm%1000))))
-		result.ConsumedCapacity = map[resourcev1.QualifiedName]resource.Quantity{v1alpha1.CapacityRTBandwidth: *resource.NewQuantity(ppm, resource.DecimalSI)}
+		result.ConsumedCapacity = bandwidth(fmt.Sprint(ppm))
 	}
 	c := &resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), Annotations: map[string]string{resourcev1.PodResourceClaimAnnotation: "rt-app"}},
@@ -46,6 +46,11 @@ func claimOn(name, device string, ppm int64, options ...func(*resourcev1.Resourc
 
 func first(c *resourcev1.ResourceClaim) *resourcev1.DeviceRequestAllocationResult {
 	return &c.Status.Allocation.Devices.Results[0]
+}
+
+// bandwidth is what a share takes of a core.
+func bandwidth(quantity string) map[resourcev1.QualifiedName]resource.Quantity {
+	return map[resourcev1.QualifiedName]resource.Quantity{v1alpha1.CapacityRTBandwidth: resource.MustParse(quantity)}
 }
 
 func TestRecordOfAClaim(t *testing.T) {
@@ -72,6 +77,8 @@ func TestForeignClaimsAreRefused(t *testing.T) {
 		`device "gpu-1" is not of this driver`:                                      func(c *resourcev1.ResourceClaim) { first(c).Device = "gpu-1" },
 		`device "core--1" is not of this driver`:                                    func(c *resourcev1.ResourceClaim) { first(c).Device = "core--1" },
 		`has the UID "../x"`:                                                        func(c *resourcev1.ResourceClaim) { c.UID = "../x" },
+		"device core-1: ppm -1; want 0 to 1000000":                                  func(c *resourcev1.ResourceClaim) { first(c).ConsumedCapacity = bandwidth("-1") },
+		"device core-1: ppm 1000001; want 0 to 1000000":                             func(c *resourcev1.ResourceClaim) { first(c).ConsumedCapacity = bandwidth("1000001") },
 	} {
 		if _, err := driver.RecordOf(claimOn("a", "core-1", 1_000, change), nodeName); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)

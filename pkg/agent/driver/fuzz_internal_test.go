@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 )
 
@@ -15,6 +17,21 @@ func FuzzCoreNumber(f *testing.F) {
 	f.Fuzz(func(t *testing.T, device string) {
 		if core, ok := coreNumber(device); ok && (core < 0 || rtdra.DeviceName(core) != device) {
 			t.Fatalf("%q is core %d", device, core)
+		}
+	})
+}
+
+// FuzzClaimOfDevice: of the devices that a runtime names, those that we make are ours, each of its own claim.
+func FuzzClaimOfDevice(f *testing.F) {
+	for _, seed := range []string{cdiID("0a2b-1"), cdiKind + "=", cdiKind, "vendor.com/gpu=0", cdiKind + "=a=b", ""} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		if uid, ok := ClaimOfDevice(name); ok && cdiID(uid) != name {
+			t.Fatalf("%q is of claim %q", name, uid)
+		}
+		if uid, ok := ClaimOfDevice(cdiID(types.UID(name))); !ok || uid != types.UID(name) {
+			t.Fatalf("the device of claim %q is of claim %q", name, uid)
 		}
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
 // recordVersion of what is on disk.
@@ -59,6 +61,22 @@ func (r Record) validate() error {
 		return errors.New("namespace or name is empty")
 	case len(r.Shares) == 0:
 		return errors.New("it has no shares")
+	}
+	for i, s := range r.Shares {
+		if err := s.validate(); err != nil {
+			return fmt.Errorf("shares[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// validate refuses what would not add up: shares of more than there is may come out as none together.
+func (s Share) validate() error {
+	if core, ok := coreNumber(s.Device); !ok || core != s.Core {
+		return fmt.Errorf("device %q is core %d; want core-<number>, and that core", s.Device, s.Core)
+	}
+	if s.PPM < 0 || rt.PPM(s.PPM) > rt.OneCore {
+		return fmt.Errorf("device %s: ppm %d; want 0 to %d", s.Device, s.PPM, rt.OneCore)
 	}
 	return nil
 }
