@@ -46,6 +46,9 @@ func ParseCPUTimes(text string) ([]CPUTime, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %q: %w", line, err)
 		}
+		if len(times) > 0 && cpu <= times[len(times)-1].CPU {
+			return nil, fmt.Errorf("line %q: CPU %d after CPU %d; want them ascending, each once", line, cpu, times[len(times)-1].CPU)
+		}
 		t := CPUTime{CPU: cpu}
 		if err := t.fill(fields[1:]); err != nil {
 			return nil, fmt.Errorf("line %q: %w", line, err)

@@ -1,9 +1,13 @@
 package host_test
 
 import (
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -19,6 +23,9 @@ func FuzzParseCPUList(f *testing.F) {
 		cpus, err := host.ParseCPUList(text)
 		if err != nil {
 			return
+		}
+		if len(cpus) > 0 && (cpus[0] < 0 || cpus[len(cpus)-1] > host.MaxCPU) {
+			t.Fatalf("%q has CPU %d or %d", text, cpus[0], cpus[len(cpus)-1])
 		}
 		again, err := host.ParseCPUList(host.FormatCPUList(cpus))
 		if err != nil || !slices.Equal(cpus, again) {
@@ -37,6 +44,22 @@ func FuzzParseMountInfo(f *testing.F) {
 					t.Fatalf("mount point %q", m.Point)
 				}
 			}
+		}
+	})
+}
+
+// FuzzMountPoint: a mount is where the kernel says that it is, whatever its directory is called.
+func FuzzMountPoint(f *testing.F) {
+	for _, seed := range []string{"sys/fs/cgroup", "a b\tc\nd\\e", `\040`, "sys/fs/cgroup\u00a0x", "a\rb\vc", "\u3000", " - "} {
+		f.Add(seed, seed)
+	}
+	escaped := strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`) // as show_mountinfo of the kernel does
+	f.Fuzz(func(t *testing.T, root, point string) {
+		root, point = "/"+root, "/"+point
+		mounts, err := host.ParseMountInfo("36 35 98:0 " + escaped.Replace(root) + " " + escaped.Replace(point) + " rw,noatime master:1 - cgroup  rw,cpu\n")
+		want := host.Mount{ID: 36, Parent: 35, Root: root, Point: point, Type: "cgroup", SuperOptions: []string{"rw", "cpu"}}
+		if err != nil || len(mounts) != 1 || !reflect.DeepEqual(mounts[0], want) {
+			t.Fatalf("%+v, %v; want %+v", mounts, err, want)
 		}
 	})
 }
@@ -61,11 +84,81 @@ func FuzzCgroups(f *testing.F) {
 func FuzzParseCPUTimes(f *testing.F) {
 	f.Add("cpu  3 3 3 3\ncpu0 1 2 3 4 5 6 7 8 9 10\n")
 	f.Add("cpu18446744073709551615 1 2 3 4")
+	f.Add("cpu1 1 2 3 4\ncpu1 1 2 3 4\ncpu0 1 2 3 4")
 	f.Fuzz(func(t *testing.T, text string) {
 		times, err := host.ParseCPUTimes(text)
+		last := -1
 		for _, time := range times {
-			if err != nil || time.CPU < 0 || time.CPU > host.MaxCPU {
-				t.Fatalf("%+v, %v", time, err)
+			if err != nil || time.CPU <= last || time.CPU > host.MaxCPU {
+				t.Fatalf("%+v after CPU %d, %v", time, last, err)
+			}
+			last = time.CPU
+		}
+	})
+}
+
+// write a file of a machine that was made for all of a fuzz test.
+func write(t *testing.T, tree *hosttest.Tree, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(tree.Dir(), file), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// FuzzMemory: a group's memory is a number of bytes.
+func FuzzMemory(f *testing.F) {
+	for _, seed := range []string{"8192\n", "max", "-1", "9223372036854775808", "1_0", ""} {
+		f.Add(seed)
+	}
+	tree := hosttest.Lab(f)
+	cgroups, err := tree.Host().Cgroups()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		write(t, tree, "sys/fs/cgroup/memory/kubepods/memory.usage_in_bytes", text)
+		bytes, err := cgroups.Memory("/kubepods")
+		if err == nil && (bytes < 0 || strings.TrimLeft(strings.TrimSpace(text), "0") != strings.TrimLeft(strconv.FormatInt(bytes, 10), "0")) {
+			t.Fatalf("%q is %d bytes", text, bytes)
+		}
+		if err != nil && !strings.Contains(err.Error(), strconv.Quote(strings.TrimSpace(text))) {
+			t.Fatalf("%q: %v", text, err)
+		}
+	})
+}
+
+// FuzzBandwidth: what the kernel keeps for ordinary tasks, and what it leaves real-time ones, is a part of a core, whatever its files say.
+func FuzzBandwidth(f *testing.F) {
+	f.Add("50000000", "1000000000")
+	f.Add("950000", "1000000")
+	f.Add("-1", "1000000")
+	f.Add("50000000", "9223372036854775807")
+	f.Add("9223372036854775807", "9223372036854775807")
+	f.Add("9223372036855", "18446744073709") // in millionths it wraps around
+	tree := hosttest.Distribution(f)
+	h := tree.Host()
+	f.Fuzz(func(t *testing.T, runtime, period string) {
+		for file, text := range map[string]string{
+			"sys/kernel/debug/sched/fair_server/cpu0/runtime": runtime, "sys/kernel/debug/sched/fair_server/cpu0/period": period,
+			"proc/sys/kernel/sched_rt_runtime_us": runtime, "proc/sys/kernel/sched_rt_period_us": period,
+		} {
+			write(t, tree, file, text)
+		}
+		number := func(text string) float64 {
+			n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+			if err != nil {
+				t.Fatalf("%q was taken for a number", text)
+			}
+			return float64(n)
+		}
+		if ppm, known := h.FairServer(0); known {
+			if want := 1e6 * number(runtime) / number(period); ppm < 0 || ppm > 1_000_000 || float64(ppm) < want-1 || float64(ppm) > want+1 {
+				t.Fatalf("%q of %q: the fair server has %d ppm; want %g", runtime, period, ppm, want)
+			}
+		}
+		if runtimeUs, periodUs, err := h.RTLimits(); err == nil {
+			if ppm := runtimeUs * 1_000_000 / periodUs; runtimeUs >= 0 && (ppm < 0 || ppm > 1_000_000) || number(runtime) != float64(runtimeUs) || number(period) != float64(periodUs) {
+				t.Fatalf("%q of %q: real-time tasks have %d of %d us", runtime, period, runtimeUs, periodUs)
 			}
 		}
 	})
@@ -140,8 +233,16 @@ func FuzzParseKernelConfig(f *testing.F) {
 }
 
 func FuzzParseCapabilities(f *testing.F) {
-	f.Add("CapEff:\t000001fffeffffff\n")
-	f.Fuzz(func(_ *testing.T, text string) { _, _ = host.ParseCapabilities(text) })
+	f.Add("CapEff:\t000001fffeffffff\n", uint64(0x1fffeffffff))
+	f.Add("CapEff: x", uint64(math.MaxUint64))
+	f.Fuzz(func(t *testing.T, text string, set uint64) {
+		if got, err := host.ParseCapabilities(text); err == nil && !strings.Contains(strings.ToLower(text), strconv.FormatUint(uint64(got), 16)) {
+			t.Fatalf("%q is %x", text, got)
+		}
+		if got, err := host.ParseCapabilities(fmt.Sprintf("CapPrm:\t0\nCapEff:\t%016x\nCapBnd:\t0\n", set)); err != nil || uint64(got) != set {
+			t.Fatalf("%x is %x, %v", set, got, err)
+		}
+	})
 }
 
 func FuzzParseBTFNames(f *testing.F) {
@@ -155,8 +256,10 @@ func FuzzParseBTFNames(f *testing.F) {
 
 func FuzzParseLimit(f *testing.F) {
 	f.Add("Max locked memory         65536                70000                bytes")
+	f.Add("Max locked memory         unlimited            unlimited            bytes")
 	f.Fuzz(func(t *testing.T, text string) {
-		if limit, err := host.ParseLimit(text, "Max locked memory"); err == nil && limit.Unlimited && !strings.Contains(text, "unlimited") {
+		limit, err := host.ParseLimit(text, "Max locked memory")
+		if says, _, _ := strings.Cut(limit.String(), " "); err == nil && !strings.Contains(text, says) {
 			t.Fatalf("%q: %v", text, limit)
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
-	"strings"
 )
 
 // Memory is how much the kernel charges to a control group, caches of files included, in bytes.
@@ -21,9 +20,9 @@ func (c Cgroups) Memory(group string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("asking for the memory of control group %s: %w", group, err)
 	}
-	bytes, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	bytes, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {
-		return 0, fmt.Errorf("asking for the memory of control group %s: %w", group, err)
+		return 0, fmt.Errorf("asking for the memory of control group %s: %s is %q; want a number of bytes", group, file, text)
 	}
-	return bytes, nil
+	return int64(bytes), nil
 }

@@ -36,7 +36,8 @@ func ParseMountInfo(text string) ([]Mount, error) {
 // parseMount reads "36 35 98:0 /root /point options optional... - type source super-options".
 func parseMount(line string) (Mount, error) {
 	before, after, found := strings.Cut(line, " - ")
-	front, back := strings.Fields(before), strings.SplitN(after, " ", 3) // the source may be empty
+	// One space is between two fields; the kernel escapes those within, but no other white space. The source may be empty.
+	front, back := strings.Split(before, " "), strings.SplitN(after, " ", 3)
 	if !found || len(front) < 6 || len(back) < 2 || back[0] == "" {
 		return Mount{}, fmt.Errorf("%q has not the fields of a mount", line)
 	}

@@ -4,10 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"strconv"
 )
 
 const million = 1_000_000
+
+// maxServerPeriodNs is an hour: the kernel's own bound is 4 s, and beyond 9,000 s a ratio in millionths overflows.
+const maxServerPeriodNs = 3600 * 1_000_000_000
 
 // RTLimits are kernel.sched_rt_runtime_us and kernel.sched_rt_period_us: how much of each period real-time
 // tasks may use. A runtime of -1 is no limit.
@@ -18,7 +22,7 @@ func (h Host) RTLimits() (runtimeUs, periodUs int64, err error) {
 	if periodUs, err = readInt(h.Proc("sys", "kernel", "sched_rt_period_us")); err != nil {
 		return 0, 0, fmt.Errorf("reading real-time limits: %w", err)
 	}
-	if periodUs <= 0 || runtimeUs < -1 || runtimeUs > periodUs {
+	if periodUs <= 0 || periodUs > math.MaxInt32 || runtimeUs < -1 || runtimeUs > periodUs {
 		return 0, 0, fmt.Errorf("reading real-time limits: runtime %d of period %d us makes no sense", runtimeUs, periodUs)
 	}
 	return runtimeUs, periodUs, nil
@@ -65,11 +69,10 @@ func (h Host) deadlineServer(server string, core int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if runtime < 0 || period <= 0 || runtime > period {
+	if runtime < 0 || period <= 0 || period > maxServerPeriodNs || runtime > period {
 		return 0, fmt.Errorf("%s of core %d: runtime %d of period %d ns makes no sense", server, core, runtime, period)
 	}
-	// Rounded up; no period comes near the 9,000 s at which this overflows.
-	return (runtime*million + period - 1) / period, nil
+	return (runtime*million + period - 1) / period, nil // rounded up
 }
 
 // SchedFeatures are the scheduler's feature flags from debugfs: true when on. ErrUnsupported, wrapped, when

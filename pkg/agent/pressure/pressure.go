@@ -147,12 +147,12 @@ func ahead(before, now uint64) uint64 {
 	return now - before
 }
 
-// share in millionths.
+// share in millionths; all of it where counters that wrapped around make a part larger than the whole.
 func share(part, all uint64) int64 {
 	if all == 0 {
 		return 0
 	}
-	return int64(float64(part) / float64(all) * 100 * percent)
+	return int64(min(1, float64(part)/float64(all)) * 100 * percent)
 }
 
 func rounded(millionths int64) int32 { return int32((millionths + percent/2) / percent) }
