@@ -96,8 +96,11 @@ func NewReporter(api API, world *World, counted func() *Counted, clk clock.WithT
 // Report looks once.
 func (r *Reporter) Report(ctx context.Context) { r.report(ctx) }
 
-// WantedAnnotations of a Node.
-var WantedAnnotations = wantedAnnotations
+// WantedAnnotations of a Node, and whether one that is there is Nearly what is wanted.
+var (
+	WantedAnnotations = wantedAnnotations
+	Nearly            = nearly
+)
 
 // Offer compares a machine with a report, as offers does, and passes it on to a driver's update.
 func Offer(report table.Report, machine host.Topology, c clock.WithTicker, update func(table.Report) error) []rt.Core {
