@@ -49,7 +49,9 @@ func run(ctx context.Context, p programs, out string, pods int, story bool) erro
 	}
 	if pods > 0 {
 		f, err := in(ctx, p, ours, func(w *world) (stormFigures, error) { return storm(ctx, w, pods) })
-		figures = append(figures, stormReport(f, pods)...)
+		if f.measured { // or there is nothing to say, and zeros would look like goals that were met
+			figures = append(figures, stormReport(f, pods)...)
+		}
 		if err != nil {
 			return errors.Join(fmt.Errorf("the storm: %w", err), report.Write(os.Stdout, out, environment, figures))
 		}
@@ -121,7 +123,7 @@ func stormReport(f stormFigures, pods int) []report.Figure {
 	if f.calmed == 0 {
 		f.calmed = stormLimit
 	}
-	return []report.Figure{
+	figures := []report.Figure{
 		{Key: "decisions_per_s", Value: float64(f.actions) / f.converged.Seconds(), Note: "actions that are over, by converge_s; " + note},
 		{Key: "converge_s", Value: f.converged.Seconds(), Note: "from the first overrun until none follows and no action waits or runs"},
 		{Key: "calm_s", Value: f.calmed.Seconds(), Note: "until no node is tainted or under pressure either"},
@@ -136,10 +138,19 @@ func stormReport(f stormFigures, pods int) []report.Figure {
 		{Key: "storm_high_coreless_s", Value: f.corelessHigh.Seconds(), Note: "the longest that one had no budget in force on a core, looked at each second"},
 		{Key: "storm_high_beyond_opening_s", Value: f.beyondHigh.Seconds(), Goal: beyondGoal, Note: fmt.Sprintf("by how much that was longer than it took to open the node that it came to, or, where that was there, the fastest of %d", f.opened)},
 		{Key: "storm_unserved_high_s", Value: f.unservedHigh.Seconds(), Note: "for how long containers of criticality High had no budget, added up"},
-		{Key: "rush_high_coreless_s", Value: f.rush.corelessHigh.Seconds(), Note: fmt.Sprintf("the same of all pods of criticality High, %d of which come to full nodes when the storm is over", rush(pods).replicas)},
-		{Key: "rush_high_beyond_opening_s", Value: f.rush.beyondHigh.Seconds(), Goal: beyondGoal, Note: fmt.Sprintf("by how much that was longer than it took to open their nodes, or the fastest of %d", f.rush.opened)},
-		{Key: "rush_evictions", Value: float64(f.rush.evictions), Note: "pods that were told to go for them"},
-		{Key: "rush_nodes", Value: float64(f.rush.nodes), Note: "most at once"},
+	}
+	if f.rushed {
+		figures = append(figures, rushReport(f.rush, pods)...)
+	}
+	return figures
+}
+
+func rushReport(o outcome, pods int) []report.Figure {
+	return []report.Figure{
+		{Key: "rush_high_coreless_s", Value: o.corelessHigh.Seconds(), Note: fmt.Sprintf("the same of all pods of criticality High, %d of which come to full nodes when the storm is over", rush(pods).replicas)},
+		{Key: "rush_high_beyond_opening_s", Value: o.beyondHigh.Seconds(), Goal: beyondGoal, Note: fmt.Sprintf("by how much that was longer than it took to open their nodes, or the fastest of %d", o.opened)},
+		{Key: "rush_evictions", Value: float64(o.evictions), Note: "pods that were told to go for them"},
+		{Key: "rush_nodes", Value: float64(o.nodes), Note: "most at once"},
 	}
 }
 

@@ -24,15 +24,15 @@ func rush(pods int) workload {
 }
 
 // rushIn makes the pods, and waits until all have cores. Those that are there are judged as well: nobody critical may pay for the newcomers.
-func (w *world) rushIn(ctx context.Context, there []workload, pods int) (outcome, error) {
+func (w *world) rushIn(ctx context.Context, there []workload, pods int) (o outcome, recorded bool, err error) {
 	l := rush(pods)
 	record, err := newRecord(ctx, w.client, append(slices.Clone(there), l))
 	if err != nil {
-		return outcome{}, err
+		return o, false, err
 	}
 	defer record.stop()
 	if err := w.deploy(ctx, []workload{l}); err != nil {
-		return outcome{}, err
+		return o, false, err
 	}
 	limited, cancel := context.WithTimeout(ctx, rushLimit)
 	defer cancel()
@@ -52,9 +52,8 @@ func (w *world) rushIn(ctx context.Context, there []workload, pods int) (outcome
 		}
 		return served >= int(l.replicas), fmt.Sprintf("%d of %d", served, l.replicas), nil
 	})
-	o, err := record.outcome(ctx)
-	if err != nil {
-		return o, err
+	if o, err = record.outcome(ctx); err != nil {
+		return o, false, err
 	}
-	return o, late
+	return o, true, late
 }

@@ -48,11 +48,13 @@ func army(pods int) []workload {
 // stormFigures are what a storm took.
 type stormFigures struct {
 	outcome
+	measured    bool // the storm was recorded to its end
 	nodesBefore int
 	converged   time.Duration // until nothing overruns, waits or runs
 	calmed      time.Duration // until no node is tainted either
 	peak        int           // nodes under pressure at once
 	rush        outcome       // of the critical pods that come when it is over
+	rushed      bool          // they were recorded to their end
 }
 
 // storm lets a third of the pods overrun at once and measures how it settles.
@@ -84,7 +86,7 @@ func storm(ctx context.Context, w *world, pods int) (stormFigures, error) {
 		return f, err
 	}
 	var err error
-	f.rush, err = w.rushIn(ctx, workloads, pods)
+	f.rush, f.rushed, err = w.rushIn(ctx, workloads, pods)
 	return f, err
 }
 
@@ -100,6 +102,7 @@ func (w *world) strikeAndSettle(ctx context.Context, workloads []workload, f *st
 	}
 	unsettled := w.settle(ctx, f)
 	f.outcome, err = record.outcome(ctx)
+	f.measured = err == nil
 	return errors.Join(unsettled, err)
 }
 
