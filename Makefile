@@ -52,7 +52,7 @@ unit: ## Unit and control-plane tests of the packages, with the race detector wh
 .PHONY: e2e
 SUITE ?= all
 e2e: tools ## End-to-end suites on a real control plane (SUITE=lifecycle runs one)
-	go run github.com/onsi/ginkgo/v2/ginkgo --no-color --procs=6 --timeout=30m --poll-progress-after=3m $(GINKGO_FLAGS) $(if $(filter all,$(SUITE)),./test/suites/...,./test/suites/$(SUITE))
+	go run github.com/onsi/ginkgo/v2/ginkgo --no-color --procs=6 --timeout=60m --poll-progress-after=3m $(GINKGO_FLAGS) $(if $(filter all,$(SUITE)),./test/suites/...,./test/suites/$(SUITE))
 
 .PHONY: bench-lifecycle
 bench-lifecycle: tools build ## Scheduling throughput against upstream, and 1,000 pods end to end
