@@ -117,7 +117,11 @@ func (l *CPUList) UnmarshalYAML(node *yaml.Node) error {
 	} else {
 		*l = CPUList(node.Value)
 	}
-	if _, err := host.ParseCPUList(string(*l)); err != nil {
+	_, err := host.ParseCPUList(string(*l))
+	if err == nil && node.Kind == yaml.MappingNode {
+		err = errors.New("it is a mapping")
+	}
+	if err != nil {
 		return fmt.Errorf(`line %d: cores %q; want numbers and ranges such as "1-3,6": %w`, node.Line, node.Value, err)
 	}
 	return nil
@@ -158,7 +162,7 @@ func (s *Server) fill() {
 	if s.Overruns == 0 && s.Periods == 0 {
 		s.Overruns, s.Periods = rt.Trigger(criticality)
 	}
-	if s.Dwell <= 0 {
+	if s.Dwell == 0 {
 		s.Dwell = Duration(rt.Dwell(int64(s.Period)))
 	}
 }
