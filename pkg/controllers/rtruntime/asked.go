@@ -45,7 +45,7 @@ func askedOn(r *v1alpha1.RTNode) map[string]asked {
 	if r == nil || r.Annotations[v1alpha1.AnnotationAsked] == "" {
 		return out
 	}
-	if err := json.Unmarshal([]byte(r.Annotations[v1alpha1.AnnotationAsked]), &out); err != nil {
+	if err := json.Unmarshal([]byte(r.Annotations[v1alpha1.AnnotationAsked]), &out); err != nil || out == nil { // null
 		return map[string]asked{}
 	}
 	return out
