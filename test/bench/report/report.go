@@ -46,6 +46,11 @@ type Environment struct {
 	Load1 float64 `json:"load1"`
 }
 
+// String is the environment in a line, for people.
+func (e Environment) String() string {
+	return fmt.Sprintf("%s: %d CPUs (%s), %.1f GiB, %s %s %s, %s, load %.2f", e.Time.Format(time.RFC3339), e.CPUs, e.CPU, e.MemoryGiB, e.OS, e.Kernel, e.Arch, e.Go, e.Load1)
+}
+
 // ReadEnvironment describes this machine now.
 func ReadEnvironment() Environment {
 	e := Environment{Time: time.Now().UTC(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), CPU: cpuModel()}
@@ -74,10 +79,11 @@ func cpuModel() string {
 	return "unknown"
 }
 
-// Write prints the table to w, writes path, and ends with the JSON object on one line.
+// Write prints the environment and the table to w, writes path, and ends with the JSON object on one line.
 func Write(w io.Writer, path string, e Environment, figures []Figure) error {
 	object := map[string]any{"environment": e}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, e)
 	fmt.Fprintln(table, "figure\tvalue\tgoal\thow")
 	for _, f := range figures {
 		if f.Data != nil {

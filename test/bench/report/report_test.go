@@ -15,12 +15,16 @@ func TestWriteEndsWithOneJSONObjectAndWritesTheSameToTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "bench.json")
 	var out bytes.Buffer
 	figures := []report.Figure{{Key: "a_s", Value: 1.5, Goal: "< 2", Note: "measured"}, {Key: "b_mb", Value: 3}, {Key: "list", Data: []int{1, 2}}}
-	if err := report.Write(&out, path, report.ReadEnvironment(), figures); err != nil {
+	environment := report.ReadEnvironment()
+	if err := report.Write(&out, path, environment, figures); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimRight(out.String(), "\n"), "\n")
-	if !strings.HasPrefix(lines[1], "a_s") || !strings.Contains(lines[1], "< 2") {
-		t.Errorf("the table's first row is %q", lines[1])
+	if !strings.Contains(lines[0], environment.Kernel) || !strings.Contains(lines[0], environment.CPU) {
+		t.Errorf("the first line is %q; want the environment, %+v", lines[0], environment)
+	}
+	if !strings.HasPrefix(lines[2], "a_s") || !strings.Contains(lines[2], "< 2") {
+		t.Errorf("the table's first row is %q", lines[2])
 	}
 	if strings.Contains(strings.Join(lines[:len(lines)-1], "\n"), "list") {
 		t.Errorf("data is in the table: %q", lines)
