@@ -170,9 +170,9 @@ func (c *Core) grant() []Fault {
 }
 
 // lesser is what a server gets that cannot have what the table asks for: its low budget where there is room, else what it
-// was raised to, so that it is not cut for somebody less critical who has come, else what it has.
+// was raised to, so that it is not cut for somebody less critical who has come, else what it has, or had before it gave way.
 func (c *Core) lesser(s *server, room rt.PPM) int64 {
-	for _, us := range [...]int64{s.LowUs, min(s.budget, s.granted)} {
+	for _, us := range [...]int64{s.LowUs, min(max(s.budget, s.kept), s.granted)} {
 		if s.charge(us, c.options.GranularityUs) <= room {
 			return us
 		}

@@ -244,6 +244,21 @@ func TestWhoIsRaisedHasNobodysPlace(t *testing.T) {
 	b.has(2000, 2000, 4000)
 }
 
+// Who gives way and asks for more than there is meanwhile keeps the place that it had.
+func TestWhoGivesWayAndAsksForTooMuchKeepsItsPlace(t *testing.T) {
+	b := newBench(t, governor.Options{}, 900_000, srv(0, "High", 2000, 3500), srv(1, "High", 2000, 2000), srv(2, "Low", 4000, 4000)).squeezes(2).begun()
+	b.tickFor(20 * ms)
+	b.alarm(0, 0, governor.Partial)
+	b.tickFor(40 * ms)
+	b.has(3500, 2000, 2000)
+	b.servers[2] = srv(2, "Low", 6000, 6000)
+	b.load(1)
+	b.pass(1000 * ms)
+	b.clean(0, governor.Recovered)
+	b.tickFor(40 * ms)
+	b.has(2000, 2000, 4000)
+}
+
 // Who is raised and asks for more than there is keeps its raise before somebody less critical comes.
 func TestWhoIsRaisedIsNotCutForWhoComes(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000, srv(0, "Middle", 2000, 3000), srv(1, "High", 5000, 5000)).begun()
