@@ -29,7 +29,7 @@ build: ## Build the controller, the node agent, the hollow agents and the comman
 ##@ Test
 
 .PHONY: test
-test: tools unit e2e ## Pass all tests: unit and envtest with the race detector, then every suite
+test: tools unit e2e ## Pass all tests: unit tests and those against an API server, then every suite
 
 # UNIT_ATTEMPTS=2 runs tests that failed once more, a few of them at most, and names them at the end.
 .PHONY: unit
@@ -41,7 +41,7 @@ UNIT_LONG = $(addprefix ./pkg/,controllers/ladder controllers/migration controll
 UNIT_PURE = $(addprefix ./pkg/,rt rt/sim agent/governor orchestration/rules)
 UNIT_RACE = $$(go list ./cmd/... ./pkg/... ./hack/... ./test/bench/... | grep -vxF "$$(go list $(UNIT_PURE))")
 UNIT      = "$$($(TOOLS) --path gotestsum)" --format pkgname --format-hide-empty-pkg --rerun-fails=$$(($(UNIT_ATTEMPTS) - 1)) --rerun-fails-max-failures=10
-# Memory is there, and collecting garbage is a fifth of what control planes of tests do.
+# Memory is there, and collecting garbage is a tenth to a quarter of what API servers of tests do.
 unit e2e: export GOGC := 300
 unit: ## Unit and control-plane tests of the packages, with the race detector where there is anything to race
 	$(UNIT) --packages="$(UNIT_PURE)"
@@ -51,6 +51,7 @@ unit: ## Unit and control-plane tests of the packages, with the race detector wh
 
 .PHONY: e2e
 SUITE ?= all
+# The hour is for all suites together: they take 35 minutes on two cores.
 e2e: tools ## End-to-end suites on a real control plane (SUITE=lifecycle runs one)
 	go run github.com/onsi/ginkgo/v2/ginkgo --no-color --procs=6 --timeout=60m --poll-progress-after=3m $(GINKGO_FLAGS) $(if $(filter all,$(SUITE)),./test/suites/...,./test/suites/$(SUITE))
 

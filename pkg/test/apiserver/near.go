@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -244,7 +243,7 @@ func (n *near) list(ctx context.Context, api client.WithWatch, list client.Objec
 // typed tells whether an object is no stand-in for one, whose watch would be another.
 func typed(o runtime.Object) bool {
 	switch o.(type) {
-	case runtime.Unstructured, *unstructured.UnstructuredList, *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
+	case runtime.Unstructured, *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
 		return false
 	}
 	return true

@@ -46,7 +46,7 @@ func TestNearIsNeverBehind(t *testing.T) {
 		name string
 		do   func(p *corev1.Pod) error
 	}{
-		{"create", func(p *corev1.Pod) error { return near.Create(t.Context(), pod(int(p.Name[4]-'0'))) }},
+		{"create", func(p *corev1.Pod) error { return near.Create(t.Context(), p) }},
 		{"update", func(p *corev1.Pod) error {
 			if err := near.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
 				return err
