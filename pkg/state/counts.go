@@ -107,17 +107,24 @@ func (s *ServerView) sized(ppm rt.PPM, granularity int64) rt.Server {
 	return out
 }
 
+// Backed tells whether the core of a server's claim has the escalation reserve for its raise. The scheduler tests that
+// when it allocates, and nobody did when settings changed since.
+func (n *NodeView) Backed(s *ServerView) bool {
+	core, ok := n.Core(s.Witness)
+	return !ok || !s.Limited || s.Step() <= core.EscalationReserve
+}
+
 // settle finds what is in force of a server. What its claims pay for at the granularity that they are charged is
 // in force where nothing runs yet.
-func (s *ServerView) settle(node, charged int64) {
+func (n *NodeView) settle(s *ServerView, charged int64) {
 	if told, ok := s.told(); ok {
 		if !sameDemand(told, s.Server) {
 			s.inForce = &told
 		}
 		return
 	}
-	if s.Witness != rt.NoCore && s.Charge(charged) > s.Claimed {
-		unpaid := s.sized(s.Claimed, node)
+	if s.Witness != rt.NoCore && (s.Charge(charged) > s.Claimed || !n.Backed(s)) {
+		unpaid := s.sized(s.Claimed, n.Granularity)
 		s.inForce = &unpaid
 	}
 }

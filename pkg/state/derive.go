@@ -42,7 +42,7 @@ func (s *Snapshot) derive(name string) *NodeView {
 	servers.addRTNode()
 	n.Servers = servers.sorted()
 	for i := range n.Servers {
-		n.Servers[i].settle(n.Granularity, s.granularity)
+		n.settle(&n.Servers[i], s.granularity)
 	}
 	n.Reservations = s.reservationsOn(name)
 	if len(n.Cores) == 0 && len(n.Servers) == 0 && n.RTNode == nil && !n.Stale {

@@ -86,6 +86,10 @@ func (c *mckubes) grow(ctx context.Context, g *governance) (time.Duration, error
 	var after time.Duration
 	var failed []error
 	for _, p := range g.parts {
+		if p.overreaches() {
+			g.blocked[p.Server.ID] = p.overreaching()
+			continue
+		}
 		missing := p.missing(c.Options.Granularity)
 		if missing <= 0 {
 			continue
@@ -112,6 +116,23 @@ func (c *mckubes) grow(ctx context.Context, g *governance) (time.Duration, error
 func kept(r *state.RefusedError) string {
 	return fmt.Sprintf("core %d of node %s has no room for the new budget (needs %d ppm, others hold %d of %d ppm by %s); the old one stays in force",
 		r.Core, r.Node, r.Verdict.Need, r.Verdict.Used, r.Verdict.Limit, r.Verdict.Test)
+}
+
+// overreaches tells whether the container's settings have changed so that a raise takes more than its core keeps for
+// raises.
+func (p part) overreaches() bool {
+	return p.Err == nil && p.server != nil && p.Claim.Allocated() && !p.node.Backed(p.server)
+}
+
+func (p part) overreaching() state.Gate {
+	v := unbacked(p.node, p.server)
+	out := state.Gate{Name: state.GateCore, Container: p.Container, Reason: v.Reason, Message: fmt.Sprintf(
+		"raising the new budget takes %d ppm of core %d of node %s, whose escalation reserve is %d ppm; a new pod goes to a core that has it",
+		v.Need, p.server.Witness, p.node.Name, v.Limit)}
+	if p.server.Spec != nil {
+		out.Reason, out.Message = reasonBudgetKept, out.Message+"; the old one stays in force"
+	}
+	return out
 }
 
 // missing is what the claims of a container are short of its budget.

@@ -152,6 +152,30 @@ func TestABudgetGrowsOrIsKept(t *testing.T) {
 	}
 }
 
+// A raise that the core of the claim keeps no reserve for is refused in words, and the old settings stay in force.
+func TestARaiseBeyondTheReserveIsKept(t *testing.T) {
+	o := newCluster(t).office()
+	n := o.node("n", 1)
+	o.bare("p", n.Name, "app")
+	o.mckube("m", "p", 20, 20)
+	o.change("m", func(m *mcv1.McKube) { m.Spec.Escalation = &mcv1.Escalation{Admission: mcv1.AdmissionLimited} })
+	o.settle([]string{n.Name}, "m")
+	o.is("m", mcv1.ConditionAdmitted, metav1.ConditionTrue, "Ready")
+	o.change("m", func(m *mcv1.McKube) { m.Spec.RTSettings.RuntimeHi = 50_000 })
+	o.settle([]string{n.Name}, "m")
+	o.is("m", mcv1.ConditionAdmitted, metav1.ConditionFalse, "BudgetKept")
+	if got := spec(o.rtNode(n.Name).Spec); !strings.Contains(got, "@0 low 20/20") {
+		t.Errorf("the spec is %s", got)
+	}
+	o.mckube("other", "q", 20, 20)
+	o.bare("q", n.Name, "app")
+	o.settle([]string{n.Name}, "m", "other")
+	o.is("other", mcv1.ConditionAdmitted, metav1.ConditionTrue, "Ready")
+	o.change("m", func(m *mcv1.McKube) { m.Spec.RTSettings.RuntimeHi = 20_000 })
+	o.settle([]string{n.Name}, "m")
+	o.is("m", mcv1.ConditionAdmitted, metav1.ConditionTrue, "Ready")
+}
+
 // Settings that a core refuses to one container change nothing for the others, nor do two such refuse each other.
 func TestAWishThatIsRefusedLeavesTheNeighboursReady(t *testing.T) {
 	o := newCluster(t).office()

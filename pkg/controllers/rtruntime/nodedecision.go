@@ -45,9 +45,7 @@ func decide(n *state.NodeView, before pressure, now time.Time, granularity int64
 	list, unpaid := d.candidates(n, now, granularity)
 	placed := d.arrange(n, list, asked)
 	for _, c := range unpaid {
-		d.Refused[c.server.ID] = rt.Verdict{
-			Test: rt.TestT1, Need: c.server.Charge(granularity), Limit: c.view.Claimed, Reason: c.unpaid(), Server: c.server.ID,
-		}
+		d.Refused[c.server.ID] = c.unpaid(n, granularity)
 	}
 	on := byCore(list, placed)
 	var receding []rt.Server
@@ -72,7 +70,7 @@ func (d *nodeDecision) candidates(n *state.NodeView, now time.Time, granularity 
 		}
 		firm, wait := firmly(s, over, now)
 		d.Wake = earliest(d.Wake, wait)
-		c, ok := candidateOf(firm, granularity)
+		c, ok := candidateOf(n, firm, granularity)
 		c.outbid, c.asked = len(over.of(s)) > 0, reported[s.ID]
 		if c.fallback != nil {
 			c.fallback.asked = c.asked

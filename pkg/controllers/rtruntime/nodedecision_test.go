@@ -242,6 +242,36 @@ func TestSettingsThatChangeWhileTheContainerRuns(t *testing.T) {
 	}
 }
 
+// What the scheduler gave a container for its former settings must hold for those to come, or else another whose claim
+// fits finds the core taken: a raise that the core of the claim has no reserve for is not granted anywhere.
+func TestSettingsThatOverreachTheReserveOfTheirCoreAreNotTaken(t *testing.T) {
+	t.Parallel()
+	m := newMachine(2)
+	m.cores[1].Capacity, m.cores[1].EscalationReserve = 600_000, 300_000
+	limited := func(pod string, low, high int64, core int) {
+		m.add(pod, "Middle", low, high, core).Spec.Escalation = &mcv1.Escalation{Admission: mcv1.AdmissionLimited}
+		m.claim(pod, core)
+	}
+	limited("a", 28, 29, 1)
+	limited("b", 5, 5, 0)
+	expectSpec(t, m.settle(t, rtruntime.Pressure{}, start), "a@1 low 28/29, b@0 low 5/5")
+	m.mckubes["b"].Spec.RTSettings.RuntimeHi = 6000
+	expectSpec(t, m.settle(t, rtruntime.Pressure{}, start), "a@1 low 28/29, b@0 low 5/5")
+	limited("c", 27, 28, 1) // the room of core 1 that its claims leave
+	expectSpec(t, m.settle(t, rtruntime.Pressure{}, start), "a@1 low 28/29, b@0 low 5/5, c@1 low 27/28")
+	limited("late", 5, 5, 0) // its settings change before it is seen
+	m.mckubes["late"].Spec.RTSettings.RuntimeHi = 6000
+	d := m.settle(t, rtruntime.Pressure{}, start)
+	expectSpec(t, d, "a@1 low 28/29, b@0 low 5/5, c@1 low 27/28")
+	if got, want := d.Refused["late/app"], (rt.Verdict{Test: "T1k", Need: 10_000, Reason: "EscalationReserveTooSmall", Server: "late/app"}); got != want {
+		t.Errorf("it is refused with %+v, want %+v", got, want)
+	}
+	m.add("d", "High", 20, 20, 0)
+	if core, _ := m.view(t).Core(0); !rt.Holds(core.Core, m.view(t).Claims(core).Servers).Admitted {
+		t.Errorf("the claims on core 0 do not hold: %+v", m.view(t).Claims(core).Servers)
+	}
+}
+
 func TestTheAgentIsToldHowToEscalate(t *testing.T) {
 	t.Parallel()
 	m := newMachine(1)

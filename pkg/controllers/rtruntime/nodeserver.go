@@ -26,34 +26,48 @@ type candidate struct {
 }
 
 // unpaid is why its claims do not pay for it.
-func (c candidate) unpaid() string {
-	if c.outbid {
-		return reasonOutbid
+func (c candidate) unpaid(n *state.NodeView, granularity int64) rt.Verdict {
+	v := rt.Verdict{Test: rt.TestT1, Need: c.server.Charge(granularity), Limit: c.view.Claimed, Reason: reasonClaimTooSmall, Server: c.server.ID}
+	switch {
+	case c.outbid:
+		v.Reason = reasonOutbid
+	case paid(c.view, granularity):
+		v = unbacked(n, c.view)
 	}
-	return reasonClaimTooSmall
+	return v
+}
+
+// unbacked is why a core refuses settings that raise a server further than the core's escalation reserve.
+func unbacked(n *state.NodeView, s *state.ServerView) rt.Verdict {
+	v := rt.Verdict{Test: rt.TestT1k, Need: s.Step(), Reason: rt.ReasonReserveTooSmall, Server: s.ID}
+	if core, ok := n.Core(s.Witness); ok {
+		v.Limit = core.EscalationReserve
+	}
+	return v
 }
 
 // candidateOf is the container as its McKube wants it or, when its claims do not pay for that, as it runs.
 // ok is false for a container that neither runs nor is paid for.
-func candidateOf(s *state.ServerView, granularity int64) (c candidate, ok bool) {
+func candidateOf(n *state.NodeView, s *state.ServerView, granularity int64) (c candidate, ok bool) {
 	c = candidate{view: s, server: s.Server, entry: entryOf(s)}
 	running, runs := runningOf(s)
+	pays := paid(s, granularity) && n.Backed(s)
 	if !runs {
-		return c, paid(s, granularity)
+		return c, pays
 	}
 	switch {
 	case sameBudgets(c.entry, running.entry):
 		return c, true
 	case !grows(running.server, c.server, granularity):
 		return c, true
-	case !paid(s, granularity):
+	case !pays:
 		return running, true
 	}
 	c.fallback = &running
 	return c, true
 }
 
-// paid tells whether the container's claims give what its settings need.
+// paid tells whether the container's claims give the bandwidth that its settings need.
 func paid(s *state.ServerView, granularity int64) bool {
 	return s.Claimed >= s.Charge(granularity)
 }
