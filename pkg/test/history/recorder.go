@@ -97,6 +97,22 @@ func (r *Recorder) History() History {
 	return newHistory(r.versions).Since(r.began)
 }
 
+// Live are the objects of a kind as they are on record now, which is a moment behind the API server. They are shared:
+// nobody changes them.
+func Live[T client.Object](r *Recorder) []T {
+	var out []T
+	for _, s := range r.streams {
+		for _, v := range s.snapshot() {
+			o, ok := v.Object.(T)
+			if !ok { // a stream has one kind
+				break
+			}
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
 // Gaps describes the intervals in which a watch was lost and could not be resumed, so that versions
 // may be missing. It is empty unless the API server was away.
 func (r *Recorder) Gaps() []string {

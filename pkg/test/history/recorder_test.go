@@ -3,16 +3,19 @@ package history
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	_ "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/mainspring-rt/mainspring/charts"
@@ -108,6 +111,7 @@ func TestRecorder(t *testing.T) {
 	if gaps := recorder.Gaps(); len(gaps) > 0 {
 		t.Errorf("gaps without a loss: %v", gaps)
 	}
+	testPages(ctx, t, c)
 
 	if err := plane.StopAPIServer(ctx); err != nil {
 		t.Fatal(err)
@@ -122,5 +126,40 @@ func TestRecorder(t *testing.T) {
 	seen := len(typesOf(recorder.History(), "later")) == 2
 	if !seen && len(recorder.Gaps()) == 0 {
 		t.Error("versions after a restart of the API server are neither on record nor reported as missing")
+	}
+}
+
+// testPages has more objects on record than one answer has.
+func testPages(ctx context.Context, t *testing.T, c client.WithWatch) {
+	t.Helper()
+	want := map[string]bool{}
+	for i := range pageSize + 2 {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("page-%d", i)}}
+		if err := c.Create(ctx, node); err != nil {
+			t.Fatal(err)
+		}
+		want[node.Name] = true
+	}
+	most := 0
+	recorder, err := Start(ctx, interceptor.NewClient(c, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			err := c.List(ctx, list, options...)
+			most = max(most, meta.LenList(list))
+			return err
+		},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer recorder.Stop()
+	got := map[string]bool{}
+	for _, node := range Live[*corev1.Node](recorder) {
+		got[node.Name] = true
+	}
+	if !maps.Equal(got, want) || most != pageSize {
+		t.Errorf("%d nodes of %d are on record; the longest answer had %d, want %d", len(got), len(want), most, pageSize)
+	}
+	if err := recorder.Sync(ctx); err != nil {
+		t.Error(err)
 	}
 }

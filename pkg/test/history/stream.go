@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/pager"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -59,8 +60,7 @@ func pause(ctx context.Context) {
 
 // relist records how the listed objects differ from what is on record.
 func (s *stream) relist(ctx context.Context) error {
-	list := s.list()
-	objects, err := s.objects(ctx, list)
+	objects, revision, err := s.objects(ctx)
 	if err != nil {
 		return err
 	}
@@ -83,31 +83,50 @@ func (s *stream) relist(ctx context.Context) error {
 			continue
 		}
 		last := v.Object.DeepCopyObject().(client.Object)
-		last.SetResourceVersion(list.GetResourceVersion())
+		last.SetResourceVersion(revision)
 		if err := s.record(watch.Deleted, last, true); err != nil {
 			return err
 		}
 	}
-	s.revision = list.GetResourceVersion()
+	s.revision = revision
 	return nil
 }
 
-// patience is how often a list is asked for again: an API server that is busy answers no list of thousands in time.
+// patience is how often a page is asked for again: a busy API server does not always answer in time.
 var patience = wait.Backoff{Steps: 6, Duration: time.Second, Factor: 2}
 
-func (s *stream) objects(ctx context.Context, list client.ObjectList) ([]client.Object, error) {
-	busy := func(err error) bool {
-		return ctx.Err() == nil && (apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err))
+// pageSize is how many objects are asked for at once. When the API server's cache is behind, it reads a page from etcd
+// in one answer; on a busy machine that of thousands of pods takes longer than a request may.
+const pageSize = 250
+
+// objects lists all objects, as they were at the returned revision.
+func (s *stream) objects(ctx context.Context) (objects []client.Object, revision string, err error) {
+	pages := pager.New(s.page)
+	pages.PageSize = pageSize
+	list, _, err := pages.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, "", fmt.Errorf("listing %T: %w", s.list(), err)
 	}
-	if err := retry.OnError(patience, busy, func() error { return s.client.List(ctx, list) }); err != nil {
-		return nil, fmt.Errorf("listing %T: %w", list, err)
+	about, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, "", fmt.Errorf("reading %T: %w", list, err)
 	}
-	var objects []client.Object
-	err := meta.EachListItem(list, func(o runtime.Object) error {
+	err = meta.EachListItem(list, func(o runtime.Object) error {
 		objects = append(objects, o.(client.Object))
 		return nil
 	})
-	return objects, err
+	return objects, about.GetResourceVersion(), err
+}
+
+func (s *stream) page(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	list := s.list()
+	busy := func(err error) bool {
+		return ctx.Err() == nil && (apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err))
+	}
+	err := retry.OnError(patience, busy, func() error {
+		return s.client.List(ctx, list, &client.ListOptions{Limit: options.Limit, Continue: options.Continue})
+	})
+	return list, err
 }
 
 // watch records until the watch ends. A nil error means that it can be resumed at once.
@@ -186,8 +205,7 @@ func (s *stream) snapshot() map[types.UID]Version {
 // sync waits until the record has every version that a list made now returns, and no object that
 // this list no longer has.
 func (s *stream) sync(ctx context.Context) error {
-	list := s.list()
-	objects, err := s.objects(ctx, list)
+	objects, listed, err := s.objects(ctx)
 	if err != nil {
 		return err
 	}
@@ -199,14 +217,14 @@ func (s *stream) sync(ctx context.Context) error {
 		}
 		target[o.GetUID()] = v
 	}
-	revision, err := parseRevision(list.GetResourceVersion())
+	revision, err := parseRevision(listed)
 	if err != nil {
 		return err
 	}
 	for !s.reached(target, revision) {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%T is behind revision %d: %w", list, revision, ctx.Err())
+			return fmt.Errorf("%T is behind revision %d: %w", s.list(), revision, ctx.Err())
 		case <-time.After(syncPoll):
 		}
 	}

@@ -2,17 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -49,7 +45,6 @@ type outcome struct {
 // record watches a story from its beginning.
 type record struct {
 	recorder *history.Recorder
-	client   client.Client
 	machines *catalogue.Catalogue
 	wanted   []workload
 	cancel   context.CancelFunc
@@ -71,7 +66,7 @@ func newRecord(ctx context.Context, c client.WithWatch, wanted []workload) (*rec
 	if err != nil {
 		return nil, err
 	}
-	r := &record{recorder: recorder, client: c, machines: machines, wanted: wanted, done: make(chan struct{})}
+	r := &record{recorder: recorder, machines: machines, wanted: wanted, done: make(chan struct{})}
 	r.pending.begun, r.coreless.begun = time.Now(), time.Now()
 	ctx, r.cancel = context.WithCancel(ctx)
 	go r.sample(ctx)
@@ -96,57 +91,45 @@ func (r *record) sample(ctx context.Context) {
 			return
 		case <-ticker.C:
 			now := time.Now()
-			err := r.look(ctx, now, now.Sub(last))
-			if err == nil {
-				last = now
-			} else if ctx.Err() == nil {
-				fmt.Fprintf(os.Stderr, "sampling: %v\n", err)
-			}
+			r.look(now, now.Sub(last))
+			last = now
 		}
 	}
 }
 
-func (r *record) look(ctx context.Context, now time.Time, passed time.Duration) error {
-	nodes, pods, rtNodes := &corev1.NodeList{}, &corev1.PodList{}, &v1alpha1.RTNodeList{}
-	if err := errors.Join(r.client.List(ctx, nodes), r.client.List(ctx, rtNodes)); err != nil {
-		return err
-	}
-	named, err := labels.NewRequirement(test.Label, selection.In, critical(r.wanted))
-	if err != nil {
-		return fmt.Errorf("selecting critical pods: %w", err)
-	}
-	if err := r.client.List(ctx, pods, client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*named)}); err != nil {
-		return err
-	}
+// look reads from the record: lists of thousands each second would be a load of their own.
+func (r *record) look(now time.Time, passed time.Duration) {
+	nodes, rtNodes := history.Live[*corev1.Node](r.recorder), history.Live[*v1alpha1.RTNode](r.recorder)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.nodes = max(r.nodes, len(nodes.Items))
+	r.nodes = max(r.nodes, len(nodes))
 	all, high := replicas(r.wanted)
-	served, servedHigh := servedBy(rtNodes.Items)
+	served, servedHigh := servedBy(rtNodes)
 	r.unserved += passed * time.Duration(max(0, all-served))
 	r.unservedHigh += passed * time.Duration(max(0, high-servedHigh))
-	for i := range nodes.Items {
-		if machine, ok := r.machines.Lookup(nodes.Items[i].Labels[corev1.LabelInstanceTypeStable]); ok {
+	for _, node := range nodes {
+		if machine, ok := r.machines.Lookup(node.Labels[corev1.LabelInstanceTypeStable]); ok {
 			r.usd += machine.Price.OnDemand * passed.Hours()
 		}
 	}
-	cores := onCores(rtNodes.Items)
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	cores, names := onCores(rtNodes), critical(r.wanted)
+	for _, pod := range history.Live[*corev1.Pod](r.recorder) {
+		if !slices.Contains(names, pod.Labels[test.Label]) {
+			continue
+		}
 		r.pending.see(pod, pod.Spec.NodeName == "" && !ending(pod), now)
 		r.coreless.see(pod, !cores[pod.UID] && !ending(pod), now)
 	}
-	return nil
 }
 
 // servedBy are the containers that have a budget, and those of criticality High.
-func servedBy(nodes []v1alpha1.RTNode) (all, high int) {
-	for i := range nodes {
+func servedBy(nodes []*v1alpha1.RTNode) (all, high int) {
+	for _, node := range nodes {
 		critical := map[types.UID]bool{}
-		for _, server := range nodes[i].Spec.Servers {
+		for _, server := range node.Spec.Servers {
 			critical[server.PodUID] = server.Criticality == string(mcoperatorv1.CriticalityHigh)
 		}
-		for _, server := range nodes[i].Status.Servers {
+		for _, server := range node.Status.Servers {
 			if server.BudgetUs == 0 {
 				continue
 			}

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/test"
+	"github.com/mainspring-rt/mainspring/pkg/test/history"
 )
 
 // rushLimit bounds how long critical pods may be without a core.
@@ -36,17 +36,10 @@ func (w *world) rushIn(ctx context.Context, there []workload, pods int) (o outco
 	}
 	limited, cancel := context.WithTimeout(ctx, rushLimit)
 	defer cancel()
-	late := w.await(limited, "the rush on cores", func(ctx context.Context) (bool, string, error) {
-		here, nodes := &corev1.PodList{}, &v1alpha1.RTNodeList{}
-		if err := w.client.List(ctx, here, client.InNamespace(l.namespace), client.MatchingLabels{test.Label: l.name}); err != nil {
-			return false, "", err
-		}
-		if err := w.client.List(ctx, nodes); err != nil {
-			return false, "", err
-		}
-		served, cores := 0, onCores(nodes.Items)
-		for i := range here.Items {
-			if cores[here.Items[i].UID] {
+	late := w.await(limited, "the rush on cores", func(context.Context) (bool, string, error) {
+		served, cores := 0, onCores(history.Live[*v1alpha1.RTNode](record.recorder))
+		for _, pod := range history.Live[*corev1.Pod](record.recorder) {
+			if pod.Namespace == l.namespace && pod.Labels[test.Label] == l.name && cores[pod.UID] {
 				served++
 			}
 		}

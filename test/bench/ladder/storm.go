@@ -13,10 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/samber/lo"
+
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/hollow"
 	"github.com/mainspring-rt/mainspring/pkg/test"
+	"github.com/mainspring-rt/mainspring/pkg/test/history"
 )
 
 const (
@@ -76,7 +79,7 @@ func storm(ctx context.Context, w *world, pods int) (stormFigures, error) {
 		return f, err
 	}
 	if err := w.await(ctx, "pods on cores", func(ctx context.Context) (bool, string, error) {
-		s, err := w.state(ctx)
+		s, err := w.look(ctx)
 		f.nodesBefore = s.nodes
 		return s.placed >= pods/100*100, fmt.Sprintf("%d of %d on %d nodes", s.placed, pods, s.nodes), err
 	}); err != nil {
@@ -97,10 +100,10 @@ func (w *world) strikeAndSettle(ctx context.Context, workloads []workload, f *st
 		return err
 	}
 	defer record.stop()
-	if err := w.strike(ctx); err != nil {
+	if err := w.strike(ctx, history.Live[*corev1.Pod](record.recorder)); err != nil {
 		return err
 	}
-	unsettled := w.settle(ctx, f)
+	unsettled := w.settle(ctx, record, f)
 	f.outcome, err = record.outcome(ctx)
 	f.measured = err == nil
 	return errors.Join(unsettled, err)
@@ -145,38 +148,33 @@ func (w *world) pioneer(ctx context.Context, nodes int) error {
 const strikers = 16
 
 // strike has every pod of the workloads control and vision overrun from now on.
-func (w *world) strike(ctx context.Context) error {
+func (w *world) strike(ctx context.Context, pods []*corev1.Pod) error {
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, hollow.AnnotationScript, stormScript))
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(strikers)
-	for _, name := range []string{"control", "vision"} {
-		pods := &corev1.PodList{}
-		if err := w.client.List(ctx, pods, client.MatchingLabels{test.Label: name}); err != nil {
-			return fmt.Errorf("listing pods: %w", err)
+	for _, known := range pods {
+		if name := known.Labels[test.Label]; name != "control" && name != "vision" {
+			continue
 		}
-		for i := range pods.Items {
-			all.Go(func() error {
-				if err := w.client.Patch(ctx, &pods.Items[i], patch); client.IgnoreNotFound(err) != nil {
-					return fmt.Errorf("giving pod %s its script: %w", pods.Items[i].Name, err)
-				}
-				return nil
-			})
-		}
+		all.Go(func() error {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: known.Namespace, Name: known.Name}}
+			if err := w.client.Patch(ctx, pod, patch); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("giving pod %s its script: %w", pod.Name, err)
+			}
+			return nil
+		})
 	}
 	return all.Wait()
 }
 
 // settle follows the storm until it is over.
-func (w *world) settle(ctx context.Context, f *stormFigures) error {
+func (w *world) settle(ctx context.Context, r *record, f *stormFigures) error {
 	ctx, cancel := context.WithTimeout(ctx, stormLimit)
 	defer cancel()
 	begun, last := time.Now(), time.Now()
 	overruns := int64(-1)
-	return w.await(ctx, "the storm", func(ctx context.Context) (bool, string, error) {
-		s, err := w.state(ctx)
-		if err != nil {
-			return false, "", err
-		}
+	return w.await(ctx, "the storm", func(context.Context) (bool, string, error) {
+		s := stateOf(history.Live[*corev1.Node](r.recorder), history.Live[*v1alpha1.RTNode](r.recorder), history.Live[*v1alpha1.RTAction](r.recorder))
 		now := time.Now()
 		if s.overruns != overruns || s.underway > 0 {
 			overruns, last = s.overruns, now
@@ -201,22 +199,26 @@ type clusterState struct {
 	overruns                                        int64
 }
 
-func (w *world) state(ctx context.Context) (clusterState, error) {
-	s := clusterState{}
+// look asks the API server.
+func (w *world) look(ctx context.Context) (clusterState, error) {
 	nodes, rtNodes, actions := &corev1.NodeList{}, &v1alpha1.RTNodeList{}, &v1alpha1.RTActionList{}
 	for _, list := range []client.ObjectList{nodes, rtNodes, actions} {
 		if err := w.client.List(ctx, list); err != nil {
-			return s, fmt.Errorf("listing: %w", err)
+			return clusterState{}, fmt.Errorf("listing: %w", err)
 		}
 	}
-	s.nodes = len(nodes.Items)
-	for i := range nodes.Items {
-		if slices.ContainsFunc(nodes.Items[i].Spec.Taints, func(t corev1.Taint) bool { return t.Key == mcoperatorv1.TaintPressure }) {
+	return stateOf(lo.ToSlicePtr(nodes.Items), lo.ToSlicePtr(rtNodes.Items), lo.ToSlicePtr(actions.Items)), nil
+}
+
+func stateOf(nodes []*corev1.Node, rtNodes []*v1alpha1.RTNode, actions []*v1alpha1.RTAction) clusterState {
+	s := clusterState{nodes: len(nodes)}
+	for _, node := range nodes {
+		if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == mcoperatorv1.TaintPressure }) {
 			s.tainted++
 		}
 	}
-	for i := range rtNodes.Items {
-		status := &rtNodes.Items[i].Status
+	for _, node := range rtNodes {
+		status := &node.Status
 		if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionRTPressure) {
 			s.pressed++
 		}
@@ -227,13 +229,13 @@ func (w *world) state(ctx context.Context) (clusterState, error) {
 			}
 		}
 	}
-	for i := range actions.Items {
-		switch actions.Items[i].Status.Phase {
+	for _, action := range actions {
+		switch action.Status.Phase {
 		case "Waiting", "Running", "RollingBack":
 			s.underway++
 		default:
 			s.over++
 		}
 	}
-	return s, nil
+	return s
 }

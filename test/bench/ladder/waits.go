@@ -118,10 +118,10 @@ func openings(versions []history.Version) []opening {
 }
 
 // onCores are the pods of which a container has a budget in force.
-func onCores(nodes []v1alpha1.RTNode) map[types.UID]bool {
+func onCores(nodes []*v1alpha1.RTNode) map[types.UID]bool {
 	out := map[types.UID]bool{}
-	for i := range nodes {
-		for _, server := range nodes[i].Status.Servers {
+	for _, node := range nodes {
+		for _, server := range node.Status.Servers {
 			if server.BudgetUs > 0 && server.Error == "" {
 				out[server.PodUID] = true
 			}
