@@ -54,7 +54,9 @@ func startPlane(ctx context.Context, t *testing.T) (*localplane.Plane, client.Wi
 			t.Fatal(err)
 		}
 	}
-	c, err := client.NewWithWatch(plane.RESTConfig(), client.Options{Scheme: scheme.Scheme})
+	config := plane.RESTConfig()
+	config.QPS = -1 // hundreds of objects
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
