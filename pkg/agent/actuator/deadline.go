@@ -31,8 +31,8 @@ func (*deadline) ReservedOnly() bool { return true }
 
 // buildDeadline makes a thread of ours a deadline thread for its trial.
 func buildDeadline(m *machine) (Backend, func() error, error) {
-	if !m.cg.Has("cpuset") {
-		return nil, nil, errNoCpuset
+	if err := m.placing(); err != nil {
+		return nil, nil, err
 	}
 	return newDeadline(m), m.tryDeadline, nil
 }

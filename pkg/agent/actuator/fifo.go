@@ -50,8 +50,8 @@ func PolicyOf(name string) string {
 
 // buildFIFO has a thread of ours be real-time in the groups that it is in for its trial.
 func buildFIFO(m *machine) (Backend, func() error, error) {
-	if !m.cg.Has("cpuset") {
-		return nil, nil, errNoCpuset
+	if err := m.placing(); err != nil {
+		return nil, nil, err
 	}
 	// The root group of v2 may run real-time threads even then, but no container is in it.
 	if groups, err := m.host.RTGroupSched(); err == nil && groups && m.cg.InUnified("cpu") {

@@ -17,6 +17,8 @@ type kernel interface {
 	// inode of a directory.
 	inode(dir string) (uint64, error)
 	children(dir string) ([]string, error)
+	// writable says why this process may not write to the files of a group, without writing; nil when it may.
+	writable(dir string) error
 	mkdir(dir string) error
 	rmdir(dir string) error
 	// attr and setAttr are HOT.

@@ -3,6 +3,7 @@ package actuator
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -60,6 +61,10 @@ func (linux) tickUs() int64 {
 
 // slowestTickUs is that of CONFIG_HZ=100, the slowest there is.
 const slowestTickUs = 10_000
+
+func (linux) writable(dir string) error {
+	return unix.Access(filepath.Join(dir, "cgroup.procs"), unix.W_OK)
+}
 
 func (linux) mkdir(dir string) error { return os.Mkdir(dir, 0o755) }
 func (linux) rmdir(dir string) error { return unix.Rmdir(dir) }

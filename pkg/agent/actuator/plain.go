@@ -16,6 +16,22 @@ type plain struct {
 	open map[string]threaded
 }
 
+// placing says why such a backend cannot keep a server on its core. The others write to a group for their trial; these
+// would be taken, and have their cores offered, where they can put nobody there.
+func (m *machine) placing() error {
+	if !m.cg.Has("cpuset") {
+		return errNoCpuset
+	}
+	root, err := m.cg.Dir("cpuset", "/")
+	if err != nil {
+		return err
+	}
+	if err := m.kernel.writable(root); err != nil {
+		return m.refused(fmt.Errorf("control groups of cpuset cannot be written to: %w", err))
+	}
+	return nil
+}
+
 // threaded is an open group of such a backend.
 type threaded interface {
 	Group

@@ -33,6 +33,8 @@ type simKernel struct {
 	log            []string
 	// closed: groups cannot be made at the top.
 	closed bool
+	// readOnly: the hierarchies are mounted so.
+	readOnly bool
 	// refuseAll: no thread may become real-time.
 	refuseAll bool
 	// fullOfDeadlines: no thread may become a deadline thread any more.
@@ -179,7 +181,17 @@ func (k *simKernel) inode(dir string) (uint64, error) {
 
 func (k *simKernel) children(dir string) ([]string, error) { return linux{}.children(dir) }
 
+func (k *simKernel) writable(string) error {
+	if k.readOnly {
+		return unix.EROFS
+	}
+	return nil
+}
+
 func (k *simKernel) mkdir(dir string) error {
+	if err := k.writable(dir); err != nil {
+		return err
+	}
 	if err := k.step("mkdir " + dir); err != nil {
 		return err
 	}

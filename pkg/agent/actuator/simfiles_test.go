@@ -94,6 +94,9 @@ func (f *simFiles) write(name, value string) error {
 	if name == f.k.refuse {
 		return unix.EACCES
 	}
+	if err := f.k.writable(f.dir); err != nil {
+		return err
+	}
 	if name == "tasks" || name == "cgroup.threads" {
 		return f.k.moveThread(f.dir, value)
 	}
