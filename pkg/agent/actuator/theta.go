@@ -12,26 +12,20 @@ import (
 
 const (
 	million int64 = 1_000_000
-	// thetaPpm is the most that is promised of a core.
-	thetaPpm int64 = 900_000
 	// roundingPpm is kept back of the pot for groups: the kernel rounds ratios to 2^-20.
 	roundingPpm int64 = 500
 )
 
 // theta is what servers may use of a core together: what the kernel leaves real-time tasks, less what it
-// keeps for ordinary tasks by deadline servers, at most thetaPpm.
+// keeps for ordinary tasks by deadline servers. Deadline tasks of the host and our own threads have what is left beside it.
 func theta(h host.Host, core int) int64 {
 	runtime, period, err := h.RTLimits()
 	if err != nil {
 		return 0
 	}
-	limit := million
-	if runtime >= 0 {
-		limit = runtime * million / period
-	}
 	fair, _ := h.FairServer(core)
 	ext, _ := h.ExtServer(core)
-	return max(0, min(thetaPpm, limit-fair-ext))
+	return int64(rt.Capacity(rt.Host{RTRuntime: runtime, RTPeriod: period, FairServer: rt.PPM(fair), ExtServer: rt.PPM(ext)}))
 }
 
 // capacity of each core where cores do not share.
