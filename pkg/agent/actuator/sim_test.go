@@ -31,6 +31,8 @@ type simKernel struct {
 	writes, killAt int
 	killed         bool
 	log            []string
+	// stepping is called before a change, with its number.
+	stepping func(write int)
 	// closed: groups cannot be made at the top.
 	closed bool
 	// readOnly: the hierarchies are mounted so.
@@ -156,6 +158,9 @@ func (k *simKernel) step(what string) error {
 	if k.killAt != 0 && k.writes >= k.killAt {
 		k.killed = true
 		return errKilled
+	}
+	if k.stepping != nil {
+		k.stepping(k.writes)
 	}
 	k.log = append(k.log, what)
 	return nil
