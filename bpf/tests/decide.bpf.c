@@ -112,6 +112,23 @@ int decide_judge(struct judge_args *a)
 	return 0;
 }
 
+struct ended_args {
+	__u64 budget, told_end, window;
+	__s64 end;
+	__u32 flags, ended;
+};
+
+SEC("syscall")
+int decide_ended(struct ended_args *a)
+{
+	struct slot_config c = { .budget_ns = a->budget, .flags = a->flags };
+	struct told t = { .end = a->told_end };
+	struct left l = { .end = a->end, .window = a->window };
+
+	a->ended = ended(&c, &t, &l);
+	return 0;
+}
+
 struct job_args {
 	__u64 release, now, deadline, period;
 	__u64 interval; /* 0: of a thread that sleeps until absolute times */

@@ -26,6 +26,7 @@ const (
 	decideProgDeadlineEntity  = "deadline_entity"
 	decideProgDecideBucket    = "decide_bucket"
 	decideProgDecideClean     = "decide_clean"
+	decideProgDecideEnded     = "decide_ended"
 	decideProgDecideJob       = "decide_job"
 	decideProgDecideJudge     = "decide_judge"
 	decideProgDecideLost      = "decide_lost"
@@ -80,6 +81,7 @@ type decideProgramSpecs struct {
 	DeadlineEntity  *ebpf.ProgramSpec `ebpf:"deadline_entity"`
 	DecideBucket    *ebpf.ProgramSpec `ebpf:"decide_bucket"`
 	DecideClean     *ebpf.ProgramSpec `ebpf:"decide_clean"`
+	DecideEnded     *ebpf.ProgramSpec `ebpf:"decide_ended"`
 	DecideJob       *ebpf.ProgramSpec `ebpf:"decide_job"`
 	DecideJudge     *ebpf.ProgramSpec `ebpf:"decide_judge"`
 	DecideLost      *ebpf.ProgramSpec `ebpf:"decide_lost"`
@@ -163,6 +165,7 @@ type decidePrograms struct {
 	DeadlineEntity  *ebpf.Program `ebpf:"deadline_entity"`
 	DecideBucket    *ebpf.Program `ebpf:"decide_bucket"`
 	DecideClean     *ebpf.Program `ebpf:"decide_clean"`
+	DecideEnded     *ebpf.Program `ebpf:"decide_ended"`
 	DecideJob       *ebpf.Program `ebpf:"decide_job"`
 	DecideJudge     *ebpf.Program `ebpf:"decide_judge"`
 	DecideLost      *ebpf.Program `ebpf:"decide_lost"`
@@ -176,6 +179,7 @@ func (p *decidePrograms) Close() error {
 		p.DeadlineEntity,
 		p.DecideBucket,
 		p.DecideClean,
+		p.DecideEnded,
 		p.DecideJob,
 		p.DecideJudge,
 		p.DecideLost,

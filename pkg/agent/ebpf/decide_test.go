@@ -215,6 +215,35 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Whoever is real-time then has not been stopped, or has undone it.
+func TestEnded(t *testing.T) {
+	type ended struct {
+		Budget, ToldEnd, Window uint64
+		End                     int64
+		Flags, Ended            uint32
+	}
+	const window, budget, enforce = 1_000_000, 2_000, ebpf.FlagLive | ebpf.FlagEnforce
+	programs := decisions(t)
+	for name, e := range map[string]ended{
+		"told":                      {ToldEnd: window + budget, Flags: enforce, Ended: 1},
+		"told a while ago":          {ToldEnd: window + budget, End: -900, Flags: enforce, Ended: 1},
+		"raised since":              {ToldEnd: window + budget, End: 500, Flags: enforce},
+		"told of another budget":    {ToldEnd: window + budget/2, End: -900, Flags: enforce},
+		"told in the window before": {ToldEnd: window - 100_000 + budget, End: -900, Flags: enforce},
+		"not told":                  {End: -900, Flags: enforce},
+		"nobody is to stop it":      {ToldEnd: window + budget, End: -900, Flags: ebpf.FlagLive | ebpf.FlagAlarm},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e.Window, e.Budget = window, budget
+			got := e
+			got.Ended = 9
+			if decide(t, programs.DecideEnded, &got); got != e {
+				t.Errorf("ended\n%+v; want\n%+v", got, e)
+			}
+		})
+	}
+}
+
 func TestJobs(t *testing.T) {
 	type jobs struct{ Release, Now, Deadline, Period, Interval, Jobs, Misses, Response uint64 }
 	programs := decisions(t)
