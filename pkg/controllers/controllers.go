@@ -31,6 +31,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	rtstate "github.com/mainspring-rt/mainspring/pkg/state"
+	"github.com/mainspring-rt/mainspring/pkg/usage"
 )
 
 // Set is the assembled list of controllers and what they share.
@@ -91,8 +92,9 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 		return Set{}, err
 	}
 	list = append(list, realtime(op, cluster, store, queue, o.Realtime)...)
-	list = append(list, migrations(op, cluster, store, queue, o)...)
-	list = append(list, resources(op, cluster, store, o.Resources)...)
+	latest := usage.NewLatest(op.Clock, o.Resources.Pressure.MaxAge())
+	list = append(list, migrations(op, cluster, store, queue, latest, o)...)
+	list = append(list, resources(op, cluster, store, latest, o.Resources)...)
 	list = append(list, pressure(op, store, queue, o.Pressure))
 	if list, err = (opening{o, op, overlaid, cluster, store}).withOpening(ctx, list, queue); err != nil {
 		return Set{}, err

@@ -13,6 +13,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/placement"
 	"github.com/mainspring-rt/mainspring/pkg/policy"
 	rtstate "github.com/mainspring-rt/mainspring/pkg/state"
+	"github.com/mainspring-rt/mainspring/pkg/usage"
 )
 
 // Migrations are the settings of migrations of pods.
@@ -28,7 +29,7 @@ type Migrations struct {
 }
 
 // migrations are the loops that move pods to other nodes. The queue's actions of that kind are done here, too.
-func migrations(op *operator.Operator, cluster *state.Cluster, store *rtstate.Store, queue *orchestration.Queue, o Options) []controller.Controller {
+func migrations(op *operator.Operator, cluster *state.Cluster, store *rtstate.Store, queue *orchestration.Queue, latest *usage.Latest, o Options) []controller.Controller {
 	simulator := &placement.Simulator{Client: op.GetClient(), Cluster: cluster, Recorder: op.EventRecorder, Clock: op.Clock}
 	judge := policy.NewJudge(policy.Options{
 		Client: op.GetClient(), Secrets: op.GetAPIReader(), Namespace: o.Migrations.SecretNamespace, Clock: op.Clock, Default: o.Migrations.Engine,
@@ -41,7 +42,8 @@ func migrations(op *operator.Operator, cluster *state.Cluster, store *rtstate.St
 	queue.Handle(rules.Migrate, migration.New(d))
 	return []controller.Controller{
 		migration.NewReconciler(migration.ReconcilerDependencies{
-			Dependencies: d, Actions: queue, Rooms: simulator.Rooms, Checkpointing: o.Migrations.Checkpointing, Threshold: o.Migrations.Threshold,
+			Dependencies: d, Actions: queue, Rooms: simulator.Rooms, Load: latest.Load,
+			Checkpointing: o.Migrations.Checkpointing, Threshold: o.Migrations.Threshold,
 		}),
 		&migration.Gates{Client: op.GetClient(), API: op.GetAPIReader()},
 		&migration.Leftovers{Dependencies: d},

@@ -23,12 +23,12 @@ type Resources struct {
 	Influx *influx.Client
 }
 
-// resources are the loop that sees which nodes are short of CPU or memory, and the one that tells of migrations.
-func resources(op *operator.Operator, cluster *state.Cluster, store *rtstate.Store, o Resources) []controller.Controller {
+// resources are the loop that sees which nodes are short of CPU or memory, and tells others what it has read, and the one that tells of migrations.
+func resources(op *operator.Operator, cluster *state.Cluster, store *rtstate.Store, latest *usage.Latest, o Resources) []controller.Controller {
 	var list []controller.Controller
 	if o.Usage != nil && o.Pressure.Mode != resourcepressure.ModeOff {
 		list = append(list, resourcepressure.New(resourcepressure.Dependencies{
-			Clock: op.Clock, Client: op.GetClient(), API: op.GetAPIReader(), Store: store, Source: o.Usage, Recorder: recorder{op.EventRecorder}, Options: o.Pressure,
+			Clock: op.Clock, Client: op.GetClient(), API: op.GetAPIReader(), Store: store, Source: o.Usage, Latest: latest, Recorder: recorder{op.EventRecorder}, Options: o.Pressure,
 			Placement: &placement.Simulator{Client: op.GetClient(), Cluster: cluster, Recorder: op.EventRecorder, Clock: op.Clock},
 			Policies:  policy.NewJudge(policy.Options{Client: op.GetClient(), Clock: op.Clock}), // which is asked for policies, and decides nothing
 		}))

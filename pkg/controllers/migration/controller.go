@@ -57,7 +57,7 @@ type Judge interface {
 	Decide(ctx context.Context, q policy.Question) (v1alpha1.MigrationDecision, error)
 }
 
-// ReconcilerDependencies are the collaborators of the loop over PodMigrations. All but Load are required.
+// ReconcilerDependencies are the collaborators of the loop over PodMigrations. All are required.
 type ReconcilerDependencies struct {
 	Dependencies
 	Actions Actions
@@ -67,7 +67,7 @@ type ReconcilerDependencies struct {
 	Checkpointing bool
 	// Threshold is the share of a node's CPU or memory above which it is under pressure: no optional migration brings a node there. 0: any share will do.
 	Threshold float64
-	// Load is the share of a node's CPU or memory, whichever is more, that is in use; nil: what is requested is what is in use.
+	// Load is the share of a node's CPU or memory, whichever is more, that is in use. Where that is not known, what is requested counts as in use.
 	Load func(node string) (used float64, known bool)
 }
 

@@ -43,7 +43,7 @@ func (c *court) Decide(_ context.Context, q policy.Question) (v1alpha1.Migration
 // reconciler is the loop over PodMigrations of a process.
 func (p *process) reconciler() *migration.Reconciler {
 	return migration.NewReconciler(migration.ReconcilerDependencies{
-		Dependencies: p.dependencies(), Actions: p.queue, Rooms: p.rooms, Checkpointing: true, Threshold: 0.85,
+		Dependencies: p.dependencies(), Actions: p.queue, Rooms: p.rooms, Load: p.measured, Checkpointing: true, Threshold: 0.85,
 	})
 }
 
@@ -63,6 +63,12 @@ func (w *town) rooms() map[string]placement.Room {
 		out[n.Name] = placement.Room{Allocatable: amounts("10"), Available: amounts(left)}
 	}
 	return out
+}
+
+// measured is how much of a node is in use, where that is known.
+func (w *town) measured(node string) (used float64, known bool) {
+	used, known = w.load[strings.TrimPrefix(node, w.namespace+"-")]
+	return used, known
 }
 
 func amounts(n string) corev1.ResourceList {

@@ -181,7 +181,7 @@ func (c *cluster) add(mgr ctrl.Manager) {
 		Register(context.Context, ctrl.Manager) error
 	}
 	loops := []loop{informer.New(store), &migration.Gates{Client: mgr.GetClient(), API: mgr.GetAPIReader()}, migration.NewReconciler(migration.ReconcilerDependencies{
-		Dependencies: d, Actions: queue, Rooms: c.rooms, Threshold: 0.85,
+		Dependencies: d, Actions: queue, Rooms: c.rooms, Load: func(string) (float64, bool) { return 0, false }, Threshold: 0.85,
 	})}
 	for _, l := range queue.Loops() {
 		loops = append(loops, l)

@@ -119,10 +119,8 @@ func (r *Reconciler) candidates(ctx context.Context, snapshot *state.Snapshot, q
 		}
 		c := candidate{name: name, headroom: Headroom(rooms[name], more)}
 		used := 1 - c.headroom
-		if r.Load != nil {
-			if measured, known := r.Load(name); known {
-				used = measured + share(rooms[name], more)
-			}
+		if measured, known := r.Load(name); known {
+			used = measured + share(rooms[name], more)
 		}
 		c.pressed = r.Threshold > 0 && used > r.Threshold
 		return c

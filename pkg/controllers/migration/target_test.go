@@ -46,6 +46,30 @@ func TestHeadroomIsOfTheScarcer(t *testing.T) {
 	})
 }
 
+// What is measured on a node counts, and not what is requested there: one that is near the threshold comes last, and takes nobody for what is optional.
+func TestTargetsThatAreUnderPressure(t *testing.T) {
+	t.Parallel()
+	loaded := func(load map[string]float64, more ...func(*town)) func(*town) {
+		return func(w *town) {
+			w.load = load
+			for _, f := range more {
+				f(w)
+			}
+		}
+	}
+	for _, j := range []journey{
+		{name: "another", town: loaded(map[string]float64{"b": 0.9}, nodes("c")), ask: ask("Restart"), phase: "Succeeded", places: "c"},
+		{name: "another-for-an-ordinary-pod", town: loaded(map[string]float64{"b": 0.9}, nodes("c"), (*town).ungoverned), ask: ask("Restart"), phase: "Succeeded", places: "c"},
+		{name: "less", town: loaded(map[string]float64{"b": 0.8, "c": 0.9}, nodes("c")), ask: ask("Restart"), phase: "Succeeded", places: "b"},
+		{name: "by-hand", town: loaded(map[string]float64{"b": 0.9}), ask: ask("Restart"), phase: "Succeeded", places: "b"},
+		{name: "optional", town: loaded(map[string]float64{"b": 0.9}), ask: func(w *town) {
+			w.asks("rt-1", by("Restart"), func(o *v1alpha1.PodMigration) { o.Spec.Trigger = v1alpha1.TriggerCost })
+		}, phase: "Refused", says: "would itself be under pressure", places: "a"},
+	} {
+		j.test(t)
+	}
+}
+
 // The time that a migration has grows with what it carries, and with the time that the pod may take to end.
 func TestAllowance(t *testing.T) {
 	t.Parallel()

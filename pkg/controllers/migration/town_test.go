@@ -83,6 +83,8 @@ type town struct {
 	quota int
 	// former is the McKube of pods that have none any longer.
 	former *mcv1.McKube
+	// load is what is measured on nodes; of others nothing is.
+	load map[string]float64
 	// seats is how many pods of the town node b has room for; 0: any number.
 	seats int
 }

@@ -53,8 +53,10 @@ type Dependencies struct {
 	Client client.Client
 	API    client.Reader
 	// Store knows real-time work.
-	Store     *state.Store
-	Source    usage.Source
+	Store  *state.Store
+	Source usage.Source
+	// Latest is told what was read.
+	Latest    *usage.Latest
 	Placement Placement
 	Policies  Policies
 	Recorder  Recorder
@@ -211,6 +213,7 @@ func (c *Controller) read(ctx context.Context, nodes []*corev1.Node, due []setti
 		log.FromContext(ctx).Info("the usage of nodes is known again", "source", c.Source.Name())
 	}
 	c.failed = kind
+	c.Latest.Keep(found)
 	return found
 }
 

@@ -183,12 +183,18 @@ func TestASourceThatIsAway(t *testing.T) {
 	s.failing = errAway
 	s.looks(c, 1)
 	s.expect("while nobody knows", s.condition("a"), "Unknown UsageUnknown")
+	if load, known := s.latest.Load("a"); known {
+		t.Errorf("others are told that %.2f of a node is in use, which nobody knows", load)
+	}
 	s.refuses = nil
 	s.looks(c, 2)
 	s.expect("nothing is done on what nobody knows", s.migrations(), "")
 	s.failing = nil
 	s.looks(c, 1)
 	s.expect("known again", s.condition("a")+" "+s.migrations(), "True CPU one>b")
+	if load, known := s.latest.Load("a"); load != 0.95 || !known {
+		t.Errorf("others are told that %.2f of the node is in use, %t", load, known)
+	}
 }
 
 // Policies have thresholds and intervals of their own, for the pods that they select.

@@ -42,6 +42,7 @@ type stage struct {
 	// percent of CPU and memory of each node; nodes that are not in it are unknown. failing is the source's error.
 	cpu, memory map[string]int
 	failing     error
+	latest      *usage.Latest
 	stuck       bool // the readings' time stands still
 	at          time.Time
 	// refuses are "pod>node" that the scheduler would not place.
@@ -52,7 +53,7 @@ func newStage(t *testing.T, mode resourcepressure.Mode) *stage {
 	t.Helper()
 	s := &stage{T: t, api: apiserver.Client(t, apiserver.Scheme(t)), clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), store: state.New(state.Options{}),
 		options: resourcepressure.Defaults(), cpu: map[string]int{}, memory: map[string]int{}, refuses: map[string]bool{}}
-	s.options.Mode = mode
+	s.options.Mode, s.latest = mode, usage.NewLatest(s.clock, s.options.MaxAge())
 	s.store.Complete()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "pressure-"}}
 	s.must(s.api.Create(t.Context(), namespace))
@@ -76,7 +77,7 @@ func (s *stage) process(api client.WithWatch) *resourcepressure.Controller {
 		api = s.api
 	}
 	return resourcepressure.New(resourcepressure.Dependencies{
-		Clock: s.clock, Client: api, API: api, Store: s.store, Source: source{s}, Placement: scheduler{s}, Recorder: recorder{s}, Options: s.options,
+		Clock: s.clock, Client: api, API: api, Store: s.store, Source: source{s}, Latest: s.latest, Placement: scheduler{s}, Recorder: recorder{s}, Options: s.options,
 		Policies: policy.NewJudge(policy.Options{Client: api, Secrets: api, Namespace: s.namespace, Clock: s.clock}),
 	})
 }
