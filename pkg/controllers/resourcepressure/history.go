@@ -46,10 +46,14 @@ func (h history) moving(uid types.UID, namespace, name string) bool {
 	return false
 }
 
-// resting tells whether a pod of the workload was moved, or was to be, within the cooldown.
+// resting tells whether a pod of the workload was moved, or was to be, within the cooldown, which is longer after one that has failed.
 func (h history) resting(workload string) bool {
 	for _, m := range h.list {
-		if own(m) && m.Annotations[AnnotationWorkload] == workload && h.age(m) < h.o.WorkloadCooldown {
+		rest := h.o.WorkloadCooldown
+		if m.Status.Phase == v1alpha1.MigrationFailed {
+			rest = max(rest, keptSeconds*time.Second)
+		}
+		if own(m) && m.Annotations[AnnotationWorkload] == workload && h.age(m) < rest {
 			return true
 		}
 	}

@@ -18,7 +18,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/usage"
 )
 
-// keptSeconds is for how long PodMigrations are kept at least when they are over.
+// keptSeconds is for how long PodMigrations are kept at least when they are over, and for how long a workload rests of which one has failed: its pod
+// was evicted for nothing, and may have come back to its node, as nothing binds pods without a McKube to a target.
 const keptSeconds = 3600
 
 // relieve chooses pods of the nodes under pressure, and nodes for them.

@@ -135,8 +135,12 @@ func TestHistory(t *testing.T) {
 	refused.Status.Phase = v1alpha1.MigrationRefused
 	dry := moved("dry", "a", "f", "w5", 0)
 	dry.Spec.DryRun = true
-	h := history{now: begin, o: Defaults(), list: []*v1alpha1.PodMigration{moved("one", "a", "b", "w1", 29*time.Second), moved("two", "a", "b", "w2", 6*time.Minute), byHand, over, refused, dry}}
-	for workload, want := range map[string]bool{"w1": true, "w2": true, "w3": true, "w4": true, "w5": false, "w6": false, "w9": false} {
+	failed, longAgo := moved("failed", "a", "g", "w7", 59*time.Minute), moved("long-ago", "a", "h", "w8", 61*time.Minute)
+	failed.Status.Phase, longAgo.Status.Phase = v1alpha1.MigrationFailed, v1alpha1.MigrationFailed
+	undone := moved("undone", "a", "i", "w10", 11*time.Minute)
+	undone.Status.Phase = v1alpha1.MigrationRolledBack
+	h := history{now: begin, o: Defaults(), list: []*v1alpha1.PodMigration{failed, longAgo, undone, moved("one", "a", "b", "w1", 29*time.Second), moved("two", "a", "b", "w2", 6*time.Minute), byHand, over, refused, dry}}
+	for workload, want := range map[string]bool{"w1": true, "w2": true, "w3": true, "w4": true, "w5": false, "w6": false, "w7": true, "w8": false, "w9": false, "w10": false} {
 		if h.resting(workload) != want {
 			t.Errorf("workload %s rests: %v", workload, !want)
 		}
