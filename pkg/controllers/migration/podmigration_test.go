@@ -321,6 +321,18 @@ func TestCheckpoint(t *testing.T) {
 		{name: "aborted-late", town: able, ask: ask("Checkpoint"), during: at("Verifying", abort), phase: "Succeeded", says: "in place of", places: "b", deaths: true, since: 16},
 		{name: "silent-agents", town: func(w *town) { able(w); w.agents.stuck = true }, ask: ask("Checkpoint"),
 			during: at("RollingBack", func(w *town) { w.agents.stuck = false }), phase: "RolledBack", says: "It took longer", places: "a"},
+		{name: "stands-still", town: func(w *town) { able(w); w.agents.stuck = true }, ask: patiently, during: slowly(func(w *town, phase v1alpha1.MigrationPhase) {
+			w.agents.stuck = phase != v1alpha1.MigrationRollingBack
+		}), phase: "RolledBack", says: "nothing has advanced for 2m30s", places: "a"},
+		{name: "source-dies", town: func(w *town) { able(w); w.agents.stuck = true }, ask: patiently, during: slowly(func(w *town, phase v1alpha1.MigrationPhase) {
+			if phase == v1alpha1.MigrationRollingBack {
+				w.vanishes("a")
+			}
+		}), phase: "RolledBack", says: "nothing has advanced for 2m30s", places: "b"},
+		{name: "is-at-it", town: func(w *town) { able(w); w.agents.stuck = true }, ask: patiently, during: slowly(func(w *town, _ v1alpha1.MigrationPhase) {
+			w.agents.stuck = w.clock.Since(w.move().CreationTimestamp.Time) < 10*time.Minute
+			w.beat()
+		}), phase: "Succeeded", says: "in place of", places: "b"},
 		{name: "ordinary-threads", town: func(w *town) { able(w); w.agents.ordinary = true }, ask: ask("Checkpoint"), phase: "RolledBack", says: "has 1 threads of a real-time policy, and its source 2", places: "a"},
 		{name: "other-budgets", town: func(w *town) { able(w); w.agents.lax = true }, ask: ask("Checkpoint"), phase: "RolledBack", says: "has a budget of 0 of 7 us", places: "a"},
 		{name: "incapable", town: func(w *town) { w.rollout(1) }, ask: ask("Checkpoint"), phase: "SucceededWithoutState", says: "in place of", places: "b"},
@@ -331,6 +343,48 @@ func TestCheckpoint(t *testing.T) {
 		}, ask: ask("Checkpoint"), phase: "Refused", says: "its state cannot come along", places: "a"},
 	} {
 		j.test(t)
+	}
+}
+
+// patiently asks for a checkpoint that has half an hour.
+func patiently(w *town) {
+	w.asks(w.first(), by("Checkpoint"), func(o *v1alpha1.PodMigration) { o.Spec.Timeout.Duration = 30 * time.Minute })
+}
+
+// slowly has half a minute pass before each turn from the checkpoint on until the target has the state, and something happen.
+func slowly(do func(w *town, phase v1alpha1.MigrationPhase)) func(w *town) func(int, *process) {
+	return func(w *town) func(int, *process) {
+		return func(int, *process) {
+			switch phase := w.move().Status.Phase; phase {
+			case v1alpha1.MigrationCheckpointing, v1alpha1.MigrationRollingBack:
+				w.clock.Step(30 * time.Second)
+				do(w, phase)
+			}
+		}
+	}
+}
+
+// vanishes has a node be gone from the API, and with it the pods that were on it.
+func (w *town) vanishes(node string) {
+	w.Helper()
+	w.must(client.IgnoreNotFound(w.api.Delete(w.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.name(node)}})))
+	for _, p := range w.pods() {
+		if p.Spec.NodeName == w.name(node) {
+			w.bury(&p)
+		}
+	}
+}
+
+// beat has the source's agent say that it is still at it.
+func (w *town) beat() {
+	w.Helper()
+	list := &v1alpha1.NodeCheckpointList{}
+	w.must(w.api.List(w.Context(), list))
+	for i := range list.Items {
+		if nc := &list.Items[i]; nc.Spec.PodNamespace == w.namespace && nc.Spec.Stage == v1alpha1.StageCheckpoint && w.agents.stuck {
+			nc.Status.Source = &v1alpha1.CheckpointSide{State: v1alpha1.CheckpointWorking, ProgressTime: ptr.To(metav1.NewMicroTime(w.clock.Now()))}
+			w.must(w.api.Status().Update(w.Context(), nc))
+		}
 	}
 }
 
