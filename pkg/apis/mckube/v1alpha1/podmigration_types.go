@@ -140,7 +140,7 @@ const (
 	ConditionMigrationDone = "Done"
 )
 
-// PodMigrationSpec is which pod is to go, where to, and how. Only abort and ttlSecondsAfterFinished may be changed.
+// PodMigrationSpec is which pod is to go, where to, and how. Only abort, waitTimeout, ttlSecondsAfterFinished and reason may be changed.
 // +kubebuilder:validation:XValidation:rule="self.podName == oldSelf.podName && self.trigger == oldSelf.trigger && self.dryRun == oldSelf.dryRun",message="podName, trigger and dryRun cannot be changed; create another PodMigration"
 // +kubebuilder:validation:XValidation:rule="has(self.targetNode) == has(oldSelf.targetNode) && (!has(self.targetNode) || self.targetNode == oldSelf.targetNode)",message="targetNode cannot be changed; create another PodMigration"
 // +kubebuilder:validation:XValidation:rule="has(self.strategy) == has(oldSelf.strategy) && (!has(self.strategy) || self.strategy == oldSelf.strategy)",message="strategy cannot be changed; create another PodMigration"
