@@ -5,7 +5,9 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -28,6 +30,15 @@ func held(nodes [2]string, changes ...func(*test.PodTemplate)) (environment.Plac
 		g.Expect(read(g, m).Status.Message).To(ContainSubstring("PodDisruptionBudget"))
 	}).Should(Succeed())
 	return place, m
+}
+
+// evictOnce asks once: clients of Kubernetes come again by themselves when they are told to.
+func evictOnce(p *corev1.Pod) error {
+	GinkgoHelper()
+	kube, err := kubernetes.NewForConfig(env.Config)
+	Expect(err).NotTo(HaveOccurred())
+	e := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
+	return kube.CoreV1().RESTClient().Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").MaxRetries(0).Body(e).Do(env).Error()
 }
 
 var _ = Describe("Midway", func() {
@@ -142,6 +153,24 @@ var _ = Describe("An eviction of a pod that may migrate", func() {
 		Expect(env.Client.List(env, list)).To(Succeed())
 		Expect(list.Items).To(ContainElement(And(HaveField("Spec.Trigger", mckubev1alpha1.TriggerDrain), HaveField("Spec.PodName", place.Pod.Name))))
 		cordon(place.Node, false)
+	})
+
+	It("becomes a migration: who evicts one pod is told to come again, and it has run elsewhere before it goes", func() {
+		nodes := twoNodes()
+		place := replicated(test.McKube("control", 40, test.Critical("High")), 1)[0]
+		began := env.Now()
+		err := evictOnce(place.Pod)
+		Expect(apierrors.IsTooManyRequests(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring("by PodMigration eviction-" + string(place.Pod.UID))))
+		env.EventuallyGone(place.Pod)
+		Eventually(func() error { return evictOnce(place.Pod) }).Should(Satisfy(apierrors.IsNotFound), "who comes again is done")
+		Expect(env.EventuallyPlace("control").Node).To(Equal(other(nodes, place.Pod)))
+		least, _ := ready(began, "control")
+		Expect(least).To(Equal(1))
+		m := &mckubev1alpha1.PodMigration{ObjectMeta: metav1.ObjectMeta{Namespace: test.Namespace, Name: "eviction-" + string(place.Pod.UID)}}
+		end := eventuallyEnds(m, mckubev1alpha1.MigrationSucceeded)
+		Expect(end.Spec.Trigger).To(Equal(mckubev1alpha1.TriggerEviction))
+		nothingLeft()
 	})
 
 	It("is let through for pods that are not governed", func() {
