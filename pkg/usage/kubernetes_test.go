@@ -117,10 +117,12 @@ func TestRequestsAreThoseOfPodsThatAreNotOver(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() { apiserver.Empty(t, api, &corev1.PodList{}) })
-	// What the SDI Migration Service reads as nothing: plain exponents, k, M, G and E.
+	// What the SDI Migration Service reads as nothing: plain exponents, k, M and G (and E, of which no node has one).
 	pod("one", "a", "1", "1G", corev1.PodRunning)
 	pod("two", "a", "500m", "1e9", corev1.PodPending)
-	pod("three", "a", "0.5", "2294967296", corev1.PodRunning)
+	pod("three", "a", "0.3", "1294966296", corev1.PodRunning)
+	pod("four", "a", "100m", "500M", corev1.PodRunning)
+	pod("five", "a", "100m", "500001k", corev1.PodRunning)
 	pod("over", "a", "2", "4Gi", corev1.PodSucceeded)
 	pod("elsewhere", "", "2", "4Gi", corev1.PodPending)
 	got, err := (&usage.Requests{Reader: api, Now: now}).Nodes(t.Context(), []*corev1.Node{node("a"), node("b"), {ObjectMeta: metav1.ObjectMeta{Name: "c"}}})

@@ -17,8 +17,9 @@ import (
 type meter struct {
 	url string
 
-	mu  sync.Mutex
-	cpu map[string]float64
+	mu    sync.Mutex
+	cpu   map[string]float64
+	asked int
 }
 
 // metered begins to measure, for the length of a spec.
@@ -45,10 +46,18 @@ func (m *meter) becomes(cpu map[string]float64) {
 	m.cpu = cpu
 }
 
+// questions is how often it was asked.
+func (m *meter) questions() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.asked
+}
+
 // ServeHTTP implements http.Handler.
 func (m *meter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.asked++
 	type sample struct {
 		Metric map[string]string `json:"metric"`
 		Value  [2]any            `json:"value"`

@@ -44,9 +44,9 @@ var _ = Describe("What the SDI Migration Service gets wrong: pressure.", func() 
 		})
 	})
 
-	It("It counts 2G, 2000M and 2e9 of memory as nothing: here they are what they are", func() {
+	It("It counts 2G, 1501M, 1500001k and 1e9 of memory as nothing: here they are what they are", func() {
 		nodes := twoNodes()
-		for name, memory := range map[string]string{"giga": "2G", "mega": "2000M", "exponent": "2e9"} {
+		for name, memory := range map[string]string{"giga": "2G", "mega": "1501M", "kilo": "1500001k", "exponent": "1e9"} { // none of which is stored in another unit
 			ordinary(name, 1, "50m", nodes[0], nodes, test.Requests(corev1.ResourceMemory, memory))
 		}
 		env.ExpectControllerWith("--usage-source=requests", "--migration-check-interval=1", "--resource-pressure-threshold=60") // of 8 GiB
@@ -129,6 +129,21 @@ var _ = Describe("What the SDI Migration Service gets wrong: the target.", func(
 		env.EventuallyEvent(named(nodes[0]), "ResourcePressureUnanswered", "find no node that takes them and stays at or below the threshold")
 		Expect(pressureMigrations(Default)).To(BeEmpty())
 		undisturbed(began, env.Pods("heavy")...)
+	})
+
+	It("It may then be above the threshold itself by what is in use: here nothing that is optional goes there, though hardly anything is requested", func() {
+		nodes := twoNodes()
+		pod := ordinary("web", 1, "100m", nodes[0], nodes)[0]
+		measured := metered(map[string]float64{nodes[0]: 0.3, nodes[1]: 0.84})
+		env.ExpectControllerWith(measured.flags()...)
+		Eventually(measured.questions).Should(BeNumerically(">=", 6), "two for each look, of which the first ones are over")
+		began := env.Now()
+		refused(test.PodMigration("move", pod, test.Because(mckubev1alpha1.TriggerCost)), "would itself be under pressure")
+		undisturbed(began, pod)
+		measured.becomes(map[string]float64{nodes[0]: 0.3, nodes[1]: 0.5})
+		asked := measured.questions()
+		Eventually(measured.questions).Should(BeNumerically(">=", asked+6))
+		Expect(migrated(test.PodMigration("again", pod, test.Because(mckubev1alpha1.TriggerCost))).Status.Target.Node).To(Equal(nodes[1]))
 	})
 
 	It("A pod with a volume goes where its volume cannot: here it is refused, and stays", func() {
