@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,8 +21,6 @@ import (
 const (
 	// statusEvery is the least time between two writes of the status.
 	statusEvery = time.Second
-	// countsEvery is that time when nothing but counters has changed.
-	countsEvery = 2 * time.Second
 	// driftedFor is how long the condition Drifted stays after something was set again.
 	driftedFor = 10 * time.Second
 )
@@ -131,20 +128,11 @@ func (r *reporter) due(to types.UID, status v1alpha1.RTNodeStatus, now time.Time
 	switch now, before := worth(status), worth(r.written); {
 	case since < statusEvery:
 		return false
-	case since >= countsEvery:
+	case since >= v1alpha1.CountsEvery:
 		return !apiequality.Semantic.DeepEqual(now, before)
 	default:
-		return !apiequality.Semantic.DeepEqual(uncounted(now), uncounted(before))
+		return !apiequality.Semantic.DeepEqual(now.Uncounted(), before.Uncounted())
 	}
-}
-
-// uncounted is the status without counters.
-func uncounted(s v1alpha1.RTNodeStatus) v1alpha1.RTNodeStatus {
-	s.Servers = slices.Clone(s.Servers)
-	for i := range s.Servers {
-		s.Servers[i].Overruns, s.Servers[i].Misses, s.Servers[i].Drift, s.Servers[i].LastOverrunTime = 0, 0, 0, nil
-	}
-	return s
 }
 
 // worth is the status without what changes all the time and can wait for the heartbeat.

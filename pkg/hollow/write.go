@@ -53,17 +53,20 @@ func (f *Fleet) untilNext(a *agent, wait time.Duration) time.Duration {
 	return due
 }
 
-// report writes the status when it has changed, at most once in statusEvery, or when a heartbeat is due.
-// It returns after how long to report again.
+// report writes the status when it has changed, at most once in statusEvery, or when a heartbeat is due; counts alone
+// wait as long as those of the real agent do. It returns after how long to report again.
 func (f *Fleet) report(ctx context.Context, a *agent, rtNode *v1alpha1.RTNode) (time.Duration, error) {
 	now := f.Clock.Now()
 	status := a.machine.Status()
 	known := a.everWritten && a.reportedOn == rtNode.UID
 	changed := !known || !apiequality.Semantic.DeepEqual(status, a.reported)
-	since := now.Sub(a.reportedAt)
+	since, every := now.Sub(a.reportedAt), statusEvery
+	if changed && apiequality.Semantic.DeepEqual(status.Uncounted(), a.reported.Uncounted()) {
+		every = v1alpha1.CountsEvery
+	}
 	switch {
-	case known && changed && since < statusEvery:
-		return statusEvery - since, nil
+	case known && changed && since < every:
+		return every - since, nil
 	case !changed && since < f.Heartbeat:
 		return f.Heartbeat - since, nil
 	}

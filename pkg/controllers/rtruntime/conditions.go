@@ -165,7 +165,16 @@ func escalated(g *governance, status mcv1.McKubeStatus) metav1.Condition {
 			raised = append(raised, p.pod.Name)
 		}
 	}
-	return metav1.Condition{Type: mcv1.ConditionEscalated, Status: metav1.ConditionTrue, Reason: reasonRaised, Message: "raised: " + strings.Join(raised, ", ")}
+	return metav1.Condition{Type: mcv1.ConditionEscalated, Status: metav1.ConditionTrue, Reason: reasonRaised, Message: "raised: " + listed(raised)}
+}
+
+// listed names the first of many: a McKube may govern thousands of pods, and a condition has an end.
+func listed(names []string) string {
+	const most = 20
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 func degraded(g *governance) metav1.Condition {

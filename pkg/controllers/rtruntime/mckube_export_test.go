@@ -56,8 +56,8 @@ func ToldOf(s *state.Snapshot, m *mcv1.McKube, now mcv1.McKubeStatus, pod types.
 	return out
 }
 
-// Passes tells whether a status may be left unwritten for a while.
-var Passes = passes
+// Pause is for how long a status may be left unwritten after the one before.
+var Pause = pause
 
 // AnnotationsOf are those of a pod.
 func AnnotationsOf(s *state.Snapshot, namespace, pod string) map[string]string {
@@ -86,3 +86,6 @@ func PartOf(s *state.Snapshot, m *mcv1.McKube, granularity int64) (adoptable boo
 	}
 	return p.adoptable(), p.missing(granularity), suffix
 }
+
+// Listed names the first of many.
+var Listed = listed

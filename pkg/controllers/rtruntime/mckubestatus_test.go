@@ -239,3 +239,18 @@ func TestAPodIsToldThatAllNodesAreTooCoarse(t *testing.T) {
 		}
 	}
 }
+
+// The message of a condition may have 32,768 characters, and a McKube thousands of pods that are raised at once.
+func TestManyNamesFitIntoACondition(t *testing.T) {
+	t.Parallel()
+	names := make([]string, 5000)
+	for i := range names {
+		names[i] = strings.Repeat("x", 253)
+	}
+	if got := rtruntime.Listed(names); len(got) > 32_768 || !strings.HasSuffix(got, "x and 4980 more") {
+		t.Errorf("%d characters, ending in %s", len(got), got[len(got)-20:])
+	}
+	if got := rtruntime.Listed([]string{"a", "b"}); got != "a, b" {
+		t.Errorf("two are listed as %s", got)
+	}
+}

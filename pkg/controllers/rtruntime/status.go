@@ -21,7 +21,7 @@ import (
 )
 
 // report writes the status where it differs, and records what became of the McKube. What others changed
-// meanwhile is looked at again first, so nothing is told twice. Of states that only pass one is written a second, if comes is true: the
+// meanwhile is looked at again first, so nothing is told twice. Of states that only pass one is written a second, of counts one in five, if comes is true: the
 // loop looks again after the time that is returned, and writes the last of them.
 func (c *mckubes) report(ctx context.Context, g *governance, comes bool) (time.Duration, error) {
 	now, key := c.Clock.Now(), client.ObjectKeyFromObject(g.mckube)
@@ -30,7 +30,7 @@ func (c *mckubes) report(ctx context.Context, g *governance, comes bool) (time.D
 		return 0, nil
 	}
 	told := transitions(g, status)
-	if wait := c.pace.wait(key, now); comes && wait > 0 && len(told) == 0 && passes(g.mckube.Status, status) {
+	if wait := c.pace.wait(key, now, pause(g.mckube.Status, status)); comes && wait > 0 && len(told) == 0 {
 		return wait, nil
 	}
 	if err := c.statuses.check(g.mckube); err != nil {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,24 +13,43 @@ import (
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 )
 
-// passing is how often a McKube's status is written while it only passes from one state to the next: a pod that comes is in five of them
-// within a second, and each write is a request.
-const passing = time.Second
+const (
+	// passing is how often a McKube's status is written while it only passes from one state to the next: a pod that comes is in five of them
+	// within a second, and each write is a request.
+	passing = time.Second
+	// counting is that while only counts of overruns and misses differ. A node that overruns says so every two seconds, and a McKube has
+	// containers on many nodes.
+	counting = 5 * time.Second
+)
 
-// passes tells whether a status may be left unwritten for a while. What answers its user, what is said of containers that were raised,
-// squeezed or evicted, when one overran, and that all are ready, is written at once: some of it follows from what was written before.
-func passes(before, now mcv1.McKubeStatus) bool {
-	return before.ObservedGeneration == now.ObservedGeneration && before.LastOverrunTime.Equal(now.LastOverrunTime) &&
-		!slices.ContainsFunc(now.Conditions, func(c metav1.Condition) bool {
-			was := meta.FindStatusCondition(before.Conditions, c.Type)
-			switch c.Type {
-			case mcv1.ConditionAdmitted, mcv1.ConditionPlaced, mcv1.ConditionConfigured:
-				return false
-			case mcv1.ConditionReady:
-				return c.Status == metav1.ConditionTrue && (was == nil || was.Status != c.Status)
-			}
-			return was == nil || was.Status != c.Status || was.Reason != c.Reason || was.Message != c.Message
-		})
+// pause is for how long a status may be left unwritten after the one before. What answers its user, what is said of containers that were raised,
+// squeezed or evicted, the first overrun, and that all are ready, is written at once: some of it follows from what was written before.
+func pause(before, now mcv1.McKubeStatus) time.Duration {
+	told := func(c metav1.Condition) bool { return tells(meta.FindStatusCondition(before.Conditions, c.Type), c) }
+	overran := before.LastOverrunTime == nil && now.LastOverrunTime != nil
+	if before.ObservedGeneration != now.ObservedGeneration || overran || slices.ContainsFunc(now.Conditions, told) {
+		return 0
+	}
+	now.Overruns, now.DeadlineMisses, now.LastOverrunTime = before.Overruns, before.DeadlineMisses, before.LastOverrunTime
+	if equality.Semantic.DeepEqual(before, now) {
+		return counting
+	}
+	return passing
+}
+
+// tells tells whether a condition is to be written at once. Who is raised or squeezed beside others can wait; who gives way to whom cannot, as
+// what is said of an eviction follows from it.
+func tells(before *metav1.Condition, now metav1.Condition) bool {
+	switch now.Type {
+	case mcv1.ConditionAdmitted, mcv1.ConditionPlaced, mcv1.ConditionConfigured:
+		return false
+	case mcv1.ConditionReady:
+		return now.Status == metav1.ConditionTrue && (before == nil || before.Status != now.Status)
+	case mcv1.ConditionPreempted:
+		return before == nil || before.Status != now.Status || before.Reason != now.Reason || before.Message != now.Message
+	default:
+		return before == nil || before.Status != now.Status || before.Reason != now.Reason
+	}
 }
 
 // pace remembers when the status of each McKube was last written. It goes by the controller's clock; who knows nothing writes at once.
@@ -40,15 +60,15 @@ type pace struct {
 
 func newPace() *pace { return &pace{written: map[types.NamespacedName]time.Time{}} }
 
-// wait is for how long a passing state is to be left unwritten. A clock that went backwards begins anew.
-func (p *pace) wait(mckube types.NamespacedName, now time.Time) time.Duration {
+// wait is for how long a status is still to be left unwritten, of a pause after the one before. A clock that went backwards begins anew.
+func (p *pace) wait(mckube types.NamespacedName, now time.Time, pause time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last, known := p.written[mckube]
 	if !known || now.Before(last) {
 		return 0
 	}
-	return max(0, passing-now.Sub(last))
+	return max(0, pause-now.Sub(last))
 }
 
 func (p *pace) wrote(mckube types.NamespacedName, now time.Time) {

@@ -46,15 +46,20 @@ func TestAStatusThatOnlyPassesIsWrittenOnceASecond(t *testing.T) {
 	expect(1, metav1.ConditionFalse, "RefusedByAgent", 0)
 	o.clock.Step(300 * time.Millisecond)
 	report(2, "EBUSY")
-	expect(1, metav1.ConditionFalse, "RefusedByAgent", 700*time.Millisecond)
-	report(3, "EBUSY")
+	expect(1, metav1.ConditionFalse, "RefusedByAgent", 4700*time.Millisecond)
+	report(3, "EPERM")
 	expect(1, metav1.ConditionFalse, "RefusedByAgent", 700*time.Millisecond)
 	o.clock.Step(700 * time.Millisecond)
 	expect(3, metav1.ConditionFalse, "RefusedByAgent", 0)
 	report(4, "")
 	expect(4, metav1.ConditionTrue, "Ready", 0)
-	report(5, "EBUSY")
+	report(5, "")
+	o.clock.Step(4 * time.Second)
 	expect(4, metav1.ConditionTrue, "Ready", time.Second)
+	o.clock.Step(time.Second)
+	expect(5, metav1.ConditionTrue, "Ready", 0)
+	report(5, "EBUSY")
+	expect(5, metav1.ConditionTrue, "Ready", time.Second)
 	o.clock.Step(time.Second)
 	expect(5, metav1.ConditionFalse, "RefusedByAgent", 0)
 	report(6, "EBUSY")
@@ -86,28 +91,43 @@ func TestWhatIsNotPassedOver(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		change func(*mcv1.McKubeStatus)
-		passes bool
+		want   time.Duration
 	}{
-		"pods":                  {func(s *mcv1.McKubeStatus) { s.Pods, s.ReadyPods, s.Overruns, s.Node = 2, 1, 3, "b" }, true},
-		"a pod without a core":  {becomes(mcv1.ConditionPlaced, "False", "NotPlaced", "pod p"), true},
-		"not ready any longer":  {becomes(mcv1.ConditionReady, "False", "NotPlaced", "pod p"), true},
-		"ready, as others are":  {becomes(mcv1.ConditionReady, "True", "Ready", "2 of 2"), true},
-		"a generation":          {func(s *mcv1.McKubeStatus) { s.ObservedGeneration++ }, false},
-		"an overrun":            {func(s *mcv1.McKubeStatus) { s.LastOverrunTime = &metav1.Time{Time: start} }, false},
-		"a pod that is evicted": {becomes(mcv1.ConditionPreempted, "True", "Evicting", "pod p"), false},
-		"a budget raised":       {becomes(mcv1.ConditionEscalated, "True", "Raised", "raised: p"), false},
-		"a budget squeezed":     {becomes(mcv1.ConditionDegraded, "True", "Squeezed", "pod p"), false},
+		"counts": {func(s *mcv1.McKubeStatus) {
+			s.Overruns, s.DeadlineMisses, s.LastOverrunTime = 4, 5, &metav1.Time{Time: start.Add(time.Second)}
+		}, 5 * time.Second},
+		"a count and a pod":     {func(s *mcv1.McKubeStatus) { s.Overruns, s.ReadyPods = 4, 2 }, time.Second},
+		"who is raised":         {becomes(mcv1.ConditionEscalated, "True", "Raised", "raised: p, q"), time.Second},
+		"who gives way":         {becomes(mcv1.ConditionPreempted, "True", "Moved", "pod q"), 0},
+		"pods":                  {func(s *mcv1.McKubeStatus) { s.Pods, s.ReadyPods, s.Overruns, s.Node = 2, 1, 3, "b" }, time.Second},
+		"a pod without a core":  {becomes(mcv1.ConditionPlaced, "False", "NotPlaced", "pod p"), time.Second},
+		"not ready any longer":  {becomes(mcv1.ConditionReady, "False", "NotPlaced", "pod p"), time.Second},
+		"ready, as others are":  {becomes(mcv1.ConditionReady, "True", "Ready", "2 of 2"), time.Second},
+		"a generation":          {func(s *mcv1.McKubeStatus) { s.ObservedGeneration++ }, 0},
+		"a budget given back":   {becomes(mcv1.ConditionEscalated, "False", "AtLow", ""), 0},
+		"a pod that is evicted": {becomes(mcv1.ConditionPreempted, "True", "Evicting", "pod p"), 0},
+		"an update begins":      {becomes(mcv1.ConditionEscalated, "True", "Other", "raised: p"), 0},
+		"a budget squeezed":     {becomes(mcv1.ConditionDegraded, "True", "Squeezed", "pod p"), 0},
 	} {
-		before := mcv1.McKubeStatus{ObservedGeneration: 1, Pods: 1}
-		becomes(mcv1.ConditionReady, "True", "Ready", "1 of 1")(&before)
+		before := mcv1.McKubeStatus{ObservedGeneration: 1, Pods: 1, LastOverrunTime: &metav1.Time{Time: start}}
+		for _, is := range []func(*mcv1.McKubeStatus){
+			becomes(mcv1.ConditionReady, "True", "Ready", "1 of 1"), becomes(mcv1.ConditionEscalated, "True", "Raised", "raised: p"),
+			becomes(mcv1.ConditionPreempted, "True", "Moved", "pod p"),
+		} {
+			is(&before)
+		}
 		now := *before.DeepCopy()
-		if tc.change(&now); rtruntime.Passes(before, now) != tc.passes {
-			t.Errorf("%s: passes %t", name, !tc.passes)
+		if tc.change(&now); rtruntime.Pause(before, now) != tc.want {
+			t.Errorf("%s: may wait for %s, want %s", name, rtruntime.Pause(before, now), tc.want)
 		}
 	}
-	before, now := mcv1.McKubeStatus{}, mcv1.McKubeStatus{}
+	before, now := mcv1.McKubeStatus{}, mcv1.McKubeStatus{LastOverrunTime: &metav1.Time{Time: start}}
+	if got := rtruntime.Pause(before, now); got != 0 {
+		t.Errorf("the first overrun may wait for %s", got)
+	}
+	now.LastOverrunTime = nil
 	becomes(mcv1.ConditionReady, "False", "NotPlaced", "")(&before)
-	if becomes(mcv1.ConditionReady, "True", "Ready", "")(&now); rtruntime.Passes(before, now) {
-		t.Error("ready: passes")
+	if becomes(mcv1.ConditionReady, "True", "Ready", "")(&now); rtruntime.Pause(before, now) != 0 {
+		t.Error("that it is ready may wait")
 	}
 }

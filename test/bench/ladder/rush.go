@@ -34,9 +34,7 @@ func (w *world) rushIn(ctx context.Context, there []workload, pods int) (o outco
 	if err := w.deploy(ctx, []workload{l}); err != nil {
 		return o, false, err
 	}
-	limited, cancel := context.WithTimeout(ctx, rushLimit)
-	defer cancel()
-	late := w.await(limited, "the rush on cores", func(context.Context) (bool, string, error) {
+	late := w.awaitFor(ctx, rushLimit, "the rush on cores", func(context.Context) (bool, string, error) {
 		served, cores := 0, onCores(history.Live[*v1alpha1.RTNode](record.recorder))
 		for _, pod := range history.Live[*corev1.Pod](record.recorder) {
 			if pod.Namespace == l.namespace && pod.Labels[test.Label] == l.name && cores[pod.UID] {

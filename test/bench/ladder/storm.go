@@ -169,11 +169,9 @@ func (w *world) strike(ctx context.Context, pods []*corev1.Pod) error {
 
 // settle follows the storm until it is over.
 func (w *world) settle(ctx context.Context, r *record, f *stormFigures) error {
-	ctx, cancel := context.WithTimeout(ctx, stormLimit)
-	defer cancel()
 	begun, last := time.Now(), time.Now()
 	overruns := int64(-1)
-	return w.await(ctx, "the storm", func(context.Context) (bool, string, error) {
+	return w.awaitFor(ctx, stormLimit, "the storm", func(context.Context) (bool, string, error) {
 		s := stateOf(history.Live[*corev1.Node](r.recorder), history.Live[*v1alpha1.RTNode](r.recorder), history.Live[*v1alpha1.RTAction](r.recorder))
 		now := time.Now()
 		if s.overruns != overruns || s.underway > 0 {

@@ -103,9 +103,13 @@ func (w *world) create(ctx context.Context, objects ...client.Object) error {
 	return nil
 }
 
-// await polls until it is so.
+// await polls until it is so, for as long as getting ready may take.
 func (w *world) await(ctx context.Context, what string, is func(context.Context) (bool, string, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	return w.awaitFor(ctx, readyTimeout, what, is)
+}
+
+func (w *world) awaitFor(ctx context.Context, limit time.Duration, what string, is func(context.Context) (bool, string, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	words := ""
 	ticker := time.NewTicker(pollEvery)
