@@ -116,12 +116,12 @@ func resettled(others []rt.Load, gone []rt.Server) (map[string]int, bool) {
 }
 
 // movedBy are the pods of which anything was moved by actions that did, or may have done, what they were for. Who is still there after a
-// preemption that failed was not evicted.
+// preemption was not evicted.
 func movedBy(actions []*v1alpha1.RTAction) map[types.UID]bool {
 	out := map[types.UID]bool{}
 	for _, o := range actions {
-		failed := phaseOf(o) == rules.Failed && rules.Kind(o.Spec.Kind) != rules.Preempt
-		if phase := phaseOf(o); phase != rules.Succeeded && !failed && !phase.Holds() {
+		done := phaseOf(o) == rules.Succeeded || phaseOf(o) == rules.Failed
+		if !phaseOf(o).Holds() && (!done || rules.Kind(o.Spec.Kind) == rules.Preempt) {
 			continue
 		}
 		for _, m := range record.Moves(o.Spec) {

@@ -123,18 +123,21 @@ func TestANodeIsOpenedInAnyNodePool(t *testing.T) {
 	}
 }
 
-// Of a preemption that failed, some were evicted and are gone. Who is still there was not moved, and may be now.
+// Of a preemption that failed, or succeeded as there was room before all had gone, some were evicted and are gone. Who is still there was not
+// moved, and may be now.
 func TestWhoWasNotEvictedMayStillBe(t *testing.T) {
 	t.Parallel()
 	w := crowded()
 	w.gone("small")
 	p := w.planner("a", ladder.SourceOverruns, "high")
 	p.Answers = []*v1alpha1.RTAction{{
-		Spec:   v1alpha1.RTActionSpec{Kind: "Preempt", Pods: []v1alpha1.ActionPod{{UID: "small"}, {UID: "large"}}},
-		Status: v1alpha1.RTActionStatus{Phase: "Failed"},
+		Spec: v1alpha1.RTActionSpec{Kind: "Preempt", Pods: []v1alpha1.ActionPod{{UID: "small"}, {UID: "large"}}},
 	}}
-	if got := chosen(t, p); got != "Preempt: evicting default/large" {
-		t.Errorf("got %q", got)
+	for _, phase := range []v1alpha1.ActionPhase{"Failed", "Succeeded"} {
+		p.Answers[0].Status.Phase = phase
+		if got := chosen(t, p); got != "Preempt: evicting default/large" {
+			t.Errorf("it has %s: got %q", phase, got)
+		}
 	}
 	p.Answers[0].Spec.Kind = "Migrate"
 	if got := chosen(t, p); got == "Preempt: evicting default/large" {

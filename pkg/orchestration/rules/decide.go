@@ -117,9 +117,9 @@ func (p past) repeats(a Action) (m Move, by string, ok bool) {
 	return Move{}, "", false
 }
 
-// moved tells whether an action that is over has moved what it names, or may have. Whom one that failed has evicted is gone for good: who is
-// still there, so that anything may be asked of it, was not.
-func (a Action) moved() bool { return a.Phase == Succeeded || a.Phase == Failed && a.Kind != Preempt }
+// moved tells whether an action that is over has moved what it names, or may have. Whom a preemption has evicted is gone for good: who is
+// still there, so that anything may be asked of it, was not. It may have succeeded without them, as the room was there before.
+func (a Action) moved() bool { return a.Kind != Preempt && (a.Phase == Succeeded || a.Phase == Failed) }
 
 // Order sorts actions by class, then by rung, then by age: the order in which they are judged.
 func Order(waiting []Action, o Options, now time.Time) {

@@ -137,14 +137,16 @@ func TestDecide(t *testing.T) {
 			},
 			want: []string{"b refused: MovedAlready", "c starts"},
 		},
-		"who is still there after a preemption that failed was not evicted": {
+		"who is still there after a preemption was not evicted": {
 			actions: []rules.Action{
 				with(moving(action("a", pod("p")), "p", "late"), func(a *rules.Action) { a.Kind, a.Phase = rules.Preempt, rules.Failed }),
 				with(moving(action("b", pod("q")), "q", "late"), func(a *rules.Action) { a.Phase = rules.Failed }),
-				moving(action("c", pod("p")), "p", "late"),
-				moving(action("d", pod("q")), "q", "late"),
+				with(moving(action("c", pod("r")), "r", "late"), func(a *rules.Action) { a.Kind, a.Phase = rules.Preempt, rules.Succeeded }),
+				moving(action("d", pod("p")), "p", "late"),
+				moving(action("e", pod("q")), "q", "late"),
+				moving(action("f", pod("r")), "r", "late"),
 			},
-			want: []string{"c starts", "d refused: MovedAlready"},
+			want: []string{"d starts", "e refused: MovedAlready", "f starts"},
 		},
 		"a pod whose container went to another core stays on its node, and the node stays": {
 			actions: []rules.Action{

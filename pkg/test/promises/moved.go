@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -40,16 +41,33 @@ func (c *checker) movedOnce(s history.State, action *mckubev1alpha1.RTAction) {
 	if action.Status.Phase != "Succeeded" || action.Spec.Reason == recovery {
 		return
 	}
-	if action.Spec.Kind == "Migrate" || action.Spec.Kind == "Preempt" {
+	switch action.Spec.Kind {
+	case "Migrate":
 		for _, pod := range action.Spec.Pods {
 			c.moves(s.Revision, action, pod.UID, "")
 		}
+	case "Preempt":
+		c.evicted(s, action)
 	}
 	for _, move := range action.Spec.Moves {
 		c.moves(s.Revision, action, move.PodUID, move.Container)
 	}
 	for _, pod := range slices.Sorted(maps.Keys(c.displaced[action.Name])) {
 		c.moves(s.Revision, action, pod, "")
+	}
+}
+
+// evicted remembers which pods of a preemption had gone, or were about to, when it had succeeded: it may have left some where they are.
+func (c *checker) evicted(s history.State, action *mckubev1alpha1.RTAction) {
+	if c.displaced[action.Name] != nil {
+		return
+	}
+	c.displaced[action.Name] = map[types.UID]bool{}
+	for _, named := range action.Spec.Pods {
+		pod := s.Pods[types.NamespacedName{Namespace: named.Namespace, Name: named.Name}]
+		if pod == nil || pod.UID != named.UID || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			c.displaced[action.Name][named.UID] = true
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ type core struct{ capacity, reserve int64 }
 type checker struct {
 	cores map[string]map[int32]core // by node; kept when the slice goes before the node's servers do
 	moved map[moved][]move          // how it was moved
-	// displaced are the pods that ran on a node when its replacement began, by the action.
+	// displaced are the pods that ran on a node when its replacement began, and those that a preemption has evicted, by the action.
 	displaced map[string]map[types.UID]bool
 	homes     map[server]string    // the node of each server
 	pods      map[types.UID]string // the node of each pod

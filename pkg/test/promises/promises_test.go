@@ -208,6 +208,11 @@ func TestBroken(t *testing.T) {
 			}, "",
 		},
 		"a last resort of another kind": {[]client.Object{lastly(action("b", "Migrate", "Waiting", "n", "a"))}, "which is for replacing the node"},
+		"left where it is by a preemption": {
+			[]client.Object{
+				low, pod("b", "n"), action("a", "Preempt", "Succeeded", "n", "b"), action("b", "Migrate", "Succeeded", "n", "b"), pod("b", "n", gone, byEviction),
+			}, "",
+		},
 		"gone before its node": {
 			[]client.Object{
 				placed("a", gone), rtNode("n", server("a", "Low", 1, 1, 1)), action("a", "Preempt", "Succeeded", "n", "a"),
