@@ -18,6 +18,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/placement"
 	rtstate "github.com/mainspring-rt/mainspring/pkg/state"
 )
 
@@ -26,15 +27,17 @@ const askAgain = time.Second
 
 // Gate is the client of Karpenter's disruption queue. That queue deletes a node as soon as its replacement is initialised, whatever has
 // changed since the command was computed, and a node that is being deleted cannot be kept. So a node that an action replaces is deleted
-// only when all its pods may be evicted at that moment, the admission test finds cores on other nodes for all its real-time containers,
-// and while the action is not being undone. The queue takes what the gate says for a fault and tries again, until it gives up after ten
-// minutes or the command is taken back; what was taken back it may be at still, and then nothing is deleted either.
+// only when all its pods may be evicted at that moment, the admission test finds cores for all its real-time containers on other nodes
+// that have what else their pods ask for, and while the action is not being undone. The queue takes what the gate says for a fault and
+// tries again, until it gives up after ten minutes or the command is taken back; what was taken back it may be at still, and then
+// nothing is deleted either.
 type Gate struct {
 	client.Client
 	clock   clock.Clock
 	store   *rtstate.Store
 	actions func() Actions
 	queue   *disruption.Queue
+	places  *placement.Simulator
 
 	// deleting is held while it is found out that a command still is, and its node is deleted.
 	deleting sync.Mutex
@@ -57,6 +60,7 @@ func NewGate(c client.Client, clk clock.Clock, store *rtstate.Store, actions fun
 
 // NewQueue makes Karpenter's disruption queue with the gate as its client.
 func (g *Gate) NewQueue(recorder events.Recorder, cluster *state.Cluster, provisioner *provisioning.Provisioner) *disruption.Queue {
+	g.places = &placement.Simulator{Client: g.Client, Cluster: cluster, Recorder: recorder, Clock: g.clock}
 	g.queue = disruption.NewQueue(g, recorder, cluster, g.clock, provisioner)
 	return g.queue
 }
@@ -125,8 +129,10 @@ func (g *Gate) refuses(ctx context.Context, action *v1alpha1.RTAction) (string, 
 	if err != nil {
 		return "", err
 	}
-	if homes := homeless(g.store.Snapshot(), []string{action.Spec.Node}, nil, nil); why == "" && len(homes) > 0 {
-		why = homes[0].message
+	if why == "" {
+		if why, err = g.crowdedOut(ctx, action.Spec.Node); err != nil {
+			return "", err
+		}
 	}
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
@@ -135,6 +141,19 @@ func (g *Gate) refuses(ctx context.Context, action *v1alpha1.RTAction) (string, 
 		g.said[action.Name] = refusal{why, never, g.clock.Now()}
 	}
 	return why, nil
+}
+
+// crowdedOut is which containers of a node would find no place elsewhere now; empty: none.
+func (g *Gate) crowdedOut(ctx context.Context, node string) (string, error) {
+	v, err := g.vacancies(ctx, node)
+	if err != nil {
+		return "", err
+	}
+	list := homeless(g.store.Snapshot(), []string{node}, nil, v.room(ctx))
+	if v.err != nil || len(list) == 0 {
+		return "", v.err
+	}
+	return list[0].message, nil
 }
 
 // lastOf is what the gate last said to an action's command.

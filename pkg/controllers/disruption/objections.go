@@ -94,9 +94,13 @@ func homeless(s *state.Snapshot, nodes []string, elsewhere map[types.UID]bool, r
 		broken[at[v.ID]] = append(broken[at[v.ID]], containerOf(v))
 	}
 	var out []objection
+	beside := ""
+	if room != nil {
+		beside = ", and what else its pod asks for"
+	}
 	for _, name := range nodes {
 		if list := broken[name]; len(list) > 0 {
-			out = append(out, objection{name, ReasonNoCore, fmt.Sprintf("no other node has a core that admits %s", few(list))})
+			out = append(out, objection{name, ReasonNoCore, fmt.Sprintf("no other node has a core that admits %s%s", few(list), beside)})
 		}
 	}
 	return out
