@@ -38,6 +38,7 @@ func annotate(pod *corev1.Pod, list []binding) {
 	pod.Annotations[mcv1.AnnotationPending] = "true"
 	delete(pod.Annotations, mcv1.AnnotationConfigured)
 	delete(pod.Annotations, mcv1.AnnotationPreempting)
+	delete(pod.Annotations, mcv1.AnnotationPreemptionRest)
 	if len(list) == 0 {
 		return
 	}

@@ -158,6 +158,7 @@ func (p *preemptions) caseOf(pod *corev1.Pod) preemptor {
 	}
 	if m == nil {
 		m = &recollection{uid: pod.UID}
+		m.inVain, m.rest = restOf(pod, p.Clock.Now())
 		p.memories[key] = m
 	}
 	return preemptor{pod: pod, memory: m}

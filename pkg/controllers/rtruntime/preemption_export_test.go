@@ -30,6 +30,12 @@ var LifeFor = lifeFor
 // RestAfter is how long nothing is tried again after so many plans in vain.
 var RestAfter = restAfter
 
+// RestOf and RestText are how a rest is kept on its pod.
+var (
+	RestOf   = restOf
+	RestText = restText
+)
+
 // Scene is what room may be made of.
 type Scene struct {
 	Snapshot  *state.Snapshot

@@ -170,6 +170,11 @@ func TestAPlanEndsAtItsDeadlineAndRests(t *testing.T) {
 	if wait := b.act("high"); wait != rtruntime.PreemptionRest || s.plan("high") != nil {
 		t.Errorf("plans again after %s: %+v", wait, s.plan("high"))
 	}
+	b = s.start(preempting)
+	b.look()
+	if wait := b.act("high"); wait != rtruntime.PreemptionRest || s.plan("high") != nil {
+		t.Errorf("another controller plans again after %s: %+v", wait, s.plan("high"))
+	}
 	s.clock.Step(rtruntime.PreemptionRest)
 	if b.act("high"); s.plan("high") == nil {
 		t.Error("no plan after the rest")

@@ -21,22 +21,7 @@ const (
 	// usualGrace of pods is within that. More than mostGrace nobody is waited for.
 	usualGrace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
 	mostGrace  = 10 * time.Minute
-	// preemptionRest is how long nothing is tried again for a pod after that was in vain, so that those
-	// held back have their turn.
-	preemptionRest = 30 * time.Second
-	// preemptionRestMost is the longest such rest.
-	preemptionRestMost = 10 * time.Minute
 )
-
-// restAfter doubles the rest with every plan that was in vain: whoever takes the room each time must not cost
-// others their place for ever.
-func restAfter(inVain int) time.Duration {
-	rest := preemptionRest
-	for i := 1; i < inVain && rest < preemptionRestMost; i++ {
-		rest *= 2
-	}
-	return min(rest, preemptionRestMost)
-}
 
 // waitsForCore tells whether a pod waits for nothing but cores, as far as the scheduler and we know, and may
 // have room made for it.

@@ -261,6 +261,23 @@ func TestPlansInVainComeLessAndLessOften(t *testing.T) {
 	}
 }
 
+// What others have written over a rest neither ends the controller nor keeps the pod waiting for ever.
+func TestRestsAreReadAsTheyAreWritten(t *testing.T) {
+	now := statetest.Birth.UTC()
+	for text, want := range map[string]time.Time{
+		rtruntime.RestText(3, now.Add(time.Minute)):  now.Add(time.Minute),
+		rtruntime.RestText(3, now.Add(-time.Minute)): now.Add(-time.Minute),
+		rtruntime.RestText(3, now.Add(time.Hour)):    now.Add(10 * time.Minute),
+		"": {}, "3": {}, "3 until never": {}, "until 3": {}, rtruntime.RestText(-1, now): {},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"mckube.io/preemption-rest": text}}}
+		inVain, until := rtruntime.RestOf(pod, now)
+		if !until.Equal(want) || (inVain == 3) != !want.IsZero() {
+			t.Errorf("%q: %d in vain, rests until %s", text, inVain, until)
+		}
+	}
+}
+
 func TestNodesNeedMoreThanCores(t *testing.T) {
 	allocatable := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourcePods: resource.MustParse("2")}
 	needs := func(name, cpu string) corev1.Pod {

@@ -26,7 +26,7 @@ func (p *preemptions) decide(ctx context.Context, c preemptor, r room, now time.
 		Node: r.Node, Core: cores[0], Further: cores[1:], Victims: r.Victims,
 		Deadline: metav1.NewTime(now.Add(life).Truncate(time.Second)), Life: metav1.Duration{Duration: life},
 	}
-	if err := p.write(ctx, c, &plan); err != nil {
+	if err := p.write(ctx, c, &plan, c.pod.Annotations[mcv1.AnnotationPreemptionRest]); err != nil {
 		return err
 	}
 	c.memory.evicted = nil
@@ -39,14 +39,16 @@ func (p *preemptions) finish(ctx context.Context, c preemptor, plan state.Preemp
 	if err := p.unguard(ctx, c.pod.UID, plan.Node); err != nil {
 		return err // while the plan is on the pod, somebody ends it
 	}
-	if err := p.write(ctx, c, nil); err != nil {
+	inVain, rest, text := c.memory.inVain, c.memory.rest, ""
+	if end.Failed {
+		inVain++
+		rest = p.Clock.Now().Add(restAfter(inVain))
+		text = restText(inVain, rest)
+	}
+	if err := p.write(ctx, c, nil, text); err != nil {
 		return err
 	}
-	c.memory.evicted = nil
-	if end.Failed {
-		c.memory.inVain++
-		c.memory.rest = p.Clock.Now().Add(restAfter(c.memory.inVain))
-	}
+	c.memory.evicted, c.memory.inVain, c.memory.rest = nil, inVain, rest
 	if err := p.release(ctx, c, plan, end.Outcome); err != nil {
 		log.FromContext(ctx).Error(err, "withdrawing the action of a plan that has ended; it expires with the plan")
 	}
@@ -62,13 +64,17 @@ func (p *preemptions) waits(ctx context.Context, c preemptor, plan state.Preempt
 		return false, nil
 	}
 	plan.Waits = why
-	return true, p.write(ctx, c, &plan)
+	return true, p.write(ctx, c, &plan, c.pod.Annotations[mcv1.AnnotationPreemptionRest])
 }
 
-// write puts a plan on its pod, or takes it off, unless somebody has changed the pod since it was read.
-func (p *preemptions) write(ctx context.Context, c preemptor, plan *state.Preemption) error {
+// write puts a plan on its pod, or takes it off, with the rest that comes after, unless somebody has changed the pod since it was read.
+func (p *preemptions) write(ctx context.Context, c preemptor, plan *state.Preemption, rest string) error {
 	changed := c.pod.DeepCopy()
 	delete(changed.Annotations, mcv1.AnnotationPreempting)
+	delete(changed.Annotations, mcv1.AnnotationPreemptionRest)
+	if rest != "" {
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, mcv1.AnnotationPreemptionRest, rest)
+	}
 	if plan != nil {
 		text, err := plan.Encode()
 		if err != nil {

@@ -22,6 +22,9 @@ const (
 	AnnotationConfigured = "mckube.io/rt-configured"
 	// AnnotationPreempting is the plan, in JSON, by which the controller makes room for a pending pod.
 	AnnotationPreempting = "mckube.io/preempting"
+	// AnnotationPreemptionRest says how many such plans for a pod were in vain, one after the other, and until when no other is made:
+	// "2 until 2026-01-01T00:01:00Z".
+	AnnotationPreemptionRest = "mckube.io/preemption-rest"
 	// AnnotationReplaces is the UID of the pod that was evicted from another node so that this one runs in its place.
 	AnnotationReplaces = "mckube.io/replaces"
 )
