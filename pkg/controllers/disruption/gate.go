@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
+	disruptionevents "sigs.k8s.io/karpenter/pkg/controllers/disruption/events"
 	"sigs.k8s.io/karpenter/pkg/controllers/provisioning"
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
 	"sigs.k8s.io/karpenter/pkg/events"
@@ -30,14 +32,16 @@ const askAgain = time.Second
 // only when all its pods may be evicted at that moment, the admission test finds cores for all its real-time containers on other nodes
 // that have what else their pods ask for, and while the action is not being undone. The queue takes what the gate says for a fault and
 // tries again, until it gives up after ten minutes or the command is taken back; what was taken back it may be at still, and then
-// nothing is deleted either.
+// nothing is deleted either. Nodes that standard methods close are deleted only while their real-time containers find such places.
 type Gate struct {
 	client.Client
 	clock   clock.Clock
 	store   *rtstate.Store
 	actions func() Actions
 	queue   *disruption.Queue
-	places  *placement.Simulator
+	// places and recorder serve the queue as well.
+	places   *placement.Simulator
+	recorder events.Recorder
 
 	// deleting is held while it is found out that a command still is, and its node is deleted.
 	deleting sync.Mutex
@@ -61,6 +65,7 @@ func NewGate(c client.Client, clk clock.Clock, store *rtstate.Store, actions fun
 // NewQueue makes Karpenter's disruption queue with the gate as its client.
 func (g *Gate) NewQueue(recorder events.Recorder, cluster *state.Cluster, provisioner *provisioning.Provisioner) *disruption.Queue {
 	g.places = &placement.Simulator{Client: g.Client, Cluster: cluster, Recorder: recorder, Clock: g.clock}
+	g.recorder = recorder
 	g.queue = disruption.NewQueue(g, recorder, cluster, g.clock, provisioner)
 	return g.queue
 }
@@ -72,17 +77,12 @@ func (g *Gate) Delete(ctx context.Context, o client.Object, options ...client.De
 		return g.Client.Delete(ctx, o, options...)
 	}
 	action := g.replacing(claim)
-	if action != nil {
-		if action.Status.Phase != phaseRunning {
-			return fmt.Errorf("action %s is being undone", action.Name)
-		}
-		why, err := g.refuses(ctx, action)
-		if err != nil {
-			return err
-		}
-		if why != "" {
-			return errors.New(why)
-		}
+	why, err := g.objects(ctx, claim, action)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		return errors.New(why)
 	}
 	g.deleting.Lock()
 	defer g.deleting.Unlock()
@@ -120,6 +120,38 @@ func (g *Gate) replacing(claim *karpv1.NodeClaim) *v1alpha1.RTAction {
 	return nil
 }
 
+// objects is why a node may not be deleted now; empty: it may.
+func (g *Gate) objects(ctx context.Context, claim *karpv1.NodeClaim, action *v1alpha1.RTAction) (string, error) {
+	switch {
+	case action == nil:
+		return g.uproots(ctx, claim)
+	case action.Status.Phase != phaseRunning:
+		return fmt.Sprintf("action %s is being undone", action.Name), nil
+	}
+	return g.refuses(ctx, action)
+}
+
+// uproots is which real-time containers would find no place elsewhere any longer, were a node closed for which a standard method has found a
+// command. Of one that is repaired it is not asked: nothing is left there to keep.
+func (g *Gate) uproots(ctx context.Context, claim *karpv1.NodeClaim) (string, error) {
+	g.queue.RLock()
+	command := g.queue.ProviderIDToCommand[claim.Status.ProviderID]
+	g.queue.RUnlock()
+	if command == nil || command.Reason() == karpv1.DisruptionReasonUnhealthy {
+		return "", nil
+	}
+	why, err := g.crowdedOut(ctx, command.SourceNodeNames()...)
+	if why == "" {
+		return "", err
+	}
+	for _, c := range command.Candidates {
+		if c.NodeClaim.Name == claim.Name {
+			g.recorder.Publish(disruptionevents.Unconsolidatable(c.Node, c.NodeClaim, ReasonNoCore+": "+why)...)
+		}
+	}
+	return why, nil
+}
+
 // refuses is why the pods of an action's node may not be evicted now, or where they find no room; empty: they may go.
 func (g *Gate) refuses(ctx context.Context, action *v1alpha1.RTAction) (string, error) {
 	if last := g.lastOf(action.Name); last.why != "" && g.clock.Since(last.at) < askAgain {
@@ -143,13 +175,17 @@ func (g *Gate) refuses(ctx context.Context, action *v1alpha1.RTAction) (string, 
 	return why, nil
 }
 
-// crowdedOut is which containers of a node would find no place elsewhere now; empty: none.
-func (g *Gate) crowdedOut(ctx context.Context, node string) (string, error) {
-	v, err := g.vacancies(ctx, node)
+// crowdedOut is which real-time containers of nodes that are closed together would find no place elsewhere now; empty: none.
+func (g *Gate) crowdedOut(ctx context.Context, nodes ...string) (string, error) {
+	snapshot := g.store.Snapshot()
+	if !slices.ContainsFunc(nodes, func(name string) bool { return governed(snapshot, name) }) {
+		return "", nil
+	}
+	v, err := g.vacancies(ctx, nodes)
 	if err != nil {
 		return "", err
 	}
-	list := homeless(g.store.Snapshot(), []string{node}, nil, v.room(ctx))
+	list := homeless(snapshot, nodes, nil, v.room(ctx))
 	if v.err != nil || len(list) == 0 {
 		return "", v.err
 	}

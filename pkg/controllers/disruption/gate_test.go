@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -165,47 +164,6 @@ func TestANodeIsNotClosedWhileItsContainersHaveNoCoreElsewhere(t *testing.T) {
 	w.carry("old")
 	if !w.closing("old") {
 		t.Error("there is room, and the node is not closed")
-	}
-}
-
-// Nor may what else its pods ask for: whoever was pending meanwhile has come to the replacement first.
-func TestANodeIsNotClosedWhileItsPodsHaveNoRoomElsewhere(t *testing.T) {
-	for name, needs := range map[string]func(*corev1.PodSpec){
-		"CPU": func(s *corev1.PodSpec) {
-			s.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3950m")}
-		},
-		"a host to itself": func(s *corev1.PodSpec) {
-			s.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-				LabelSelector: &metav1.LabelSelector{}, TopologyKey: corev1.LabelHostname,
-			}}}}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w, _, _ := ready(t, nil)
-			first := statetest.Pod("default", "first", "", "app")
-			first.CreationTimestamp = metav1.Time{}
-			first.Spec.NodeName, first.Spec.Containers[0].Image, first.Status.Phase = w.opened()[0], "app", corev1.PodRunning
-			needs(&first.Spec)
-			w.create(first)
-			w.sync()
-			w.carry("old")
-			if w.closing("old") {
-				t.Fatal("the node is being closed, and its pod can go nowhere")
-			}
-			result := w.step("replace-1")
-			w.expectMessage(result, "no other node has a core that admits container app of pod default/control, and what else its pod asks for")
-			if result.Undo {
-				t.Error("it is given up, and the room may come back")
-			}
-			w.must(w.client.Delete(w.ctx, first, client.GracePeriodSeconds(0)))
-			w.must(w.store.Delete(first))
-			w.cluster.DeletePod(client.ObjectKeyFromObject(first))
-			w.clock.Step(2 * time.Second)
-			w.carry("old")
-			if !w.closing("old") {
-				t.Errorf("there is room, and the node is not closed: %+v", w.step("replace-1"))
-			}
-		})
 	}
 }
 

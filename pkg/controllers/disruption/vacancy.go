@@ -13,12 +13,12 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/placement"
 )
 
-// vacancy is what other nodes have beside cores, at this moment, for the pods of a node that is about to be deleted. The simulation that the
+// vacancy is what other nodes have beside cores, at this moment, for the pods of nodes that are about to be deleted. The simulation that the
 // command was made of is minutes old by then: whoever was pending meanwhile may be on the replacement now.
 type vacancy struct {
 	places *placement.Simulator
 	rooms  map[string]placement.Room
-	// leaving are the pods of the node, gone the same for the simulator.
+	// leaving are the pods of the nodes, gone the same for the simulator.
 	leaving map[types.UID]*corev1.Pod
 	gone    map[types.UID]bool
 	// coming are those that were given a place, by their nodes.
@@ -27,19 +27,21 @@ type vacancy struct {
 	err error
 }
 
-// vacancies looks at the pods of a node.
-func (g *Gate) vacancies(ctx context.Context, node string) (*vacancy, error) {
-	pods := &corev1.PodList{}
-	if err := g.List(ctx, pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
-		return nil, fmt.Errorf("listing the pods of node %s: %w", node, err)
-	}
+// vacancies looks at the pods of nodes that go together.
+func (g *Gate) vacancies(ctx context.Context, nodes []string) (*vacancy, error) {
 	v := &vacancy{
 		places: g.places, rooms: g.places.Rooms(),
 		leaving: map[types.UID]*corev1.Pod{}, gone: map[types.UID]bool{}, coming: map[string][]*corev1.Pod{},
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		v.leaving[pod.UID], v.gone[pod.UID] = pod, true
+	for _, node := range nodes {
+		pods := &corev1.PodList{}
+		if err := g.List(ctx, pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
+			return nil, fmt.Errorf("listing the pods of node %s: %w", node, err)
+		}
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			v.leaving[pod.UID], v.gone[pod.UID] = pod, true
+		}
 	}
 	return v, nil
 }

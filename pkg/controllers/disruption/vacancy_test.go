@@ -1,0 +1,85 @@
+package disruption_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
+)
+
+// Whoever was pending while the replacement started may have come there first, and have taken what else the pods of the node ask for.
+func TestANodeIsNotClosedWhileItsPodsHaveNoRoomElsewhere(t *testing.T) {
+	for name, needs := range map[string]func(*corev1.PodSpec){
+		"CPU": func(s *corev1.PodSpec) {
+			s.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3950m")}
+		},
+		"a host to itself": func(s *corev1.PodSpec) {
+			s.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				LabelSelector: &metav1.LabelSelector{}, TopologyKey: corev1.LabelHostname,
+			}}}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _, _ := ready(t, nil)
+			first := statetest.Pod("default", "first", "", "app")
+			first.CreationTimestamp = metav1.Time{}
+			first.Spec.NodeName, first.Spec.Containers[0].Image, first.Status.Phase = w.opened()[0], "app", corev1.PodRunning
+			needs(&first.Spec)
+			w.create(first)
+			w.sync()
+			w.carry("old")
+			if w.closing("old") {
+				t.Fatal("the node is being closed, and its pod can go nowhere")
+			}
+			result := w.step("replace-1")
+			w.expectMessage(result, "no other node has a core that admits container app of pod default/control, and what else its pod asks for")
+			if result.Undo {
+				t.Error("it is given up, and the room may come back")
+			}
+			w.must(w.client.Delete(w.ctx, first, client.GracePeriodSeconds(0)))
+			w.must(w.store.Delete(first))
+			w.cluster.DeletePod(client.ObjectKeyFromObject(first))
+			w.clock.Step(2 * time.Second)
+			w.carry("old")
+			if !w.closing("old") {
+				t.Errorf("there is room, and the node is not closed: %+v", w.step("replace-1"))
+			}
+		})
+	}
+}
+
+// Nor is a node closed by a standard method whose pods were to have cores that others have taken since.
+func TestConsolidationEndsWhereTheRoomIsGone(t *testing.T) {
+	w := consolidating(t)
+	for _, name := range []string{"a", "b"} {
+		w.node(name, "edge", statetest.Cores(1)...)
+		w.pod("pod-"+name, name, 40)
+	}
+	w.pass()
+	closed := w.disrupted()
+	if len(closed) != 1 {
+		t.Fatalf("consolidation closes %v, want one of two half empty nodes", closed)
+	}
+	stays := map[string]string{"a": "b", "b": "a"}[closed[0]]
+	newcomer := w.pod("newcomer", stays, 40)
+	w.carry(closed[0])
+	if w.closing(closed[0]) {
+		t.Fatal("the node is being closed, and the core that its pod was to have is taken")
+	}
+	if want := "NoCoreElsewhere: no other node has a core that admits container app of pod default/pod-" + closed[0]; !w.said(want) {
+		t.Errorf("it is not told: %q", w.messages())
+	}
+	w.must(w.client.Delete(w.ctx, newcomer, client.GracePeriodSeconds(0)))
+	w.must(w.store.Delete(newcomer))
+	w.must(w.store.Delete(heldFor(newcomer, stays, 40)))
+	w.cluster.DeletePod(client.ObjectKeyFromObject(newcomer))
+	w.carry(closed[0])
+	if !w.closing(closed[0]) {
+		t.Error("there is room again, and the node is not closed")
+	}
+}
