@@ -97,6 +97,36 @@ func TestADeadNodeIsRepairedThoughAnActionHasIt(t *testing.T) {
 	}
 }
 
+// Nor does it wait for cores that what was on it would find elsewhere: there may never be any, and it has none where it is. A reboot has been
+// asked for by then in any case.
+func TestADeadNodeIsRepairedThoughItsContainersHaveNoCoreElsewhere(t *testing.T) {
+	for name, c := range map[string]struct {
+		ready corev1.ConditionStatus
+		want  bool
+	}{"dead": {corev1.ConditionUnknown, true}, "alive": {corev1.ConditionTrue, false}} {
+		t.Run(name, func(t *testing.T) {
+			w := begin(t, statetest.Cores(1)...)
+			w.node("a", "edge", statetest.Cores(1)...)
+			w.pod("pod-a", "a", 60)
+			node := w.live("a")
+			for i := range node.Status.Conditions {
+				if node.Status.Conditions[i].Type == corev1.NodeReady {
+					node.Status.Conditions[i].Status = c.ready
+				}
+			}
+			w.must(w.store.Update(node))
+			candidate := w.candidate("a")
+			command := karpdisruption.Command{Candidates: []*karpdisruption.Candidate{candidate}}
+			method := disruption.NewMannered(w.dependencies, repairs{finds{command: command}}, repairs{finds{command: command}})
+			commands, err := method.ComputeCommands(w.ctx, nil, candidate)
+			w.must(err)
+			if (len(commands) == 1) != c.want || w.said("NoCoreElsewhere") == c.want {
+				t.Errorf("%d commands, and it is told %q", len(commands), w.messages())
+			}
+		})
+	}
+}
+
 // A replacement is for exactly the nodes that it replaces, so such a command is done whole or not at all.
 func TestACommandWithReplacementIsNotDoneInPart(t *testing.T) {
 	w := begin(t, statetest.Cores(1)...)

@@ -49,10 +49,16 @@ func (m *mannered) ShouldDisrupt(ctx context.Context, c *disruption.Candidate) b
 	return true
 }
 
-// kept is the objection to closing a node at this moment; nil for none. A node that is repaired because its kubelet is not heard from is
-// kept for nobody: an action that has it in hand comes no further there, and may wait for the very pods that go with the machine.
+// lost tells whether a node is repaired because its kubelet is unwell or not heard from. It is kept for nobody: an action that has it in hand
+// comes no further there, and may wait for the very pods that go with the machine; and its containers have no core there, either.
+func (m *mannered) lost(s *state.Snapshot, node string) bool {
+	n, ok := s.NodeView(node)
+	return ok && !n.Ready && m.Reason() == karpv1.DisruptionReasonUnhealthy
+}
+
+// kept is the objection to closing a node at this moment; nil for none.
 func (m *mannered) kept(hand held, s *state.Snapshot, c *disruption.Candidate) *objection {
-	if n, ok := s.NodeView(c.Name()); ok && !n.Ready && m.Reason() == karpv1.DisruptionReasonUnhealthy {
+	if m.lost(s, c.Name()) {
 		return nil
 	}
 	return hand.busy(s, c.Name(), true)
@@ -166,7 +172,7 @@ func (m *mannered) objections(ctx context.Context, c *disruption.Command) (out [
 	if len(out) > 0 {
 		return out
 	}
-	return m.housed(ctx, snapshot, c)
+	return slices.DeleteFunc(m.housed(ctx, snapshot, c), func(o objection) bool { return m.lost(snapshot, o.node) })
 }
 
 // refuse leaves a node alone for a while, and says so.
