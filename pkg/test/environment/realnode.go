@@ -27,6 +27,9 @@ const LoadImage = "mainspring.local/load:test"
 // FirstNodeImage is of the same program, and only the first real node has it.
 const FirstNodeImage = "mainspring.local/load-here:test"
 
+// UnlikeImage is of the same program on the first real node, and of another one on the second, as where a tag was pushed anew.
+const UnlikeImage = "mainspring.local/load-unlike:test"
+
 // RealNodeName is the name of the real node, SecondNodeName that of a further one.
 const (
 	RealNodeName   = "real"
@@ -42,6 +45,8 @@ const nodeGranularity = "5ms"
 const (
 	loadArchive     = "load.tar"
 	hereArchive     = "load-here.tar"
+	unlikeArchive   = "load-unlike.tar"
+	otherArchive    = "load-other.tar"
 	agentArchive    = "agent.tar"
 	agentImage      = "mainspring.local/agent:test"
 	agentProgram    = "agent"
@@ -61,13 +66,27 @@ func PrepareNode(ctx context.Context) []byte {
 		Expect(image.BuildProgram(ctx, toolchain.MainModule+pkg, program)).To(Succeed())
 	}
 	for archive, i := range map[string]image.Image{
-		loadArchive:  {Reference: LoadImage, Programs: []string{load}},
-		hereArchive:  {Reference: FirstNodeImage, Programs: []string{load, ready.program(fastPathProgram)}},
-		agentArchive: {Reference: agentImage, Programs: []string{ready.program(agentProgram), ready.program(fastPathProgram)}},
+		loadArchive:   {Reference: LoadImage, Programs: []string{load}},
+		hereArchive:   {Reference: FirstNodeImage, Programs: []string{load, ready.program(fastPathProgram)}},
+		unlikeArchive: {Reference: UnlikeImage, Programs: []string{longer(load)}}, // so that the second node has it by no other name
+		otherArchive:  {Reference: UnlikeImage, Programs: []string{load}},
+		agentArchive:  {Reference: agentImage, Programs: []string{ready.program(agentProgram), ready.program(fastPathProgram)}},
 	} {
 		Expect(i.Save(ready.program(archive))).To(Succeed())
 	}
 	return ready.encode()
+}
+
+// longer is a program of the same name that does the same, and whose file has a byte more.
+func longer(program string) string {
+	GinkgoHelper()
+	content, err := os.ReadFile(program)
+	Expect(err).NotTo(HaveOccurred())
+	dir := filepath.Join(filepath.Dir(program), "longer")
+	Expect(os.MkdirAll(dir, 0o700)).To(Succeed())
+	out := filepath.Join(dir, filepath.Base(program))
+	Expect(os.WriteFile(out, append(content, 0), 0o700)).To(Succeed()) //nolint:gosec // it is a program
+	return out
 }
 
 // StartNode brings up a control plane with the charts and the controller, as StartRealtime does, and one
@@ -97,9 +116,11 @@ func StartNode(data []byte) *Environment {
 	}
 	env.Node = start(RealNodeName, env.dir)
 	Expect(env.Node.Import(env, ready.program(hereArchive))).To(Succeed())
+	Expect(env.Node.Import(env, ready.program(unlikeArchive))).To(Succeed())
 	env.NodeAgent = newNodeAgent(env, ready, manifests, env.Node)
 	env.second = func() (*localnode.Node, *NodeAgent) {
 		node := start(SecondNodeName, filepath.Join(env.dir, SecondNodeName))
+		Expect(node.Import(env, ready.program(otherArchive))).To(Succeed())
 		return node, newNodeAgent(env, ready, manifests, node)
 	}
 	return env
