@@ -21,7 +21,7 @@ func (k *Keeper) Serve(ctx context.Context) error {
 }
 
 // Sweep gives back what nobody asks for.
-func (k *Keeper) Sweep(ctx context.Context) { k.sweep(ctx) }
+func (k *Keeper) Sweep(ctx context.Context) { k.sweep(ctx); k.sweepNames(ctx) }
 
 // Fingerprint of the keeper's certificate.
 func (k *Keeper) Fingerprint() string { return k.identity.fingerprint }

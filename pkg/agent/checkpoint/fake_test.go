@@ -260,7 +260,10 @@ func (n *fakeNode) Retire(_ context.Context, name string, bases ...string) error
 	n.fate.do(func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if n.images[name] != "" {
+		switch {
+		case len(bases) == 0:
+			delete(n.images, name)
+		case n.images[name] != "":
 			n.images[name] = strings.Join(bases, " ")
 		}
 	})

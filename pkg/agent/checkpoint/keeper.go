@@ -119,6 +119,14 @@ func (k *Keeper) Run(ctx context.Context) error {
 	})
 	group.Go(func() error { k.repeat(running, capabilityEvery, func() { k.discover(running) }); return nil })
 	group.Go(func() error { k.repeat(running, sweepEvery, func() { k.sweep(running) }); return nil })
+	group.Go(func() error {
+		select { // NodeCheckpoints are looked at first: what is held of them may be held without a record
+		case <-running.Done():
+		case <-k.Clock.After(sweepEvery):
+			k.repeat(running, sweepEvery, func() { k.sweepNames(running) })
+		}
+		return nil
+	})
 	for range workers {
 		group.Go(func() error {
 			for k.next(running) {

@@ -124,12 +124,21 @@ func (r records) save(one *record) error {
 	_, err = file.Write(content)
 	err = errors.Join(err, file.Sync(), file.Close())
 	if err == nil {
-		err = os.Rename(path+".new", path)
+		err = errors.Join(os.Rename(path+".new", path), r.sync())
 	}
 	if err != nil {
 		return fmt.Errorf("writing a record: %w", err)
 	}
 	return nil
+}
+
+// sync has the names of records survive a loss of power, too: an image that the runtime has would be nobody's otherwise.
+func (r records) sync() error {
+	dir, err := os.Open(r.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 func (r records) remove(one *record) error {

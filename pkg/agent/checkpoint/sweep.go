@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// sweep gives back what is held of NodeCheckpoints that are no longer there, and removes images that no pod asks for.
+// sweep gives back what is held of NodeCheckpoints that are no longer there.
 func (k *Keeper) sweep(ctx context.Context) {
 	all, err := k.records.all()
 	if err != nil {
@@ -22,6 +22,10 @@ func (k *Keeper) sweep(ctx context.Context) {
 			k.Log.Error(err, "giving back what is held of a NodeCheckpoint; trying on", "nodeCheckpoint", one.Name)
 		}
 	}
+}
+
+// sweepNames removes images of checkpoints that no pod asks for.
+func (k *Keeper) sweepNames(ctx context.Context) {
 	if err := k.sweepImages(ctx); err != nil && ctx.Err() == nil {
 		k.Log.V(1).Info("images of checkpoints were not looked at", "error", err.Error())
 	}

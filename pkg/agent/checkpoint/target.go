@@ -30,7 +30,7 @@ const progressEvery = time.Second
 
 // target does the target's part.
 func (k *Keeper) target(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.Duration, error) {
-	held, err := k.records.load(nc.UID, Target)
+	held, err := k.targetRecord(ctx, nc)
 	if err != nil {
 		return 0, err
 	}

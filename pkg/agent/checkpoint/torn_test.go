@@ -91,3 +91,55 @@ func TestASourceWhoseRecordIsLostRunsOn(t *testing.T) {
 		p.expect(v1alpha1.CheckpointDiscarded, v1alpha1.CheckpointDiscarded)
 	}
 }
+
+// A target keeps the state, and gives it back in the end, also when its agent has lost what it knew of it, or cannot read that.
+func TestATargetWhoseRecordIsLostKeepsTheState(t *testing.T) {
+	for what, spoil := range map[string]func(string) error{
+		"lost":       os.Remove,
+		"unreadable": func(file string) error { return os.WriteFile(file, []byte("{"), 0o600) },
+	} {
+		for _, stage := range []v1alpha1.CheckpointStage{v1alpha1.StageRestore, v1alpha1.StageHandOver, v1alpha1.StageDiscard} {
+			p := newPair(t)
+			p.settle()
+			p.stage(v1alpha1.StageTransfer)
+			p.expect(v1alpha1.CheckpointCheckpointed, v1alpha1.CheckpointTransferred)
+			for _, file := range p.left(p.target) {
+				if strings.HasSuffix(file, ".json") {
+					if err := spoil(file); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			p.start(p.target)
+			p.stage(stage)
+			if stage == v1alpha1.StageDiscard {
+				p.expectRunsOn()
+				continue
+			}
+			if nc := p.now(); nc.Status.Target.State != v1alpha1.CheckpointTransferred || len(nc.Status.Target.Archives) != 2 || len(p.target.node.images) != 2 {
+				t.Fatalf("%s, at %s: the target is %+v, and has %v", what, stage, nc.Status.Target, p.target.node.images)
+			}
+			p.stage(v1alpha1.StageRelease)
+			p.expect(v1alpha1.CheckpointReleased, v1alpha1.CheckpointReleased)
+			if files := p.left(p.target); len(files) > 0 || len(p.target.node.images) > 0 {
+				t.Errorf("%s, at %s: still there: %v, %v", what, stage, files, p.target.node.images)
+			}
+		}
+	}
+}
+
+// What is not there any longer is not told to be.
+func TestATargetThatHasLostRecordAndState(t *testing.T) {
+	p := newPair(t)
+	p.settle()
+	p.stage(v1alpha1.StageTransfer)
+	for _, file := range p.left(p.target) {
+		if err := os.RemoveAll(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clear(p.target.node.images)
+	p.start(p.target)
+	p.stage(v1alpha1.StageHandOver)
+	p.expect(v1alpha1.CheckpointReleased, v1alpha1.CheckpointFailed)
+}
