@@ -13,7 +13,7 @@ const (
 	// StrategyRestart is for pods that are evicted and made again elsewhere.
 	StrategyRestart = "restart"
 	StrategyEvict   = "evict"
-	// StrategyNone is for migrations that were refused.
+	// StrategyNone is for migrations that were refused, or that nobody wanted before anything was decided.
 	StrategyNone = "none"
 )
 
@@ -41,7 +41,9 @@ func zeroMigrations() {
 			Migrations.WithLabelValues(strategy, string(result))
 		}
 	}
-	Migrations.WithLabelValues(StrategyNone, string(v1alpha1.MigrationRefused))
+	for _, result := range []v1alpha1.MigrationPhase{v1alpha1.MigrationRefused, v1alpha1.MigrationAborted} {
+		Migrations.WithLabelValues(StrategyNone, string(result))
+	}
 	for _, phase := range []v1alpha1.MigrationPhase{
 		v1alpha1.MigrationPending, v1alpha1.MigrationReserving, v1alpha1.MigrationCheckpointing, v1alpha1.MigrationTransferring, v1alpha1.MigrationRestoring,
 		v1alpha1.MigrationVerifying, v1alpha1.MigrationCuttingOver, v1alpha1.MigrationRollingBack,

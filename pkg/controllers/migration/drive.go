@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -185,11 +186,17 @@ func (r *Reconciler) end(ctx context.Context, o *v1alpha1.PodMigration, phase v1
 		return err
 	}
 	r.forget(o.UID)
-	if phase == v1alpha1.MigrationRefused {
-		metrics.Migrations.WithLabelValues(metrics.StrategyNone, string(phase)).Inc()
-	}
+	metrics.Migrations.WithLabelValues(counted(o, phase), string(phase)).Inc()
 	r.Recorder.Publish(events.MigrationOver(o, string(o.UID), string(phase), message))
 	return nil
+}
+
+// counted is by which strategy a migration counts that is over.
+func counted(o *v1alpha1.PodMigration, phase v1alpha1.MigrationPhase) string {
+	if o.Status.Strategy == "" || phase == v1alpha1.MigrationRefused {
+		return metrics.StrategyNone
+	}
+	return strings.ToLower(string(o.Status.Strategy))
 }
 
 // note tells what a migration waits for before it is admitted.

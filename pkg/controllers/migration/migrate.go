@@ -130,7 +130,7 @@ func (m *migrate) Step(ctx context.Context, task orchestration.Task) (rules.Resu
 		m.Store.ReleaseMigration(task.Object.Name)
 		m.watches.end(task.Object.Name)
 	}
-	return count(task, result), err
+	return result, err
 }
 
 // source is the pod that goes; nil when it does not exist under its UID any longer, or is ending. A cache that is behind only costs a

@@ -1,15 +1,11 @@
 package migration
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/events"
-	"github.com/mainspring-rt/mainspring/pkg/metrics"
-	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
@@ -29,14 +25,6 @@ func (m *migrate) tell(pod *corev1.Pod, made func(on about) events.Event) {
 		}
 	}
 	m.Recorder.Publish(list...)
-}
-
-// count adds an action that this step ends to the counters.
-func count(task orchestration.Task, r rules.Result) rules.Result {
-	if r.Outcome.Over() {
-		metrics.Migrations.WithLabelValues(strings.ToLower(string(strategyOf(task))), string(outcome(r.Outcome, task.Action.Unwanted, task.Progress))).Inc()
-	}
-	return r
 }
 
 // outcome is what became of a migration, in people's words.
