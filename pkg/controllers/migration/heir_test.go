@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/charts"
@@ -49,7 +51,28 @@ func (w *town) guard() {
 		w.must(err)
 		w.must(w.api.Create(w.Context(), policy))
 		w.must(w.api.Create(w.Context(), binding))
+		o := w.asks("probe")
+		w.becomesKept(o, "probe", true)
+		w.must(w.api.Delete(w.Context(), o))
 	})
+}
+
+// becomesKept waits until the API server keeps the owner of a UID from making a pod, as the PodMigration says, or does no longer: it learns of policies in
+// its own time, which is longer than the seconds that a test plays.
+func (w *town) becomesKept(o *v1alpha1.PodMigration, owner types.UID, kept bool) {
+	w.Helper()
+	by := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "house", UID: owner, Controller: ptr.To(true)}
+	o.Status.Strategy, o.Status.Phase = v1alpha1.StrategyCheckpoint, v1alpha1.MigrationTransferring
+	o.Status.Owner = &v1alpha1.MigrationOwner{Kind: by.Kind, Name: by.Name, UID: by.UID}
+	o.Status.Source = &v1alpha1.MigrationEnd{PodName: "probe"}
+	w.must(w.api.Status().Update(w.Context(), o))
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe", OwnerReferences: []metav1.OwnerReference{by}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "none"}}}}
+		if err := w.api.Create(w.Context(), probe, client.DryRunAll); (err != nil) == kept {
+			return
+		}
+	}
+	w.Fatalf("it never came to pass that owners are kept from making pods: %t", kept)
 }
 
 // house has the town's only pod be one of a StatefulSet, or of a Job.
@@ -265,21 +288,9 @@ func TestAnOwnerThatIsNotKept(t *testing.T) {
 // unkept waits until the API server has forgotten what keeps owners from making pods.
 func (w *town) unkept() {
 	w.Helper()
-	deadline := time.Now().Add(time.Minute)
-	o := w.move()
+	o, p := w.move(), w.pods()[0]
 	before := o.DeepCopy()
-	o.Status.Strategy, o.Status.Phase = v1alpha1.StrategyCheckpoint, v1alpha1.MigrationTransferring
-	p := w.pods()[0]
-	o.Status.Owner = &v1alpha1.MigrationOwner{Kind: "StatefulSet", Name: "house", UID: metav1.GetControllerOf(&p).UID}
-	o.Status.Source = &v1alpha1.MigrationEnd{PodName: "probe"}
-	w.must(w.api.Status().Update(w.Context(), o))
-	for time.Now().Before(deadline) {
-		probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe", OwnerReferences: p.OwnerReferences}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "none"}}}}
-		if err := w.api.Create(w.Context(), probe, client.DryRunAll); err == nil {
-			before.ResourceVersion = o.ResourceVersion
-			w.must(w.api.Status().Update(w.Context(), before))
-			return
-		}
-	}
-	w.Fatal("the API server goes on keeping owners from making pods")
+	w.becomesKept(o, metav1.GetControllerOf(&p).UID, false)
+	before.ResourceVersion = o.ResourceVersion
+	w.must(w.api.Status().Update(w.Context(), before))
 }
