@@ -145,14 +145,15 @@ type fakeNode struct {
 	place    string
 	// slow is what is waited for while a state is written or taken.
 	slow func()
-	// bare: it has no images.
-	bare bool
+	// has are the images that it has.
+	has []string
 }
 
 func newFakeNode(archives string, f *fate) *fakeNode {
 	return &fakeNode{
 		fate: f, archives: archives, can: v1alpha1.CheckpointCapability{Driver: checkpoint.DriverCRI, Checkpoints: true, Restores: true},
 		running: map[string]string{}, paused: map[string]bool{}, images: map[string]string{}, content: bytes.Repeat([]byte("state"), 100_000),
+		has: []string{"sha256:app", "example.test/app:1"},
 	}
 }
 
@@ -240,7 +241,9 @@ func write(w *tar.Writer, text []byte) error {
 	return err
 }
 
-func (n *fakeNode) Has(context.Context, ...string) (bool, error) { return !n.bare, nil }
+func (n *fakeNode) Has(_ context.Context, names ...string) (bool, error) {
+	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(n.has, name) }), nil
+}
 
 func (n *fakeNode) Import(_ context.Context, i containerd.Image) error {
 	if n.slow != nil {

@@ -161,18 +161,20 @@ func TestASourceWithoutARecord(t *testing.T) {
 	}
 }
 
-// A target without the image that the containers were made of says so before anything is made of their state.
+// A target without the image that the containers were made of, be it that it has another one of its name, says so before anything is made of their state.
 func TestATargetWithoutTheImage(t *testing.T) {
-	p := newPair(t)
-	p.target.node.bare = true
-	p.settle()
-	p.stage(v1alpha1.StageTransfer)
-	p.expect(v1alpha1.CheckpointCheckpointed, v1alpha1.CheckpointFailed)
-	if got := p.now().Status.Target.Message; !strings.Contains(got, "this node has no image sha256:app, example.test/app:1") {
-		t.Errorf("it says %q", got)
+	for _, has := range [][]string{nil, {"example.test/app:1", "sha256:other"}} {
+		p := newPair(t)
+		p.target.node.has = has
+		p.settle()
+		p.stage(v1alpha1.StageTransfer)
+		p.expect(v1alpha1.CheckpointCheckpointed, v1alpha1.CheckpointFailed)
+		if got := p.now().Status.Target.Message; !strings.Contains(got, "this node has no image sha256:app, example.test/app:1") {
+			t.Errorf("it says %q", got)
+		}
+		p.stage(v1alpha1.StageDiscard)
+		p.expectRunsOn()
 	}
-	p.stage(v1alpha1.StageDiscard)
-	p.expectRunsOn()
 }
 
 // A target that has lost the state says so.

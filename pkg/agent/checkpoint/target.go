@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -187,7 +188,7 @@ func (k *Keeper) bring(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *r
 	if a.Bases, err = bases(path); err != nil {
 		return err
 	}
-	if has, err := k.Driver.Has(ctx, a.Bases...); err != nil || !has { // the runtime would look for it elsewhere, and not find it
+	if has, err := k.Driver.Has(ctx, cmp.Or(a.Bases...)); err != nil || !has { // it goes by the reference: the name may mean another image here
 		return errors.Join(err, fmt.Errorf("%w: this node has no image %s, of which the container was made", ErrUnsupported, strings.Join(a.Bases, ", ")))
 	}
 	if err := k.records.save(held); err != nil {
