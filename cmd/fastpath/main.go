@@ -42,7 +42,7 @@ func main() {
 }
 
 func parse(args []string) (s node.Settings, probe bool, err error) {
-	s = node.Settings{Version: Version, Clock: clock.RealClock{}, Now: ebpf.Monotonic, Wall: func() int64 { return time.Now().UnixNano() }}
+	s = node.Settings{Version: Version, Clock: clock.RealClock{}, Now: ebpf.Monotonic, Wall: func() int64 { return time.Now().UnixNano() }, Abandon: abandon}
 	flags := flag.NewFlagSet("fastpath", flag.ContinueOnError)
 	flags.StringVar(&s.Socket, "socket", "/run/mainspring/fastpath.sock", "Unix socket on which the agent is answered")
 	flags.StringVar(&s.StateDir, "state-dir", "/var/lib/mainspring", "Directory for what must outlive the process: the last table, and what was there before each change")
@@ -64,6 +64,9 @@ func parse(args []string) (s node.Settings, probe bool, err error) {
 	}
 	return s, probe, s.Validate()
 }
+
+// abandon has the Go runtime end the process at once and print what every goroutine waits for.
+func abandon() { _ = syscall.Kill(os.Getpid(), syscall.SIGQUIT) }
 
 // probeTimeout is how long an answer may take.
 const probeTimeout = 5 * time.Second

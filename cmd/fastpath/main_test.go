@@ -4,12 +4,31 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
 )
+
+// A start that hangs ends, and says what every goroutine waits for.
+func TestAbandon(t *testing.T) {
+	const hanging = "MAINSPRING_TEST_HANGING"
+	if os.Getenv(hanging) != "" {
+		abandon()
+		select {} // what hangs
+	}
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAbandon$")
+	command.Env = append(os.Environ(), hanging+"=1")
+	text, err := command.CombinedOutput()
+	var ended *exec.ExitError
+	if !errors.As(err, &ended) || ended.ExitCode() != 2 || !strings.Contains(string(text), "TestAbandon") {
+		t.Errorf("%v; want exit code 2 and all stacks:\n%s", err, text)
+	}
+}
 
 // A probe asks the socket, and nothing else happens: the program does not become real-time, nor touch any state.
 func TestProbe(t *testing.T) {

@@ -47,7 +47,7 @@ func (n *Node) kubeletConfig(id localplane.NodeIdentity) *kubeletv1beta1.Kubelet
 		FailSwapOn:               ptr.To(false),
 		ResolverConfig:           ptr.To(""),
 		VolumePluginDir:          n.dir.file("kubelet", "volumeplugins"),
-		PodLogsDir:               n.dir.file("podlogs"),
+		PodLogsDir:               n.PodLogsDir(),
 		// A machine that is nearly full is no reason to evict the pods of a test.
 		EvictionHard:                map[string]string{"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
 		ImageGCHighThresholdPercent: ptr.To[int32](100),
@@ -71,7 +71,7 @@ func (n *Node) writeKubeletConfig(plane *localplane.Plane) error {
 	if err != nil {
 		return fmt.Errorf("making the kubelet's configuration: %w", err)
 	}
-	for _, dir := range []string{n.KubeletDir(), n.dir.file("podlogs")} {
+	for _, dir := range []string{n.KubeletDir(), n.PodLogsDir()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("creating the kubelet's directories: %w", err)
 		}

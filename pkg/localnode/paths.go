@@ -35,6 +35,9 @@ func (n *Node) RuntimeSocket() string { return n.dir.file("containerd", "contain
 // KubeletEndpoint is the address of the kubelet's API.
 func (n *Node) KubeletEndpoint() string { return net.JoinHostPort(n.record.Address, "10250") }
 
+// PodLogsDir is where the logs of containers are: a directory for each pod, and in it one for each container.
+func (n *Node) PodLogsDir() string { return n.dir.file("podlogs") }
+
 // Log is the path of a program's log.
 func (n *Node) Log(tool toolchain.Tool) string {
 	return filepath.Join(cmp.Or(n.options.Logs, n.dir.path), string(tool)+".log")

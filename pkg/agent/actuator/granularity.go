@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +26,9 @@ const (
 	testStopNs = 9_000_000
 	// testGiveUpNs is how long a thread may run without being stopped.
 	testGiveUpNs = 60_000_000
+	// testHeld is how long the kernel may hold the thread. Its group lets it go after a few periods; but a level above that has a period of
+	// a minute, and may have been used up by what ran below it before.
+	testHeld = 500 * time.Millisecond
 )
 
 // errNotEnforced is for a kernel that takes budgets and does nothing about them.
@@ -42,6 +47,9 @@ func MeasureGranularity(ctx context.Context, b Backend, core int) (int64, error)
 	if !ok {
 		return 0, fmt.Errorf("backend %s has nothing to measure", b.Name())
 	}
+	// A thread that the kernel holds keeps its place in Go's scheduler, and a process that keeps to one core has but one place: whoever is to
+	// free the thread needs another.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))))
 	us, err := m.measure(ctx, core)
 	if err != nil {
 		return 0, fmt.Errorf("measuring the granularity of budgets: %w", err)
@@ -106,7 +114,7 @@ func mostOf(ctx context.Context, sample func() (int64, error)) (int64, error) {
 		}
 	}
 	if best < 0 {
-		return 0, errors.New("every sample was disturbed: other real-time tasks hold the core")
+		return 0, errors.New("every sample was disturbed: other real-time tasks hold the core, or have used up what a group above that of the test may use")
 	}
 	return (best + 999) / 1000, nil
 }
@@ -142,12 +150,42 @@ func (b *budgeted) sample(group string, core int, policy unix.SchedAttr) (overru
 			if err := pin(tid, core); err != nil {
 				return err
 			}
-			used, err := untilStopped(func() error { return b.kernel.setAttr(tid, &policy) })
-			overrun = used - testRuntimeUs*1000
+			held, err := freed(b.kernel, tid, func() error {
+				used, err := untilStopped(func() error { return b.kernel.setAttr(tid, &policy) })
+				overrun = used - testRuntimeUs*1000
+				return err
+			})
+			if held {
+				overrun = -1
+			}
 			return err
 		})
 	})
 	return overrun, err
+}
+
+// freed runs a function on a thread of ours. Where it has not come back within testHeld, the thread's real-time policy is taken from it:
+// no group holds an ordinary one.
+func freed(k kernel, tid int, do func() error) (held bool, err error) {
+	watching, done, watched := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		timer := time.NewTimer(testHeld)
+		defer timer.Stop()
+		close(watching)
+		select {
+		case <-done:
+			watched <- nil
+		case <-timer.C:
+			held = true
+			_, err := demote(k, tid)
+			watched <- err
+		}
+	}()
+	<-watching
+	err = do()
+	close(done)
+	err = errors.Join(err, <-watched)
+	return held, err
 }
 
 // pin a thread of ours to a core.

@@ -29,6 +29,8 @@ type machine struct {
 	making map[uint64]makers
 	// scratch is where backends are tried out.
 	scratch string
+	// step is told what is done next where that may take long.
+	step func(what string)
 	// tids and buf are memory for lists of threads.
 	tids []int32
 	buf  []byte

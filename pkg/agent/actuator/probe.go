@@ -24,6 +24,8 @@ type ProbeOptions struct {
 	Now func() int64
 	// Governed says that servers were promised something already, whether or not their groups are there yet. See Start.
 	Governed bool
+	// Step is told what is done next, before anything that may take long; it may be nil.
+	Step func(what string)
 
 	// in tests
 	kernel  kernel
@@ -125,6 +127,7 @@ func (m *machine) probe(want string) (Backend, []Finding, error) {
 		if want != "" && want != c.name {
 			continue
 		}
+		m.step("trying backend " + c.name)
 		b, found, err := c.take(m)
 		findings = append(findings, found)
 		if err == nil {
@@ -159,6 +162,10 @@ func newMachine(o ProbeOptions) (*machine, error) {
 	if k == nil {
 		k = linux{o.Host}
 	}
+	step := o.Step
+	if step == nil {
+		step = func(string) {}
+	}
 	boot, err := os.ReadFile(o.Host.Proc("sys", "kernel", "random", "boot_id"))
 	if err != nil {
 		return nil, fmt.Errorf("reading the boot's ID: %w", err)
@@ -169,7 +176,7 @@ func newMachine(o ProbeOptions) (*machine, error) {
 	}
 	m := &machine{
 		host: o.Host, cg: cg, kernel: k, journal: j, now: o.Now, cores: o.Cores,
-		rooms: map[string]room{}, came: map[string]int64{}, failed: map[string]int64{}, making: map[uint64]makers{}, scratch: scratchName,
+		rooms: map[string]room{}, came: map[string]int64{}, failed: map[string]int64{}, making: map[uint64]makers{}, scratch: scratchName, step: step,
 	}
 	m.expected()
 	return m, nil

@@ -3,6 +3,7 @@ package actuator
 import (
 	"fmt"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -113,5 +114,40 @@ func TestTrialsSleepOnThisKernel(t *testing.T) {
 		if err != nil || len(own) > 0 {
 			t.Errorf("%s: %v %v; threads took policies %v for themselves while they ran", want, err, findings, own)
 		}
+	}
+}
+
+// dozing is slow to see threads fall asleep, and tells how often one was given a policy that a budget bounds before.
+type dozing struct {
+	linux
+	awake, early *atomic.Int32
+}
+
+func (d dozing) progress(tid int) (uint64, byte, error) {
+	used, state, err := d.linux.progress(tid)
+	if d.awake.Add(-1) >= 0 {
+		state = runnable
+	}
+	return used, state, err
+}
+
+func (d dozing) setAttr(tid int, a *unix.SchedAttr) error {
+	if realtime(a.Policy) && d.awake.Load() > 0 {
+		d.early.Add(1)
+	}
+	return d.linux.setAttr(tid, a)
+}
+
+// TestTrialsWaitForSleep: a thread that does not sleep yet may use up what a level above its scratch group has left.
+func TestTrialsWaitForSleep(t *testing.T) {
+	privileged.Require(t, privileged.Root, privileged.RTGroups)
+	privileged.Machine(t)
+	k := dozing{linux{host.New("/")}, new(atomic.Int32), new(atomic.Int32)}
+	k.awake.Store(3)
+	_, findings, err := Probe(ProbeOptions{
+		Host: host.New("/"), Want: RTGroup, StateDir: t.TempDir(), Cores: []int{0, 1}, Now: func() int64 { return 1 }, kernel: k,
+	})
+	if err != nil || k.early.Load() > 0 || k.awake.Load() > 0 {
+		t.Errorf("%v %v; %d policies were given to a thread that did not sleep yet", err, findings, k.early.Load())
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -142,10 +143,12 @@ func (m *machine) tryFIFO() error {
 }
 
 // tryPolicy gives the calling thread a policy and takes it again, from another thread while this one sleeps. Were it to run meanwhile and be held up
-// for a few milliseconds (by the hypervisor, say), it would be throttled for a thousand times as long, so small are the budgets of trials.
+// for a few milliseconds (by the hypervisor, say), it would be throttled for a thousand times as long, so small are the budgets of trials. And a
+// level above, whose time others have used, would throttle it at its first tick, and everybody else below for up to a minute.
 func (m *machine) tryPolicy(tid int, attr unix.SchedAttr) error {
 	tried := make(chan error, 1)
 	go func() {
+		m.awaitSleep(tid)
 		err := m.kernel.setAttr(tid, &attr)
 		if err == nil {
 			err = m.kernel.setAttr(tid, &unix.SchedAttr{Policy: unix.SCHED_NORMAL})
@@ -153,6 +156,17 @@ func (m *machine) tryPolicy(tid int, attr unix.SchedAttr) error {
 		tried <- err
 	}()
 	return <-tried
+}
+
+// awaitSleep waits until a thread that is about to sleep does, for a few milliseconds at most.
+func (m *machine) awaitSleep(tid int) {
+	const tries = 50
+	for range tries {
+		if _, state, err := m.kernel.progress(tid); err != nil || state != runnable {
+			return
+		}
+		m.kernel.pause(100 * time.Microsecond)
+	}
 }
 
 // LeaveGroup moves this process into the root group of the cpu controller when its own group has no budget

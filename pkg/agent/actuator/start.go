@@ -68,8 +68,10 @@ func Start(ctx context.Context, o ProbeOptions) (Choice, error) {
 		return out, fmt.Errorf("choosing a backend: %w", err)
 	}
 	if former.Backend != "" && former.Backend != out.Backend.Name() {
+		m.step("putting back what backend " + former.Backend + " left")
 		out.note("putting back what backend "+former.Backend+" left; the sweep goes on with it", out.Backend.Restore())
 	}
+	m.step("measuring how late the budgets of backend " + out.Backend.Name() + " end")
 	if err := out.measure(ctx, o, m.kernel); err != nil {
 		return out, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +34,32 @@ func (s *simTree) start(want string) (Choice, error) {
 			})
 		},
 	})
+}
+
+// Whoever waits for a start hears what it is at before it is begun.
+func TestAStartTellsItsSteps(t *testing.T) {
+	var steps []string
+	o := ProbeOptions{
+		Step: func(what string) { steps = append(steps, what) },
+		measure: func(_ context.Context, b Backend, _ int) (int64, error) {
+			steps = append(steps, "measured "+b.Name())
+			return lucky, nil
+		},
+	}
+	s := newSim(t, layouts[0].mount)
+	o.Host, o.StateDir, o.Cores, o.Now, o.kernel = s.host, s.state, []int{0, 1}, func() int64 { return s.clock }, s.simKernel
+	c, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := c.Backend.Name()
+	var want []string
+	for _, n := range names()[:slices.Index(names(), name)+1] {
+		want = append(want, "trying backend "+n)
+	}
+	if want = append(want, "measuring how late the budgets of backend "+name+" end", "measured "+name); !slices.Equal(steps, want) {
+		t.Errorf("steps %q; want %q", steps, want)
+	}
 }
 
 func (s *simTree) mustStart(want string) Choice {

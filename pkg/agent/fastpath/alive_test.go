@@ -29,6 +29,8 @@ func TestAliveSaysWhatHangs(t *testing.T) {
 		}
 	}
 	step := func(d time.Duration) { n.now.Add(d.Nanoseconds()) }
+	n.wake(0) // both have begun: a reader's first turn counts, too
+	n.wake(1)
 	expect("at first")
 	step(11 * time.Second)
 	n.wake(0)

@@ -30,7 +30,7 @@ func TestOnlyAnAbandonedSocketIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	for socket, reason := range map[string]string{used: "another process answers", file: "is no socket"} {
-		if err := n.Serve(t.Context(), socket); err == nil || !strings.Contains(err.Error(), reason) {
+		if err := n.Serve(t.Context(), socket, func() { t.Errorf("%s: it listens", socket) }); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%s: %v; want %q", socket, err, reason)
 		}
 		if _, err := os.Lstat(socket); err != nil {

@@ -18,12 +18,13 @@ import (
 )
 
 // Serve answers on a Unix socket until the context ends. Only processes of our own user and of root are
-// heard.
-func (e *Engine) Serve(ctx context.Context, socket string) error {
+// heard. Listening is called once the socket is there.
+func (e *Engine) Serve(ctx context.Context, socket string, listening func()) error {
 	listener, err := listen(ctx, socket)
 	if err != nil {
 		return err
 	}
+	listening()
 	server := &http.Server{
 		Handler: e.handler(), ReadTimeout: client.Timeout, WriteTimeout: client.Timeout, IdleTimeout: 2 * time.Minute,
 		BaseContext: func(net.Listener) context.Context { return ctx },

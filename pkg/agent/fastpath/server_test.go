@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
@@ -29,25 +28,21 @@ func served(t *testing.T, k *kernel) (*node, *client.Client, string) {
 func serve(t *testing.T, n *node, socket string) *client.Client {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- n.Serve(ctx, socket) }()
+	ended, listens := make(chan error, 1), make(chan struct{})
+	go func() { ended <- n.Serve(ctx, socket, func() { close(listens) }) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
 			t.Errorf("the socket ended with %v", err)
 		}
 	})
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
-		if err == nil {
-			_ = conn.Close()
-			return client.New(socket)
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the socket does not answer: %v", err)
-		}
+	select {
+	case <-listens:
+	case err := <-ended:
+		ended <- nil
+		t.Fatalf("the socket does not answer: %v", err)
 	}
+	return client.New(socket)
 }
 
 func TestTheSocketCarriesEverything(t *testing.T) {

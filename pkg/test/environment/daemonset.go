@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -37,9 +38,28 @@ func (env *Environment) ExpectAgentPod() *corev1.Pod {
 		g.Expect(pod.Status.Conditions).To(ContainElement(And(
 			HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue),
 		)), "containers: %v", pod.Status.ContainerStatuses)
-	}).Should(Succeed(), "the agent's pod should be ready")
+	}).Should(Succeed(), func() string { return "the agent's pod should be ready; its containers log:\n" + env.agentPodLogs() })
 	return pod
 }
+
+// agentPodLogs are the ends of the logs of its containers, which go with the node.
+func (env *Environment) agentPodLogs() string {
+	GinkgoHelper()
+	paths, err := filepath.Glob(filepath.Join(env.Node.PodLogsDir(), chartNamespace+"_*", "*", "*.log"))
+	Expect(err).NotTo(HaveOccurred())
+	var out strings.Builder
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			text = []byte(err.Error())
+		}
+		fmt.Fprintf(&out, "%s:\n%s\n", path, text[max(0, len(text)-agentLogMost):])
+	}
+	return out.String()
+}
+
+// agentLogMost bounds the end of a log, in bytes.
+const agentLogMost = 16 << 10
 
 // ExpectNoAgentPod ends what ExpectAgentPod began.
 func (env *Environment) ExpectNoAgentPod() {

@@ -33,11 +33,14 @@ type Settings struct {
 	// RunQueue measures run-queue latencies.
 	RunQueue bool
 	Version  string
-	// Now and Wall are as in fastpath.Options; Sweep ticks every fastpath.SweepEvery. Clock is for waiting for a former process.
+	// Now and Wall are as in fastpath.Options; Sweep ticks every fastpath.SweepEvery. Clock is for waiting for a former process, and
+	// for telling how long a start takes.
 	Now   func() int64
 	Wall  func() int64
 	Sweep <-chan time.Time
 	Clock clock.WithTicker
+	// Abandon ends the process from within, whatever its other threads wait for. It is called where a step of the start hangs.
+	Abandon func()
 }
 
 // Validate names the flag, its value and what would be right.
@@ -78,12 +81,15 @@ func Run(ctx context.Context, s Settings) (err error) {
 	missing.note(actuator.LeaveGroup(machine), "the process may lack real-time budget")
 	missing.note(fastpath.Become(s.Priority, others(topology.Online(), choice.Cores)), "the process is not real-time: reactions take milliseconds under load")
 	missing.capabilities(machine)
+	start := s.begin()
+	defer start.done()
+	start.next("waiting until no other fast path uses the state directory")
 	lock, err := s.alone(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
-	return govern(ctx, s, machine, choice.Cores, missing)
+	return govern(ctx, s, start, machine, choice.Cores, missing)
 }
 
 // alone waits until no other fast path uses the state directory: two would write the same journal, and each set back
@@ -100,13 +106,14 @@ func (s Settings) alone(ctx context.Context) (*sole.Lock, error) {
 }
 
 // govern runs the engine with what works on the machine.
-func govern(ctx context.Context, s Settings, machine host.Host, rtCores []int, missing lacks) error {
-	choice, err := choose(ctx, s, machine, rtCores)
+func govern(ctx context.Context, s Settings, start *steps, machine host.Host, rtCores []int, missing lacks) error {
+	choice, err := choose(ctx, s, start, machine, rtCores)
 	if err != nil {
 		return err
 	}
 	backend, granularity := choice.Backend, choice.GranularityUs
 	missing.note(choice.Unmeasured, fmt.Sprintf("a tick is charged to every budget, %d us", granularity))
+	start.next("loading programs")
 	programs, err := ebpf.Open(ebpf.Options{Cores: rtCores, Identity: identityOf(backend), Jobs: true, RunQueue: s.RunQueue})
 	if err != nil {
 		return fmt.Errorf("loading programs: %w", err)
@@ -122,19 +129,24 @@ func govern(ctx context.Context, s Settings, machine host.Host, rtCores []int, m
 	if err != nil {
 		return errors.Join(err, programs.Close())
 	}
+	start.nextWithin("putting the table of the process before in force", longestResume)
 	if err := engine.Resume(); err != nil {
 		slog.Warn("beginning without a table", "reason", err)
 	}
+	start.next("collecting garbage and locking memory")
 	engine.Settle()
 	slog.Info("governing", "backend", backend.Name(), "granularityUs", granularity, "hook", programs.Hook(), "cores", rtCores,
 		"lead", s.Lead, "realtime", realtime, "missing", strings.Join(engine.Missing, "; "))
-	return errors.Join(serve(ctx, engine, s), engine.Close())
+	start.next("answering on the socket")
+	return errors.Join(serve(ctx, engine, s, start), engine.Close())
 }
 
 // choose a backend, and say in the log why.
-func choose(ctx context.Context, s Settings, machine host.Host, rtCores []int) (actuator.Choice, error) {
+func choose(ctx context.Context, s Settings, start *steps, machine host.Host, rtCores []int) (actuator.Choice, error) {
+	start.next("looking for what was chosen before")
 	choice, err := actuator.Start(ctx, actuator.ProbeOptions{
 		Host: machine, Want: s.Backend, StateDir: s.StateDir, Cores: rtCores, Now: s.Now, Governed: fastpath.Governed(s.StateDir),
+		Step: start.next,
 	})
 	for _, note := range choice.Notes {
 		slog.Warn("backend", "note", note)
@@ -149,13 +161,13 @@ func choose(ctx context.Context, s Settings, machine host.Host, rtCores []int) (
 }
 
 // serve runs the engine and its socket until both have ended; the end of one is the end of the other.
-func serve(ctx context.Context, engine *fastpath.Engine, s Settings) error {
+func serve(ctx context.Context, engine *fastpath.Engine, s Settings, start *steps) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	served := make(chan error, 1)
 	go func() {
 		defer stop()
-		served <- engine.Serve(ctx, s.Socket)
+		served <- engine.Serve(ctx, s.Socket, start.done)
 	}()
 	err := engine.Run(ctx, s.Sweep)
 	stop()

@@ -1,0 +1,86 @@
+package node_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/node"
+)
+
+// logged is what is logged until the test ends.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func logs(t *testing.T) *logged {
+	t.Helper()
+	l, former := &logged{}, slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(l, nil)))
+	t.Cleanup(func() { slog.SetDefault(former) })
+	return l
+}
+
+func TestAStartSaysWhatItIsAtAndEndsWhereThatHangs(t *testing.T) {
+	log, clk, abandoned := logs(t), clocktesting.NewFakeClock(time.Now()), make(chan struct{})
+	start := node.Begin(node.Settings{Clock: clk, Abandon: func() { close(abandoned) }}) // a second time it would panic
+	defer start.Done()
+	start.Next("quick")
+	clk.Step(time.Second)
+	start.Next("slow")
+	if text := log.String(); !strings.Contains(text, "msg=starting step=quick") || !strings.Contains(text, "msg=starting step=slow") {
+		t.Errorf("before its steps it says %q", text)
+	}
+	for _, second := range []int{2, 29} {
+		clk.SetTime(clk.Now().Add(time.Duration(second) * time.Second))
+		start.Look()
+		clk.SetTime(clk.Now().Add(-time.Duration(second) * time.Second))
+	}
+	text := log.String()
+	for _, want := range []string{`msg="still starting" step=slow for=2s`, `msg="still starting" step=slow for=29s`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it says %q; want %q", text, want)
+		}
+	}
+	if strings.Contains(text, "still starting\" step=quick") {
+		t.Errorf("it says %q of a step that took a second", text)
+	}
+	clk.Step(30 * time.Second)
+	<-abandoned
+	clk.Step(30 * time.Second)
+	start.Look()
+	if text := log.String(); !strings.Contains(text, `msg="the start hangs; ending" step=slow for=30s within=30s`) {
+		t.Errorf("at its end it says %q", text)
+	}
+}
+
+func TestAStartThatIsDoneIsNotAbandoned(t *testing.T) {
+	log, clk := logs(t), clocktesting.NewFakeClock(time.Now())
+	start := node.Begin(node.Settings{Clock: clk, Abandon: func() { t.Error("it is abandoned") }})
+	start.Next("the last")
+	start.Done()
+	start.Done()
+	clk.Step(time.Hour)
+	start.Look()
+	if text := log.String(); strings.Contains(text, "still") {
+		t.Errorf("it says %q", text)
+	}
+}
