@@ -16,13 +16,16 @@ type levels struct {
 	servers map[string]Server
 	// due is when a level may shrink, by its path.
 	due map[string]int64
+	// used are the levels below which a server was open since they were put back last, leftovers are of those that were put back.
+	used      map[string]bool
+	leftovers map[string]leftover
 	// settleAt is when the levels are looked at again though nothing changed.
 	settleAt int64
 	index    map[string]bool // of sized, while settle runs
 }
 
 func newLevels(m *machine, bw bandwidth) *levels {
-	return &levels{machine: m, bw: bw, servers: map[string]Server{}, due: map[string]int64{}}
+	return &levels{machine: m, bw: bw, servers: map[string]Server{}, due: map[string]int64{}, used: map[string]bool{}, leftovers: map[string]leftover{}}
 }
 
 // ours are the servers and rooms within a group.
@@ -66,7 +69,7 @@ func (l *levels) sized() map[string]bool {
 }
 
 // need is the least runtime of a level with a period, on a core: what its servers and the budgets of
-// others below it may use, and no less than it had before it was first changed.
+// others below it may use, beside what is left over of a former budget, and no less than it had before it was first changed.
 func (l *levels) need(level string, core int, periodUs int64) (int64, error) {
 	sum := l.asked(level, core, periodUs)
 	foreign, err := l.foreign(level, core, l.sized())
@@ -76,7 +79,7 @@ func (l *levels) need(level string, core int, periodUs int64) (int64, error) {
 	for _, b := range foreign {
 		sum += l.bw.share(demand{b.RuntimeUs, b.PeriodUs}, periodUs)
 	}
-	return max(sum, l.original(level, core).RuntimeUs), nil
+	return max(sum+l.leftovers[level].us, l.original(level, core).RuntimeUs), nil
 }
 
 // asked is what our servers and rooms within a level need of a period.
@@ -198,11 +201,13 @@ func (l *levels) wanted(f files, level string, core int) (held, want Budget, err
 
 func (l *levels) growLevel(level string, core int) error {
 	return l.inLevel(level, func(t target) error {
-		held, want, err := l.wanted(t, level, core)
-		if err != nil || held == want {
-			return err
-		}
-		return l.bw.write(l.machine, t, core, want)
+		return l.beside(level, func() error {
+			held, want, err := l.wanted(t, level, core)
+			if err != nil || held == want {
+				return err
+			}
+			return l.bw.write(l.machine, t, core, want)
+		})
 	})
 }
 

@@ -20,6 +20,7 @@ const settleAfter = 2 * time.Duration(windowUs) * time.Microsecond
 func (l *levels) settle() (did []string, err error) {
 	l.index = l.sized() // once for all levels; what is put back meanwhile only has it look further
 	defer func() { l.index = nil }()
+	l.worn()
 	var faults []error
 	for _, level := range l.journal.groups() {
 		if _, open := l.servers[level]; open {
@@ -40,6 +41,11 @@ func (l *levels) settle() (did []string, err error) {
 	for _, due := range l.due {
 		l.settleAt = min(l.settleAt, due)
 	}
+	for _, rest := range l.leftovers {
+		if rest.until > 0 {
+			l.settleAt = min(l.settleAt, rest.until)
+		}
+	}
 	if len(faults) > 0 || len(l.making) > 0 {
 		l.settleAt = l.now()
 	}
@@ -53,7 +59,7 @@ func (l *levels) settleLevel(level string) (string, error) {
 	}
 	if len(ours) == 0 {
 		delete(l.due, level)
-		return "put back " + level, l.release(level)
+		return "put back " + level, l.putBackLevel(level)
 	}
 	if err := l.regrow(level, ours); err != nil {
 		return "", err
@@ -143,7 +149,7 @@ func (l *levels) releaseUp(group string) error {
 		if len(l.ours(level)) > 0 || l.journaledBelow(level) {
 			break
 		}
-		err = errors.Join(err, l.release(level))
+		err = errors.Join(err, l.putBackLevel(level))
 	}
 	return err
 }
