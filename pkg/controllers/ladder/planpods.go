@@ -1,7 +1,6 @@
 package ladder
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -257,53 +256,15 @@ func (p *planner) replacements() []option {
 	if len(o.displaced) > mostDisplaced {
 		return nil
 	}
-	after := p.anew()
 	for _, s := range p.crowd.sufferers {
-		e := p.replaced(s, after)
-		o.Cured, o.Relief, o.Net = o.Cured+e.Cured, o.Relief+e.Relief, o.Net+e.Net
-	}
-	return []option{o}
-}
-
-// replaced is what another node brings to somebody who suffers. This one has less than it promised to whom it has no core for, or cannot give
-// its budget: there another of the kind has all of it. Else those who are around it come along, and are around it there, too.
-func (p *planner) replaced(s Sufferer, after layout) effect {
-	if s.Source == SourceNoCore {
 		full := rt.PPM(0)
 		if core := p.before.on(s.ID); core != rt.NoCore {
 			full = p.crowd.cores[core].Capacity
 		}
-		return p.leaves(s, full)
+		e := p.leaves(s, full)
+		o.Cured, o.Relief, o.Net = o.Cured+e.Cured, o.Relief+e.Relief, o.Net+e.Net
 	}
-	e := p.leaves(s, p.crowd.room(after, s))
-	if !p.crowd.passes(after, s) {
-		e.Cured = 0
-	}
-	return e
-}
-
-// anew is how all governed containers would be on another node with the cores of this one: the largest choose first, by best fit. Where they
-// do not all find one, it is as they are now.
-func (p *planner) anew() layout {
-	var empty []rt.Load
-	for _, id := range slices.Sorted(maps.Keys(p.crowd.cores)) {
-		empty = append(empty, rt.Load{Core: p.crowd.cores[id]})
-	}
-	var servers []rt.Server
-	for _, uid := range sortedPods(p.pods) {
-		for _, s := range p.pods[uid] {
-			as := s.InForce()
-			if s.Physical == rt.NoCore {
-				as = s.Server
-			}
-			servers = append(servers, as)
-		}
-	}
-	to, ok := resettled(empty, servers)
-	if !ok {
-		return p.before
-	}
-	return layout{}.moved(servers, to)
+	return []option{o}
 }
 
 // mostDisplaced is how many pods an action names.

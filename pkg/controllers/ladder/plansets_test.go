@@ -123,28 +123,6 @@ func TestANodeIsOpenedInAnyNodePool(t *testing.T) {
 	}
 }
 
-// All of a node come along to the one in its place: it is replaced for a crowd only where they would be less of one on the same cores.
-func TestANodeIsReplacedOnlyWhereItsPodsAreLessCrowdedThen(t *testing.T) {
-	t.Parallel()
-	for other, want := range map[int64]string{
-		85: "nothing",                       // beside it nobody has room: the two share the other core again
-		50: "ReplaceNode: replacing node a", // which takes the one of 30, too
-	} {
-		w := newTown()
-		w.node("a", 2)
-		w.run("high", "a", "High", 20, 40, 0)
-		w.run("equal", "a", "High", 20, 30, 0)
-		w.run("other", "a", "High", other, other, 1)
-		p := w.planner("a", ladder.SourceOverruns, "high")
-		p.Ticket = func(r orchestration.Request) (orchestration.Ticket, bool) {
-			return orchestration.Ticket{Name: "x", Phase: rules.Failed}, r.Kind != rules.ReplaceNode
-		}
-		if got := chosen(t, p); got != want {
-			t.Errorf("beside one of %d: got %q, want %q", other, got, want)
-		}
-	}
-}
-
 // Of a preemption that failed, or succeeded as there was room before all had gone, some were evicted and are gone. Who is still there was not
 // moved, and may be now.
 func TestWhoWasNotEvictedMayStillBe(t *testing.T) {
