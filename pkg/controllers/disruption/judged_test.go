@@ -64,6 +64,21 @@ type repairs struct{ finds }
 
 func (repairs) Reason() karpv1.DisruptionReason { return karpv1.DisruptionReasonUnhealthy }
 
+// repaired is the method that would close a node of which the kubelet says that.
+func (w *world) repaired(name string, ready corev1.ConditionStatus) (karpdisruption.Method, *karpdisruption.Candidate) {
+	w.Helper()
+	node := w.live(name)
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == corev1.NodeReady {
+			node.Status.Conditions[i].Status = ready
+		}
+	}
+	w.must(w.store.Update(node))
+	candidate := w.candidate(name)
+	found := repairs{finds{command: karpdisruption.Command{Candidates: []*karpdisruption.Candidate{candidate}}}}
+	return disruption.NewMannered(w.dependencies, found, found), candidate
+}
+
 // A migration to a node that has died waits for what is on it, which goes with the machine; so the repair does not wait for the migration.
 func TestADeadNodeIsRepairedThoughAnActionHasIt(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -75,16 +90,7 @@ func TestADeadNodeIsRepairedThoughAnActionHasIt(t *testing.T) {
 			w.node("a", "edge", statetest.Cores(1)...)
 			w.actions["migrate-1"] = &v1alpha1.RTAction{ObjectMeta: metav1.ObjectMeta{Name: "migrate-1"}, Spec: v1alpha1.RTActionSpec{Kind: "Migrate", Node: "b", TargetNode: "a"}}
 			w.actions["migrate-1"].Status.Phase = "Running"
-			node := w.live("a")
-			for i := range node.Status.Conditions {
-				if node.Status.Conditions[i].Type == corev1.NodeReady {
-					node.Status.Conditions[i].Status = c.ready
-				}
-			}
-			w.must(w.store.Update(node))
-			candidate := w.candidate("a")
-			command := karpdisruption.Command{Candidates: []*karpdisruption.Candidate{candidate}}
-			method := disruption.NewMannered(w.dependencies, repairs{finds{command: command}}, repairs{finds{command: command}})
+			method, candidate := w.repaired("a", c.ready)
 			if got := method.ShouldDisrupt(w.ctx, candidate); got != c.want {
 				t.Errorf("a candidate: %t", got)
 			}
@@ -108,16 +114,7 @@ func TestADeadNodeIsRepairedThoughItsContainersHaveNoCoreElsewhere(t *testing.T)
 			w := begin(t, statetest.Cores(1)...)
 			w.node("a", "edge", statetest.Cores(1)...)
 			w.pod("pod-a", "a", 60)
-			node := w.live("a")
-			for i := range node.Status.Conditions {
-				if node.Status.Conditions[i].Type == corev1.NodeReady {
-					node.Status.Conditions[i].Status = c.ready
-				}
-			}
-			w.must(w.store.Update(node))
-			candidate := w.candidate("a")
-			command := karpdisruption.Command{Candidates: []*karpdisruption.Candidate{candidate}}
-			method := disruption.NewMannered(w.dependencies, repairs{finds{command: command}}, repairs{finds{command: command}})
+			method, candidate := w.repaired("a", c.ready)
 			commands, err := method.ComputeCommands(w.ctx, nil, candidate)
 			w.must(err)
 			if (len(commands) == 1) != c.want || w.said("NoCoreElsewhere") == c.want {
