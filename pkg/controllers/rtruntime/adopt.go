@@ -119,9 +119,12 @@ func kept(r *state.RefusedError) string {
 }
 
 // overreaches tells whether the container's settings have changed so that a raise takes more than its core keeps for
-// raises.
+// raises. Those in force stay so when the core keeps less than before, and nothing is refused then.
 func (p part) overreaches() bool {
-	return p.Err == nil && p.server != nil && p.Claim.Allocated() && !p.node.Backed(p.server)
+	if p.Err != nil || p.server == nil || p.server.McKube == nil || !p.Claim.Allocated() || p.node.Backed(p.server) {
+		return false
+	}
+	return p.server.Spec == nil || !sameBudgets(entryOf(p.server), *p.server.Spec)
 }
 
 func (p part) overreaching() state.Gate {
