@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/samber/lo"
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
@@ -106,7 +107,7 @@ func (p *rtPressure) command(ctx context.Context, c *disruption.Candidate, actio
 	}
 	command := disruption.Command{Candidates: []*disruption.Candidate{c}, Results: results}
 	for _, n := range results.NewNodeClaims {
-		n.Annotations = withAction(n.Annotations, action.Name)
+		n.Annotations = lo.Assign(n.Annotations, map[string]string{v1alpha1.AnnotationAction: action.Name})
 		command.Replacements = append(command.Replacements, &disruption.Replacement{NodeClaim: n})
 	}
 	if objections := p.housed(ctx, p.Store.Snapshot(), &command); len(objections) > 0 {
@@ -128,17 +129,6 @@ func awaited(podErrors map[*corev1.Pod]error) bool {
 		}
 	}
 	return false
-}
-
-// withAction are annotations, copied, with the name of the action that the NodeClaim is made for.
-func withAction(annotations map[string]string, action string) map[string]string {
-	out := map[string]string{v1alpha1.AnnotationAction: action}
-	for key, value := range annotations {
-		if key != v1alpha1.AnnotationAction {
-			out[key] = value
-		}
-	}
-	return out
 }
 
 // close ends a pass, and finds out why nodes that are to be replaced were no candidates.

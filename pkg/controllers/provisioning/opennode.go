@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/samber/lo"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -131,7 +132,7 @@ func (o *opener) open(ctx context.Context, task orchestration.Task) (rules.Resul
 	}
 	claim := p.claim.ToNodeClaim()
 	claim.Name, claim.GenerateName = claimName(task.Object), ""
-	claim.Annotations = annotated(claim.Annotations, task.Object.Name)
+	claim.Annotations = lo.Assign(claim.Annotations, map[string]string{v1alpha1.AnnotationAction: task.Object.Name}) // not what a NodePool's template says
 	if refusal, err := o.stillAllowed(ctx, p); refusal != "" || err != nil {
 		return rules.Result{Undo: refusal != "", Message: refusal}, err
 	}
@@ -145,14 +146,6 @@ func (o *opener) open(ctx context.Context, task orchestration.Task) (rules.Resul
 	o.Cluster.UpdateNodeClaim(claim) // whoever plans before the watch shows it counts it
 	task.Progress[progressOpened] = claim.Name
 	return rules.Result{Message: fmt.Sprintf("asked for NodeClaim %s: %s", claim.Name, p.words())}, nil
-}
-
-func annotated(annotations map[string]string, action string) map[string]string {
-	out := map[string]string{v1alpha1.AnnotationAction: action}
-	for k, v := range annotations {
-		out[k] = v
-	}
-	return out
 }
 
 // stillAllowed asks the API server whether the NodePool that was planned with still is, and leaves room under its limits.

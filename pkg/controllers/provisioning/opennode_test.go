@@ -67,6 +67,9 @@ func TestOpenNodeOpensTheCheapestThatPasses(t *testing.T) {
 		"the NodePool that is asked for": {
 			pools: []*karpv1.NodePool{nodePool("a"), nodePool("b")}, budgets: []int64{60}, pool: "b", kind: "box", from: "b",
 		},
+		"a NodePool whose template claims to be for an action": {
+			pools: []*karpv1.NodePool{claiming("edge")}, budgets: []int64{60}, kind: "box", from: "edge",
+		},
 		"the NodePool that its pod selects": {
 			pools: []*karpv1.NodePool{nodePool("a"), nodePool("b")}, budgets: []int64{60}, selector: map[string]string{karpv1.NodePoolLabelKey: "b"}, kind: "box", from: "b",
 		},
@@ -91,6 +94,13 @@ func TestOpenNodeOpensTheCheapestThatPasses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// claiming is a NodePool of whose nodes the template says that another action has opened them.
+func claiming(name string) *karpv1.NodePool {
+	pool := nodePool(name)
+	pool.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationAction: "another"}
+	return pool
 }
 
 func TestOpenNodeSaysWhyItOpensNone(t *testing.T) {

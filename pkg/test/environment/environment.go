@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	crlog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	// Karpenter's types register with client-go's scheme when they are imported.
 	_ "sigs.k8s.io/karpenter/kwok/apis/v1alpha1"
@@ -107,6 +108,7 @@ func prepare(data []byte) (*Environment, prepared) {
 	SetDefaultEventuallyTimeout(eventuallyTimeout)
 	SetDefaultEventuallyPollingInterval(pollEvery)
 	EnforceDefaultTimeoutsWhenUsingContexts()
+	crlog.SetLogger(GinkgoLogr) // what clients warn of belongs to the spec that had them warn
 
 	var ready prepared
 	Expect(json.Unmarshal(data, &ready)).To(Succeed())
