@@ -15,7 +15,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -135,7 +136,8 @@ type watched struct {
 	phase       v1alpha1.MigrationPhase
 }
 
-// observer watches pods and PodMigrations of a round. Times are those at which the watch told.
+// observer watches pods and PodMigrations of a round, by informers, which ask again when the API server ends a watch. Times are those at
+// which they told.
 type observer struct {
 	round  string
 	cancel context.CancelFunc
@@ -154,18 +156,27 @@ func (w *world) observe(ctx context.Context, r round, pods []corev1.Pod) (*obser
 		p := &pods[i]
 		o.workloads[p.Labels[test.Label]] = &watched{source: p.UID, from: p.Spec.NodeName, ready: map[types.UID]string{p.UID: p.Spec.NodeName}}
 	}
-	ctx, o.cancel = context.WithCancel(ctx)
-	for _, list := range []client.ObjectList{&corev1.PodList{}, &v1alpha1.PodMigrationList{}} {
-		watcher, err := w.client.Watch(ctx, list)
+	told, err := cache.New(w.config, cache.Options{Scheme: w.client.Scheme()})
+	if err != nil {
+		return nil, fmt.Errorf("building the watch: %w", err)
+	}
+	for _, object := range []client.Object{&corev1.Pod{}, &v1alpha1.PodMigration{}} {
+		informer, err := told.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("watching: %w", err), o.stop())
+			return nil, fmt.Errorf("watching %T: %w", object, err)
 		}
-		o.done.Go(func() {
-			defer watcher.Stop()
-			for e := range watcher.ResultChan() {
-				o.see(ctx, e)
-			}
-		})
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { o.see(object, false) },
+			UpdateFunc: func(_, object any) { o.see(object, false) },
+			DeleteFunc: func(object any) { o.see(object, true) },
+		}); err != nil {
+			return nil, fmt.Errorf("watching %T: %w", object, err)
+		}
+	}
+	ctx, o.cancel = context.WithCancel(ctx)
+	o.done.Go(func() { o.failed = told.Start(ctx) })
+	if !told.WaitForCacheSync(ctx) {
+		return nil, errors.Join(errors.New("the watch of pods and PodMigrations does not begin"), o.stop())
 	}
 	return o, nil
 }
@@ -182,13 +193,16 @@ func (o *observer) begin(p *corev1.Pod) {
 	o.workloads[p.Labels[test.Label]].asked = time.Now()
 }
 
-func (o *observer) see(ctx context.Context, e watch.Event) {
+func (o *observer) see(object any, gone bool) {
+	if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch object := e.Object.(type) {
+	switch object := object.(type) {
 	case *corev1.Pod:
 		if w := o.workloads[object.Labels[test.Label]]; w != nil {
-			w.pod(object, e.Type == watch.Deleted)
+			w.pod(object, gone)
 		}
 	case *v1alpha1.PodMigration:
 		name, ours := strings.CutPrefix(object.Name, o.round+"-")
@@ -196,10 +210,6 @@ func (o *observer) see(ctx context.Context, e watch.Event) {
 			w.migration(object)
 		}
 		o.concurrent = max(o.concurrent, o.underWay())
-	default:
-		if ctx.Err() == nil {
-			o.failed = fmt.Errorf("watching: %s %v", e.Type, e.Object)
-		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -52,7 +53,8 @@ rules:
 
 // world is a cluster with Mainspring.
 type world struct {
-	client client.WithWatch
+	client client.Client
+	config *rest.Config
 	stack  *stack.Stack
 	dir    string
 	audit  string // path
@@ -86,9 +88,9 @@ func open(ctx context.Context, b bench) (*world, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting Mainspring: %w", err), w.close())
 	}
-	config := w.stack.RESTConfig()
-	config.QPS, config.UserAgent = -1, benchAgent
-	if w.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme.Scheme}); err != nil {
+	w.config = w.stack.RESTConfig()
+	w.config.QPS, w.config.UserAgent = -1, benchAgent
+	if w.client, err = client.New(w.config, client.Options{Scheme: scheme.Scheme}); err != nil {
 		return nil, errors.Join(fmt.Errorf("building the client: %w", err), w.close())
 	}
 	return w, nil
