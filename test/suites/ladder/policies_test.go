@@ -95,22 +95,30 @@ var _ = Describe("A MigrationPolicy", func() {
 	})
 })
 
+// replaceLate has the two pods of a node be late until it is replaced and they run elsewhere, and returns where they were, and since when they were late.
+func replaceLate(before func()) (places []environment.Place, began uint64) {
+	GinkgoHelper()
+	env.ExpectApplied(twoCores(test.Budgets(test.Budget("1"))))
+	places = replicated(test.McKube("control", 60, test.Critical(high), pressuredAt(3, 5)), 2)
+	late := places[0].Node
+	Expect(places[1].Node).To(Equal(late))
+	before()
+	began = env.Now()
+	playOnNode(late, "0s late")
+	eventuallyAnswered("ReplaceNode")
+	for _, p := range places {
+		env.EventuallyGone(p.Pod)
+	}
+	eventuallyOver()
+	for _, p := range env.EventuallyPlaced("control", 2) {
+		Expect(p.Node).NotTo(Equal(late))
+	}
+	return places, began
+}
+
 var _ = Describe("A node that is replaced", func() {
 	It("is drained by migrations: each pod runs on another node before it goes, so that as many are ready all along", func() {
-		env.ExpectApplied(twoCores(test.Budgets(test.Budget("1"))))
-		places := replicated(test.McKube("control", 60, test.Critical(high), pressuredAt(3, 5)), 2)
-		late := places[0].Node
-		Expect(places[1].Node).To(Equal(late))
-		began := env.Now()
-		playOnNode(late, "0s late")
-		eventuallyAnswered("ReplaceNode")
-		for _, p := range places {
-			env.EventuallyGone(p.Pod)
-		}
-		eventuallyOver()
-		for _, p := range env.EventuallyPlaced("control", 2) {
-			Expect(p.Node).NotTo(Equal(late))
-		}
+		places, began := replaceLate(func() {})
 		moved := migrations(env.History())
 		for _, p := range places {
 			Expect(moved).To(ContainElement(And(
@@ -120,6 +128,17 @@ var _ = Describe("A node that is replaced", func() {
 		}
 		Expect(moved).To(HaveLen(len(places)))
 		Expect(fewestReady(env.History().Since(began), "control")).To(Equal(len(places)))
+	})
+
+	It("goes nevertheless when an engine lets none of its pods migrate: they are evicted, and the record has its words", func() {
+		places, _ := replaceLate(func() { ruled("control", byEngine) })
+		refused := migrations(env.History())
+		for _, p := range places {
+			Expect(refused).To(ContainElement(And(
+				HaveField("Spec.PodUID", p.Pod.UID), HaveField("Spec.Trigger", mckubev1alpha1.TriggerDrain),
+				HaveField("Status.Phase", mckubev1alpha1.MigrationRefused), HaveField("Status.Message", ContainSubstring(inWords)),
+			)), "of pod %s", p.Pod.Name)
+		}
 	})
 })
 

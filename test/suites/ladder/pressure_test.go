@@ -40,4 +40,21 @@ var _ = Describe("Real-time pressure", func() {
 		Expect(answers(env.History())).To(Equal([]string{"Rearrange"}))
 		undisturbed(began, place.Pod, lesser.Pod)
 	})
+
+	It("of a container that gets no raise on a busy node, as its core has room for another's only, has it move to the next core", func() {
+		env.ExpectApplied(test.RTNodePool("limited", "two-limited", atMost(1)))
+		// Each step is 0.15 of the core's reserve of 0.20.
+		first := governed(test.McKube("first", 30, test.Critical(high), test.MayRiseTo(45), test.Limited(), test.Prefers("1")))
+		second := governed(test.McKube("second", 30, test.Critical(high), test.MayRiseTo(45), test.Limited(), test.Prefers("1")))
+		Expect([]int32{first.Core, second.Core}).To(HaveEach(BeEquivalentTo(1)))
+		began := env.Now()
+		playOnNode(first.Node, "0s pressure 95")
+		eventuallyPressed(first.Node)
+		env.EventuallyEvent(&corev1.Node{ObjectMeta: nodeMeta(first.Node)}, "PressureBegan", "the node's CPU is busy")
+		action := eventuallyAnswered("Rearrange")
+		Expect(action.Spec.Moves).To(ConsistOf(And(HaveField("PodUID", BeElementOf(first.Pod.UID, second.Pod.UID)), HaveField("Core", BeEquivalentTo(2)))))
+		playOnNode(first.Node, "0s pressure 10")
+		eventuallyOver()
+		undisturbed(began, first.Pod, second.Pod)
+	})
 })
