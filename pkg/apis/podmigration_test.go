@@ -161,8 +161,11 @@ func TestStagesOfNodeCheckpoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, patch := range []string{`{"podUID":"v"}`, `{"podName":"q"}`, `{"podNamespace":"other"}`, `{"sourceNode":"c"}`, `{"targetNode":"c"}`, `{"containers":[{"name":"other"}]}`} {
-		if err := changed(t, "nodecheckpoints", o, patch); err == nil || !strings.Contains(err.Error(), "only stage may be changed") {
+		if err := changed(t, "nodecheckpoints", o, patch); err == nil || !strings.Contains(err.Error(), "only stage, expires and maxBytes may be changed") {
 			t.Errorf("%s: error %v", patch, err)
 		}
+	}
+	if err := changed(t, "nodecheckpoints", o, `{"stage":"Transfer","expires":"2026-01-02T00:00:00Z","maxBytes":1}`); err != nil {
+		t.Errorf("what may be changed: %v", err)
 	}
 }

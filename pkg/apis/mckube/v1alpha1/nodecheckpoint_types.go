@@ -60,7 +60,7 @@ type CheckpointedContainer struct {
 }
 
 // NodeCheckpointSpec is whose state goes from which node to which.
-// +kubebuilder:validation:XValidation:rule="self.podUID == oldSelf.podUID && self.podName == oldSelf.podName && self.podNamespace == oldSelf.podNamespace && self.sourceNode == oldSelf.sourceNode && self.targetNode == oldSelf.targetNode && self.containers == oldSelf.containers",message="only stage may be changed"
+// +kubebuilder:validation:XValidation:rule="self.podUID == oldSelf.podUID && self.podName == oldSelf.podName && self.podNamespace == oldSelf.podNamespace && self.sourceNode == oldSelf.sourceNode && self.targetNode == oldSelf.targetNode && self.containers == oldSelf.containers",message="only stage, expires and maxBytes may be changed"
 // +kubebuilder:validation:XValidation:rule="self.stage == oldSelf.stage || !(oldSelf.stage in ['Release', 'Discard'])",message="stage cannot be changed once it is Release or Discard"
 // +kubebuilder:validation:XValidation:rule="oldSelf.stage != 'Transfer' || self.stage != 'Checkpoint'",message="stage cannot go back from Transfer to Checkpoint"
 // +kubebuilder:validation:XValidation:rule="oldSelf.stage != 'Restore' || !(self.stage in ['Checkpoint', 'Transfer'])",message="stage cannot go back from Restore"
