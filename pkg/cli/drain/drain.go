@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -184,29 +183,34 @@ func (d *Drain) finish() error {
 	return nil
 }
 
-// leave aborts the migrations that the drain has asked for and that are not over, and waits for their end.
+// leave aborts the migrations that the drain has asked for and that are not over, and waits for the end of each that could be. What could not
+// goes on by itself, and is told.
 func (d *Drain) leave(ctx context.Context) error {
-	cause := context.Cause(ctx)
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.Farewell)
 	defer cancel()
-	var errs []error
-	waiting := slices.DeleteFunc(slices.Clone(d.tasks), func(t *task) bool { return t.over || t.migration == (types.NamespacedName{}) || !t.mine })
-	for _, t := range waiting {
+	errs := []error{context.Cause(ctx)}
+	var waiting []types.NamespacedName
+	for _, t := range d.tasks {
+		if t.over || !t.mine || t.way != migrates {
+			continue
+		}
 		d.say(t.pod, "aborting its migration")
-		errs = append(errs, move.Abort(last, d.Client, t.migration))
+		if err := move.Abort(last, d.Client, t.migration); err != nil {
+			errs = append(errs, fmt.Errorf("%w; it goes on", err))
+			continue
+		}
+		waiting = append(waiting, t.migration)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	for _, t := range waiting {
+	for _, migration := range waiting {
 		follower := move.Follower{Client: d.Client, Clock: d.Clock, Out: io.Discard, Every: d.Every, Farewell: d.Farewell}
-		m, err := follower.Wait(last, t.migration)
+		m, err := follower.Wait(last, migration)
 		if err != nil {
-			return fmt.Errorf("waiting for the end of PodMigration %s, which goes on by itself: %w", t.migration, err)
+			errs = append(errs, fmt.Errorf("waiting for the end of PodMigration %s, which goes on by itself: %w", migration, err))
+			continue
 		}
 		fmt.Fprintln(d.Out, move.Summary(m))
 	}
-	return fmt.Errorf("node %s is not drained, and stays cordoned (kubectl uncordon %s): %w", d.Node, d.Node, cause)
+	return fmt.Errorf("node %s is not drained, and stays cordoned (kubectl uncordon %s): %w", d.Node, d.Node, errors.Join(errs...))
 }
 
 // say tells what happens to a pod.
