@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -139,6 +140,16 @@ func (env *Environment) TokenOf(namespace, serviceAccount string) string {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
 	return config.BearerToken
+}
+
+// AsController is the API server for the chart's ServiceAccount of the controller, of which some things are asked that nobody else may do.
+func (env *Environment) AsController() client.Client {
+	GinkgoHelper()
+	config := rest.CopyConfig(env.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + chartNamespace + ":mainspring", Groups: []string{"system:masters"}}
+	c, err := client.New(config, client.Options{Scheme: env.Client.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	return c
 }
 
 // MetricsStatus is what the controller's metrics endpoint answers to the bearer of the token; an

@@ -79,6 +79,8 @@ var _ = Describe("A MigrationPolicy", func() {
 		Expect(eventuallyEnds(unanswered, mckubev1alpha1.MigrationRefused).Status.Decision.Engine).To(Equal("ErrorClosed"))
 		protective := test.PodMigration("protective", place.Pod, test.To(other(nodes, place.Pod)))
 		protective.Spec.Trigger = mckubev1alpha1.TriggerRepair
-		Expect(migrated(protective).Status.Decision.Engine).To(Equal("ErrorOpen"))
+		Expect(env.Client.Create(env, protective.DeepCopy())).To(MatchError(ContainSubstring("trigger Repair is the controller's to say")), "anybody else")
+		Expect(env.AsController().Create(env, protective)).To(Succeed())
+		Expect(eventuallyEnds(protective, mckubev1alpha1.MigrationSucceeded).Status.Decision.Engine).To(Equal("ErrorOpen"))
 	})
 })

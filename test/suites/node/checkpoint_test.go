@@ -15,7 +15,6 @@ import (
 	"github.com/samber/lo"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -112,16 +111,6 @@ func copyOf(p *corev1.Pod, nc *mckubev1alpha1.NodeCheckpoint) *corev1.Pod {
 	return restored
 }
 
-// asController is the API server for the controller's ServiceAccount: nobody else may make pods of archives.
-func asController() client.Client {
-	GinkgoHelper()
-	config := rest.CopyConfig(env.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:mainspring-system:mainspring", Groups: []string{"system:masters"}}
-	c, err := client.New(config, client.Options{Scheme: env.Client.Scheme()})
-	Expect(err).NotTo(HaveOccurred())
-	return c
-}
-
 // archives are the files of checkpoints on a node.
 func archives(n *localnode.Node) []string {
 	GinkgoHelper()
@@ -188,7 +177,7 @@ var _ = Describe("What is in the memory of a pod", Serial, Ordered, func() {
 		eventuallySide(nc, target, mckubev1alpha1.CheckpointTransferred)
 		transferred := time.Now()
 		restored := copyOf(p, nc)
-		Expect(asController().Create(env, restored)).To(Succeed())
+		Expect(env.AsController().Create(env, restored)).To(Succeed(), "nobody else may make pods of archives")
 		var after told
 		Eventually(func(g Gomega) {
 			g.Expect(env.Client.Get(env, client.ObjectKeyFromObject(restored), restored)).To(Succeed())
