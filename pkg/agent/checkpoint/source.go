@@ -11,15 +11,11 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
-
-// errDisturbed means that a container did not stay paused.
-var errDisturbed = errors.New("somebody else resumed, ended or started anew a container that was to stay paused (a liveness probe does, after its failureThreshold)")
 
 // errDied means that an agent was killed while a container's state was being written.
 var errDied = errors.New("the agent ended while the state was being written")
@@ -210,34 +206,6 @@ func (k *Keeper) write(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *r
 	k.figures.bytes.WithLabelValues("written").Add(float64(bytes))
 	held.Archives = append(held.Archives, archive{Container: container, Path: path, Bytes: bytes, Digest: digest})
 	return k.records.save(held)
-}
-
-// undisturbed says whether the containers are still paused.
-func (k *Keeper) undisturbed(ctx context.Context, held *record) error {
-	for _, name := range slices.Sorted(maps.Keys(held.Paused)) {
-		paused, err := k.Driver.Paused(ctx, held.Paused[name])
-		if err != nil {
-			k.Log.Error(err, "asking whether a container is still paused; asking again", "container", name)
-			continue // containerd is being started anew: the containers stay as they are
-		}
-		if !paused {
-			return fmt.Errorf("container %s: %w", name, errDisturbed)
-		}
-	}
-	return nil
-}
-
-// disturbed tells of containers that did not stay stopped. From stage Restore on a pod may be at work with the state, so that those which are
-// still stopped stay so, until whoever has made that pod says what became of it. That it has not come to that, only the API server may say.
-func (k *Keeper) disturbed(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record, why error) (time.Duration, error) {
-	now, err := k.API.Get(ctx, nc.Name)
-	switch {
-	case err != nil && !apierrors.IsNotFound(err):
-		return 0, fmt.Errorf("asking how far the NodeCheckpoint is: %w", err)
-	case err == nil && now.UID == nc.UID && timeless(now):
-		return watchEvery, k.report(ctx, nc, Source, k.sourceSide(held, v1alpha1.CheckpointCheckpointed, why.Error()))
-	}
-	return 0, k.failSource(ctx, nc, held, why)
 }
 
 // giveBack lets the containers go on and removes the archives.

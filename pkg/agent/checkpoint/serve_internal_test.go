@@ -1,0 +1,37 @@
+package checkpoint
+
+import (
+	"context"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// All transfers of a node together keep to its rate: what one has taken the next one has to wait for, for longer than anybody waits here.
+func TestTransfersShareTheRate(t *testing.T) {
+	t.Parallel()
+	find := func(types.UID, string) (holding, bool) { return holding{}, false }
+	s := newServer(find, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a piece takes 18 hours at a byte a second
+	defer cancel()
+	write := func() (int, error) {
+		return (&limited{ResponseWriter: httptest.NewRecorder(), ctx: ctx, limit: s.limit}).Write(make([]byte, piece))
+	}
+	if n, err := write(); n != piece || err != nil {
+		t.Errorf("the first piece: %d, %v", n, err)
+	}
+	if n, err := write(); n != 0 || err == nil {
+		t.Errorf("%d bytes more, and %v, at a byte a second", n, err)
+	}
+	for given, want := range map[int64]rate.Limit{1: 1, 100 << 20: 100 << 20} {
+		if got := newServer(find, given).limit.Limit(); got != want {
+			t.Errorf("of %d bytes a second it makes %v", given, got)
+		}
+	}
+	if newServer(find, 0).limit != nil {
+		t.Error("0 is no bound")
+	}
+}
