@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -57,5 +58,28 @@ func (w *town) Publish(list ...events.Event) {
 		if o, ok := e.Object.(client.Object); ok && !strings.HasPrefix(e.Reason, "Action") {
 			w.told = append(w.told, e.Reason+" "+o.GetName())
 		}
+	}
+}
+
+// A PodMigration that somebody calls the record of an action whose name it has not is nothing of the kind: what it says of itself does not end the action.
+func TestARecordOfAnothersAction(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 1)
+	r, p := w.request("rt-1"), w.start()
+	for range 3 {
+		w.must(p.turn())
+	}
+	p, name := w.submit(p, r)
+	w.must(p.turn()) // which makes the record
+	w.asks("rt-1", func(o *v1alpha1.PodMigration) {
+		o.Name, o.Spec.Abort = "forged", true
+		o.Labels, o.Annotations = map[string]string{v1alpha1.LabelMigrationAction: name}, map[string]string{v1alpha1.AnnotationMigrationCause: r.Cause}
+	})
+	ends := map[string]v1alpha1.MigrationPhase{}
+	for _, o := range w.migrate(nil) {
+		ends[o.Name] = o.Status.Phase
+	}
+	if ends[name] != v1alpha1.MigrationSucceeded || ends["forged"] != v1alpha1.MigrationFailed || w.places() != "b" {
+		t.Errorf("%v; %s", ends, w.everyone())
 	}
 }

@@ -68,11 +68,17 @@ func (r *Reconciler) accompany(ctx context.Context, o *v1alpha1.PodMigration) (t
 		return 0, err
 	}
 	for _, action := range list {
-		if action.Name == name {
+		if action.Name == name && recordOf(o, action) {
 			return r.watch(ctx, o, action, unwanted(o))
 		}
 	}
 	return 0, r.finish(ctx, o, v1alpha1.MigrationFailed, "ActionGone", fmt.Sprintf("action %s is gone, and nobody knows what became of it", name))
+}
+
+// recordOf tells whether a PodMigration can be the record of an action: anybody could write its label, and would withdraw by it what is none of his business.
+func recordOf(o *v1alpha1.PodMigration, action *v1alpha1.RTAction) bool {
+	pods := action.Spec.Pods
+	return action.Spec.Kind == "Migrate" && len(pods) == 1 && pods[0].Namespace == o.Namespace && o.Name == action.Name
 }
 
 // watch withdraws what nobody wants, and tells how far the rest is.
