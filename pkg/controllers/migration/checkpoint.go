@@ -71,6 +71,12 @@ func (m *migrate) goOn(ctx context.Context, task orchestration.Task, source, twi
 	}
 	m.remember(task, nc)
 	if twin == nil {
+		switch why, err := m.shutOut(ctx, source, nc); {
+		case err != nil:
+			return rules.Result{}, err
+		case why != "":
+			return elsewhere(task, why), nil
+		}
 		return m.advance(ctx, task, source, nc)
 	}
 	if why := m.unmade(nc, twin); why != "" {

@@ -90,6 +90,7 @@ func (m *migrate) bequeath(ctx context.Context, task orchestration.Task, source 
 		return rules.Result{Undo: true, Message: veto}, nil
 	}
 	v1alpha1.Pin(heir, task.Object.Spec.TargetNode)
+	comeIn(&heir.Spec)
 	kept := &corev1.PodTemplate{
 		ObjectMeta: metav1.ObjectMeta{Namespace: source.Namespace, Name: ownName(task)},
 		Template:   corev1.PodTemplateSpec{ObjectMeta: heir.ObjectMeta, Spec: heir.Spec},
@@ -113,6 +114,14 @@ func (m *migrate) bequeath(ctx context.Context, task orchestration.Task, source 
 	}
 	task.Progress[progressHeir] = kept.Name
 	return rules.Result{Message: "the target has the pod's state; about to evict the source, which is stopped"}, nil
+}
+
+// comeIn has a pod go to its node though somebody cordons that meanwhile: what it goes on with is nowhere else.
+func comeIn(spec *corev1.PodSpec) {
+	cordoned := corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+	if !slices.Contains(spec.Tolerations, cordoned) {
+		spec.Tolerations = append(spec.Tolerations, cordoned)
+	}
 }
 
 // stored is what bequeath has stored; nil for nothing.
@@ -165,6 +174,12 @@ func (m *migrate) takeLeave(ctx context.Context, task orchestration.Task, source
 	}
 	if veto := m.broken(task, nc); veto != "" {
 		return rules.Result{Undo: true, Message: veto}, nil
+	}
+	switch why, err := m.shutOut(ctx, source, nc); {
+	case err != nil:
+		return rules.Result{}, err
+	case why != "":
+		return elsewhere(task, why), nil
 	}
 	if err := m.renew(ctx, nc); err != nil {
 		return rules.Result{}, err

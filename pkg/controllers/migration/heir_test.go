@@ -200,6 +200,11 @@ func TestHeirs(t *testing.T) {
 		{name: "quota-lags", town: set, during: onceEvicted(func(w *town) { w.quota = 3 }), phase: "Succeeded", says: "in place of", places: "b"},
 		{name: "quota", town: set, during: onceEvicted(func(w *town) { w.quota = 300 }), phase: "SucceededWithoutState", says: "cannot be made: pods", places: "b"},
 		{name: "budget", town: set, during: at("Transferring", forbid), phase: "RolledBack", says: "may not be evicted yet", places: "a", deaths: true, since: 19},
+		{name: "target-cordoned", town: set, during: at("Transferring", func(w *town) { w.cordon("b") }), phase: "RolledBack", says: "takes no pod any longer: the node is cordoned", places: "a"},
+		{name: "target-cordoned-before-the-eviction", town: set, during: onceStored(func(w *town) { w.cordon("b") }), phase: "RolledBack", says: "takes no pod any longer: the node is cordoned", places: "a"},
+		{name: "target-dies-before-the-eviction", town: set, during: onceStored(func(w *town) { w.dies("b") }), phase: "RolledBack", says: "the node is not ready", places: "a"},
+		{name: "target-tainted-before-the-eviction", town: set, during: onceStored(func(w *town) { w.taint("b") }), phase: "RolledBack", says: "the node has taint full:NoSchedule", places: "a"},
+		{name: "target-cordoned-after-the-eviction", town: set, during: onceEvicted(func(w *town) { w.cordon("b") }), phase: "Succeeded", says: "in place of", places: "b"},
 		{name: "deleted-by-its-user", town: set, during: at("Transferring", (*town).deletePod), phase: "RolledBack", says: "nobody here has evicted it", places: "b"},
 		{name: "heir-deleted", town: set, during: at("Verifying", (*town).deletePod), phase: "SucceededWithoutState", says: "was taken away", places: "b"},
 	} {
@@ -210,6 +215,30 @@ func TestHeirs(t *testing.T) {
 			}
 		}
 		j.test(t)
+	}
+}
+
+func (w *town) taint(node string) {
+	w.Helper()
+	n := &corev1.Node{}
+	w.must(w.api.Get(w.Context(), client.ObjectKey{Name: w.name(node)}, n))
+	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "full", Effect: corev1.TaintEffectNoSchedule})
+	w.must(w.api.Update(w.Context(), n))
+}
+
+// onceStored does something when the target has the state, and the source is about to be evicted.
+func onceStored(do func(w *town)) func(w *town) func(int, *process) {
+	return func(w *town) func(int, *process) {
+		done := false
+		return func(_ int, p *process) {
+			list := &corev1.PodTemplateList{}
+			w.must(w.api.List(w.Context(), list, client.InNamespace(w.namespace)))
+			if !done && len(list.Items) > 0 {
+				done = true
+				do(w)
+				p.look()
+			}
+		}
 	}
 }
 

@@ -108,6 +108,17 @@ func (w *town) cordon(node string) {
 	w.must(w.api.Update(w.Context(), n))
 }
 
+// lets tells whether a node of the town takes a pod, as the scheduler sees it: a cordoned one takes those that tolerate that.
+func (w *town) lets(node string, p *corev1.Pod) bool {
+	w.Helper()
+	n := &corev1.Node{}
+	if err := w.api.Get(w.Context(), client.ObjectKey{Name: w.name(node)}, n); err != nil {
+		w.must(client.IgnoreNotFound(err))
+		return false
+	}
+	return !n.Spec.Unschedulable || slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == corev1.TaintNodeUnschedulable })
+}
+
 // dies has the kubelet of a node not be heard from any longer.
 func (w *town) dies(node string) {
 	w.Helper()

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -111,6 +113,32 @@ func (m *migrate) interrupted(task orchestration.Task, nc *v1alpha1.NodeCheckpoi
 		return fmt.Sprintf("nothing has advanced for %s", stalled)
 	}
 	return ""
+}
+
+// shutOut is why no pod could go on with the state where that goes; empty: one could. The target was free when its room was kept, and may have been
+// cordoned or tainted, or have died, since. Asked before the source goes, and not after that: the state is nowhere else then.
+func (m *migrate) shutOut(ctx context.Context, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (string, error) {
+	why, err := m.nodeVeto(ctx, nc.Spec.TargetNode, func(node *corev1.Node) string {
+		if why := shut(node); why != "" || source == nil {
+			return why
+		}
+		return untolerated(node, source)
+	})
+	if why != "" {
+		why = fmt.Sprintf("node %s takes no pod any longer: %s", nc.Spec.TargetNode, why)
+	}
+	return why, err
+}
+
+// untolerated is which taint of a node keeps the pod off it; empty: none does.
+func untolerated(node *corev1.Node, pod *corev1.Pod) string {
+	taint, kept := schedulingcorev1.FindMatchingUntoleratedTaint(logr.Discard(), node.Spec.Taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool {
+		return t.Effect != corev1.TaintEffectPreferNoSchedule
+	}, false)
+	if !kept {
+		return ""
+	}
+	return "the node has taint " + taint.ToString()
 }
 
 // transient: agents end it by themselves when they hear nothing for too long.

@@ -326,7 +326,7 @@ func (w *town) live() {
 			w.bury(p)
 		case len(p.Spec.SchedulingGates) > 0 || strings.HasPrefix(p.Name, "stranger"):
 		case p.Spec.NodeName == "" && p.Annotations[v1alpha1.AnnotationPinned] != "":
-			if node := strings.TrimPrefix(p.Annotations[v1alpha1.AnnotationPinned], w.namespace+"-"); !w.crowded[node] {
+			if node := strings.TrimPrefix(p.Annotations[v1alpha1.AnnotationPinned], w.namespace+"-"); !w.crowded[node] && w.lets(node, p) {
 				w.bind(p, node, 0)
 			}
 		case !owned && p.Spec.NodeName == "":
