@@ -126,6 +126,19 @@ func (c *cluster) nodeOf(name, backend string, cores int) *corev1.Node {
 	return n
 }
 
+// reserve has the agent of a node say what each of its cores keeps for raises, out of its capacity.
+func (c *cluster) reserve(n *corev1.Node, ppm ...rt.PPM) {
+	c.Helper()
+	s := &resourcev1.ResourceSlice{}
+	c.must(c.Get(c.Context(), client.ObjectKey{Name: n.Name + "-" + string(n.UID)}, s))
+	cores := statetest.Cores(len(ppm))
+	for i := range cores {
+		cores[i].Capacity, cores[i].EscalationReserve = cores[i].Capacity-ppm[i], ppm[i]
+	}
+	s.Spec.Devices = statetest.SliceOf(n, "simulated", cores...).Spec.Devices
+	c.must(c.Update(c.Context(), s))
+}
+
 // run has a container of a new pod run on the node, with a McKube and a claim on the core.
 func (c *cluster) run(name, node string, criticality mcv1.Criticality, lowMs, highMs int64, core int) *corev1.Pod {
 	c.Helper()

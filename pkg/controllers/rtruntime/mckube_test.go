@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 )
@@ -174,6 +175,34 @@ func TestARaiseBeyondTheReserveIsKept(t *testing.T) {
 	o.change("m", func(m *mcv1.McKube) { m.Spec.RTSettings.RuntimeHi = 20_000 })
 	o.settle([]string{n.Name}, "m")
 	o.is("m", mcv1.ConditionAdmitted, metav1.ConditionTrue, "Ready")
+}
+
+// When the core of a claim keeps less for raises than before, the settings stay in force, on another core: that its core would not take them any longer
+// is told, but not that settings were refused. What is asked for after that is.
+func TestAReserveThatShrinksRefusesNoSettings(t *testing.T) {
+	o := newCluster(t).office()
+	n := o.node("n", 2)
+	o.reserve(n, 300_000, 300_000)
+	o.bare("p", n.Name, "app")
+	o.mckube("m", "p", 20, 40)
+	o.change("m", func(m *mcv1.McKube) { m.Spec.Escalation = &mcv1.Escalation{Admission: mcv1.AdmissionLimited} })
+	expect := func(core int, admitted metav1.ConditionStatus, reason string) {
+		t.Helper()
+		o.settle([]string{n.Name}, "m")
+		o.is("m", mcv1.ConditionAdmitted, admitted, reason)
+		o.is("m", mcv1.ConditionPlaced, metav1.ConditionTrue, "Ready")
+		if got, want := spec(o.rtNode(n.Name).Spec), fmt.Sprintf("%sp@%d low 20/40", o.prefix, core); got != want {
+			t.Errorf("the spec is %s, want %s", got, want)
+		}
+	}
+	expect(0, metav1.ConditionTrue, "Ready")
+	o.reserve(n, 100_000, 300_000)
+	expect(1, metav1.ConditionFalse, rt.ReasonReserveTooSmall)
+	if got := o.told.reasons(o.prefix + "m"); slices.Contains(got, "BudgetKept") {
+		t.Errorf("told %v, and nobody has asked for anything", got)
+	}
+	o.change("m", func(m *mcv1.McKube) { m.Spec.RTSettings.RuntimeHi = 50_000 })
+	expect(1, metav1.ConditionFalse, "BudgetKept")
 }
 
 // Settings that a core refuses to one container change nothing for the others, nor do two such refuse each other.
