@@ -80,6 +80,10 @@ var (
 	}, []string{"kind"})
 	// DisruptionRefusals counts commands of the standard disruption methods that would have harmed real-time work.
 	DisruptionRefusals = counter("disruption_refusals_total", "Nodes that consolidation, drift or repair would have closed and that were left alone for their real-time work, by why.", "reason")
+	// DisruptionHeld is how many nodes could be closed, with their replacements ready, and are kept.
+	DisruptionHeld = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "disruption_held_nodes", Help: "Nodes that are tainted and were to be deleted by now, and are not for the sake of their pods, by why.",
+	}, []string{"reason"})
 	// SearchesPreempted counts searches of the standard methods that were ended for a node under real-time pressure.
 	SearchesPreempted = prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: namespace, Name: "disruption_searches_preempted_total", Help: "Searches for nodes to close that were ended because a node under real-time pressure is to be replaced.",
@@ -95,7 +99,7 @@ var (
 
 // Register adds every metric of the package to a registry, once, before the controllers start.
 func Register(registry prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{Admissions, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Actions, ActionsUnderWay, ActionsWaiting, ActionsUnwritable, ActionWait, DisruptionRefusals, SearchesPreempted, Migrations, MigrationDowntime, MigrationPhases, Charged, Nodes,
+	for _, c := range []prometheus.Collector{Admissions, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Actions, ActionsUnderWay, ActionsWaiting, ActionsUnwritable, ActionWait, DisruptionRefusals, DisruptionHeld, SearchesPreempted, Migrations, MigrationDowntime, MigrationPhases, Charged, Nodes,
 		PressureNodes, PressureUnanswered, PressureEpisodes, PressureAnswers, PressureReturns, PressureSeconds,
 		UsageReads, UsageNodes, NodeUsage, ResourcePressed, ResourceDecisions, SinkPoints, SinkFailures, SinkBuffered,
 		PolicyDecisions,

@@ -84,6 +84,9 @@ func NewController(ctx context.Context, d Dependencies) *Controller {
 	for _, reason := range refusals {
 		metrics.DisruptionRefusals.WithLabelValues(reason)
 	}
+	for _, reason := range keeps {
+		metrics.DisruptionHeld.WithLabelValues(reason)
+	}
 	c := &Controller{Dependencies: d, desk: newDesk()}
 	c.Controller = disruption.NewController(ctx, d.Clock, d.Client, d.Provisioner, d.CloudProvider, d.Recorder, d.Cluster, d.Queue, d.Cost,
 		disruption.WithMethods(append([]disruption.Method{&rtPressure{d, c.desk}}, StandardMethods(ctx, d)...)...))

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/karpenter/pkg/events"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/metrics"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/placement"
 	rtstate "github.com/mainspring-rt/mainspring/pkg/state"
@@ -48,18 +49,19 @@ type Gate struct {
 	mutex    sync.Mutex
 	said     map[string]refusal // by action
 	let      map[string]bool    // actions whose nodes were let go
+	held     map[string]refusal // by provider ID, nodes that were to be deleted and are kept for the sake of their pods
 }
 
-// refusal is why a node was not deleted.
+// refusal is why a node was not deleted: in words, and as a reason where it is for the sake of its pods. The zero value says that it may be.
 type refusal struct {
-	why   string
-	never bool
-	at    time.Time
+	why, reason string
+	never       bool
+	at          time.Time
 }
 
 // NewGate makes one. It asks for the actions only when something is deleted: they need Karpenter's queue, which needs the gate.
 func NewGate(c client.Client, clk clock.Clock, store *rtstate.Store, actions func() Actions) *Gate {
-	return &Gate{Client: c, clock: clk, store: store, actions: actions, said: map[string]refusal{}, let: map[string]bool{}}
+	return &Gate{Client: c, clock: clk, store: store, actions: actions, said: map[string]refusal{}, let: map[string]bool{}, held: map[string]refusal{}}
 }
 
 // NewQueue makes Karpenter's disruption queue with the gate as its client.
@@ -77,12 +79,13 @@ func (g *Gate) Delete(ctx context.Context, o client.Object, options ...client.De
 		return g.Client.Delete(ctx, o, options...)
 	}
 	action := g.replacing(claim)
-	why, err := g.objects(ctx, claim, action)
+	r, err := g.objects(ctx, claim, action)
 	if err != nil {
 		return err
 	}
-	if why != "" {
-		return errors.New(why)
+	g.holds(claim.Status.ProviderID, r)
+	if r.why != "" {
+		return errors.New(r.why)
 	}
 	g.deleting.Lock()
 	defer g.deleting.Unlock()
@@ -120,59 +123,63 @@ func (g *Gate) replacing(claim *karpv1.NodeClaim) *v1alpha1.RTAction {
 	return nil
 }
 
-// objects is why a node may not be deleted now; empty: it may.
-func (g *Gate) objects(ctx context.Context, claim *karpv1.NodeClaim, action *v1alpha1.RTAction) (string, error) {
+// objects is why a node may not be deleted now.
+func (g *Gate) objects(ctx context.Context, claim *karpv1.NodeClaim, action *v1alpha1.RTAction) (refusal, error) {
 	switch {
 	case action == nil:
 		return g.uproots(ctx, claim)
 	case action.Status.Phase != phaseRunning:
-		return fmt.Sprintf("action %s is being undone", action.Name), nil
+		return refusal{why: fmt.Sprintf("action %s is being undone", action.Name)}, nil
 	}
 	return g.refuses(ctx, action)
 }
 
 // uproots is which real-time containers would find no place elsewhere any longer, were a node closed for which a standard method has found a
 // command. Of one that is repaired it is not asked: nothing is left there to keep.
-func (g *Gate) uproots(ctx context.Context, claim *karpv1.NodeClaim) (string, error) {
+func (g *Gate) uproots(ctx context.Context, claim *karpv1.NodeClaim) (refusal, error) {
 	g.queue.RLock()
 	command := g.queue.ProviderIDToCommand[claim.Status.ProviderID]
 	g.queue.RUnlock()
 	if command == nil || command.Reason() == karpv1.DisruptionReasonUnhealthy {
-		return "", nil
+		return refusal{}, nil
+	}
+	if last := g.keeps(claim.Status.ProviderID); last.why != "" && g.clock.Since(last.at) < askAgain {
+		return last, nil
 	}
 	why, err := g.crowdedOut(ctx, command.SourceNodeNames()...)
 	if why == "" {
-		return "", err
+		return refusal{}, err
 	}
 	for _, c := range command.Candidates {
 		if c.NodeClaim.Name == claim.Name {
 			g.recorder.Publish(disruptionevents.Unconsolidatable(c.Node, c.NodeClaim, ReasonNoCore+": "+why)...)
 		}
 	}
-	return why, nil
+	return refusal{why: why, reason: ReasonNoCore, at: g.clock.Now()}, nil
 }
 
-// refuses is why the pods of an action's node may not be evicted now, or where they find no room; empty: they may go.
-func (g *Gate) refuses(ctx context.Context, action *v1alpha1.RTAction) (string, error) {
+// refuses is why the pods of an action's node may not be evicted now, or where they find no room.
+func (g *Gate) refuses(ctx context.Context, action *v1alpha1.RTAction) (refusal, error) {
 	if last := g.lastOf(action.Name); last.why != "" && g.clock.Since(last.at) < askAgain {
-		return last.why, nil
+		return last, nil
 	}
 	why, never, err := kept(ctx, g.Client, g.clock, action.Spec.Node)
-	if err != nil {
-		return "", err
+	reason := ReasonNotEvicted
+	if why == "" && err == nil {
+		why, err = g.crowdedOut(ctx, action.Spec.Node)
+		reason = ReasonNoCore
 	}
-	if why == "" {
-		if why, err = g.crowdedOut(ctx, action.Spec.Node); err != nil {
-			return "", err
-		}
+	if err != nil {
+		return refusal{}, err
 	}
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 	delete(g.said, action.Name)
-	if why != "" {
-		g.said[action.Name] = refusal{why, never, g.clock.Now()}
+	if why == "" {
+		return refusal{}, nil
 	}
-	return why, nil
+	g.said[action.Name] = refusal{why, reason, never, g.clock.Now()}
+	return g.said[action.Name], nil
 }
 
 // crowdedOut is which real-time containers of nodes that are closed together would find no place elsewhere now; empty: none.
@@ -213,10 +220,49 @@ func (g *Gate) hasLet(action string) bool {
 	return g.let[action]
 }
 
-// forget drops what is known of actions but those.
-func (g *Gate) forget(but map[string]bool) {
+// holds notes why a node that was to be deleted is not, or that nothing of its pods keeps it.
+func (g *Gate) holds(id string, r refusal) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
+	if g.held[id] = r; r.reason == "" {
+		delete(g.held, id)
+	}
+	g.measure()
+}
+
+// keeps is why a node was last kept.
+func (g *Gate) keeps(id string) refusal {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return g.held[id]
+}
+
+// released are the nodes that were kept, and for which there is no command any longer.
+func (g *Gate) released() []string {
+	g.mutex.Lock()
+	ids := slices.Collect(maps.Keys(g.held))
+	g.mutex.Unlock()
+	return slices.DeleteFunc(ids, func(id string) bool { return g.queue.HasAny(id) })
+}
+
+// measure serves how many nodes are kept. The caller holds the mutex.
+func (g *Gate) measure() {
+	count := map[string]int{}
+	for _, r := range g.held {
+		count[r.reason]++
+	}
+	for _, reason := range keeps {
+		metrics.DisruptionHeld.WithLabelValues(reason).Set(float64(count[reason]))
+	}
+}
+
+// forget drops what is known of actions but those, and of nodes that nobody closes any longer.
+func (g *Gate) forget(but map[string]bool) {
+	over := g.released()
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	maps.DeleteFunc(g.held, func(id string, _ refusal) bool { return slices.Contains(over, id) })
+	g.measure()
 	maps.DeleteFunc(g.said, func(name string, _ refusal) bool { return !but[name] })
 	maps.DeleteFunc(g.let, func(name string, _ bool) bool { return !but[name] })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// Reasons for which a node is left alone; they are the label reason of mainspring_disruption_refusals_total.
+// Reasons for which a node is left alone; the first three are the label reason of mainspring_disruption_refusals_total.
 const (
 	// ReasonActionInFlight: an action of the orchestration queue has the node, or a pod of it, in hand.
 	ReasonActionInFlight = "ActionInFlight"
@@ -21,10 +21,16 @@ const (
 	ReasonEscalated = "ContainerEscalated"
 	// ReasonNoCore: a real-time container there would find no core elsewhere, by the admission test.
 	ReasonNoCore = "NoCoreElsewhere"
+	// ReasonNotEvicted: a pod of a node that is to be deleted may not be evicted.
+	ReasonNotEvicted = "PodMayNotBeEvicted"
 )
 
-// refusals lists them.
-var refusals = []string{ReasonActionInFlight, ReasonEscalated, ReasonNoCore}
+// refusals lists those for which a node is not chosen, keeps those for which one is not deleted that was; they are the label reason of
+// mainspring_disruption_held_nodes.
+var (
+	refusals = []string{ReasonActionInFlight, ReasonEscalated, ReasonNoCore}
+	keeps    = []string{ReasonNoCore, ReasonNotEvicted}
+)
 
 // objection is why a node may not be closed now.
 type objection struct{ node, reason, message string }

@@ -53,9 +53,10 @@ func TestANodeIsNotClosedWhileItsPodsHaveNoRoomElsewhere(t *testing.T) {
 	}
 }
 
-// Nor is a node closed by a standard method whose pods were to have cores that others have taken since.
-func TestConsolidationEndsWhereTheRoomIsGone(t *testing.T) {
-	w := consolidating(t)
+// consolidated is a node that consolidation closes, whose pod was to have the core of the node that stays; a newcomer has it since.
+func consolidated(t *testing.T) (w *world, node, stays string, newcomer *corev1.Pod) {
+	t.Helper()
+	w = consolidating(t)
 	for _, name := range []string{"a", "b"} {
 		w.node(name, "edge", statetest.Cores(1)...)
 		w.pod("pod-"+name, name, 40)
@@ -65,21 +66,35 @@ func TestConsolidationEndsWhereTheRoomIsGone(t *testing.T) {
 	if len(closed) != 1 {
 		t.Fatalf("consolidation closes %v, want one of two half empty nodes", closed)
 	}
-	stays := map[string]string{"a": "b", "b": "a"}[closed[0]]
-	newcomer := w.pod("newcomer", stays, 40)
-	w.carry(closed[0])
-	if w.closing(closed[0]) {
+	stays = map[string]string{"a": "b", "b": "a"}[closed[0]]
+	return w, closed[0], stays, w.pod("newcomer", stays, 40)
+}
+
+// leaves has a pod with so much of a core go, and more than a second pass.
+func (w *world) leaves(pod *corev1.Pod, node string, percent int64) {
+	w.Helper()
+	w.must(w.client.Delete(w.ctx, pod, client.GracePeriodSeconds(0)))
+	w.must(w.store.Delete(pod))
+	w.must(w.store.Delete(heldFor(pod, node, percent)))
+	w.cluster.DeletePod(client.ObjectKeyFromObject(pod))
+	w.clock.Step(2 * time.Second)
+}
+
+// Nor is a node closed by a standard method whose pods were to have cores that others have taken since. No action tells of it.
+func TestConsolidationEndsWhereTheRoomIsGone(t *testing.T) {
+	w, node, stays, newcomer := consolidated(t)
+	w.carry(node)
+	if w.closing(node) {
 		t.Fatal("the node is being closed, and the core that its pod was to have is taken")
 	}
-	if want := "NoCoreElsewhere: no other node has a core that admits container app of pod default/pod-" + closed[0]; !w.said(want) {
+	if want := "NoCoreElsewhere: no other node has a core that admits container app of pod default/pod-" + node; !w.said(want) {
 		t.Errorf("it is not told: %q", w.messages())
 	}
-	w.must(w.client.Delete(w.ctx, newcomer, client.GracePeriodSeconds(0)))
-	w.must(w.store.Delete(newcomer))
-	w.must(w.store.Delete(heldFor(newcomer, stays, 40)))
-	w.cluster.DeletePod(client.ObjectKeyFromObject(newcomer))
-	w.carry(closed[0])
-	if !w.closing(closed[0]) {
+	w.expectHeld(map[string]float64{"NoCoreElsewhere": 1})
+	w.leaves(newcomer, stays, 40)
+	w.carry(node)
+	if !w.closing(node) {
 		t.Error("there is room again, and the node is not closed")
 	}
+	w.expectHeld(nil)
 }
