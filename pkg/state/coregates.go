@@ -52,6 +52,10 @@ func (s *Snapshot) given(g Governed) Gate {
 	case v.Admitted:
 	case core.Policy == rt.FixedPriority:
 		return n.givenByPriority(gate, g, v)
+	case v.Reason == rt.ReasonReserveTooSmall && v.Server != g.Server.ID: // who needs more than the core keeps by now is told, not its neighbours
+	case v.Reason == rt.ReasonReserveTooSmall:
+		gate.OK, gate.Reason = false, v.Reason
+		gate.Message += fmt.Sprintf(", but its raise takes %s of it, and the core keeps %s for raises", percent(g.Server.Step()), percent(core.EscalationReserve))
 	default:
 		gate.OK, gate.Reason = false, v.Reason
 		gate.Message += fmt.Sprintf(", but its settings now need %s and others hold %s of %s", percent(v.Need), percent(v.Used), percent(v.Limit))

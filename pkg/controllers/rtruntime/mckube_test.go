@@ -178,7 +178,7 @@ func TestARaiseBeyondTheReserveIsKept(t *testing.T) {
 }
 
 // When the core of a claim keeps less for raises than before, the settings stay in force, on another core: that its core would not take them any longer
-// is told, but not that settings were refused. What is asked for after that is.
+// is told, but not that settings were refused, and not of its neighbours. What is asked for after that is refused.
 func TestAReserveThatShrinksRefusesNoSettings(t *testing.T) {
 	o := newCluster(t).office()
 	n := o.node("n", 2)
@@ -186,20 +186,29 @@ func TestAReserveThatShrinksRefusesNoSettings(t *testing.T) {
 	o.bare("p", n.Name, "app")
 	o.mckube("m", "p", 20, 40)
 	o.change("m", func(m *mcv1.McKube) { m.Spec.Escalation = &mcv1.Escalation{Admission: mcv1.AdmissionLimited} })
+	neighbour := o.bare("q", n.Name, "app")
+	o.mckube("q", "q", 10, 10)
 	expect := func(core int, admitted metav1.ConditionStatus, reason string) {
 		t.Helper()
-		o.settle([]string{n.Name}, "m")
+		o.settle([]string{n.Name}, "m", "q")
 		o.is("m", mcv1.ConditionAdmitted, admitted, reason)
 		o.is("m", mcv1.ConditionPlaced, metav1.ConditionTrue, "Ready")
-		if got, want := spec(o.rtNode(n.Name).Spec), fmt.Sprintf("%sp@%d low 20/40", o.prefix, core); got != want {
+		o.is("q", mcv1.ConditionAdmitted, metav1.ConditionTrue, "Ready")
+		if got, want := spec(o.rtNode(n.Name).Spec), fmt.Sprintf("%sp@%d low 20/40", o.prefix, core); !strings.Contains(got, want) {
 			t.Errorf("the spec is %s, want %s", got, want)
 		}
 	}
 	expect(0, metav1.ConditionTrue, "Ready")
+	if got := o.cores(neighbour); got != "app-rt=101000@core-0" {
+		t.Fatalf("the other has %s: it is no neighbour", got)
+	}
 	o.reserve(n, 100_000, 300_000)
 	expect(1, metav1.ConditionFalse, rt.ReasonReserveTooSmall)
 	if got := o.told.reasons(o.prefix + "m"); slices.Contains(got, "BudgetKept") {
 		t.Errorf("told %v, and nobody has asked for anything", got)
+	}
+	if got := o.told.saying("NotAdmitted"); !strings.Contains(got, "its raise takes 20.0 % of it, and the core keeps 10.0 % for raises") {
+		t.Errorf("it is told %q", got)
 	}
 	o.change("m", func(m *mcv1.McKube) { m.Spec.RTSettings.RuntimeHi = 50_000 })
 	expect(1, metav1.ConditionFalse, "BudgetKept")
