@@ -1,4 +1,4 @@
-// Package sole keeps a directory to one process at a time.
+// Package sole keeps a directory, or cores of the machine, to one process at a time.
 package sole
 
 import (
@@ -26,7 +26,7 @@ type Lock struct{ file *os.File }
 
 // HeldError means: another process holds the lock, and did not end in time.
 type HeldError struct {
-	// Path of the lock.
+	// Path of the lock; of one of a core, with the core's number before it.
 	Path string
 	// Holder is that process, as "process 4711".
 	Holder string
@@ -52,7 +52,8 @@ func Take(ctx context.Context, dir, name string, w Waiting) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock: %w", err)
 	}
-	if err := await(ctx, file, w); err != nil {
+	try := func() error { return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
+	if err := await(ctx, w, try, func() *HeldError { return &HeldError{Path: path, Holder: holder(file)} }); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	// Who holds it is for messages only: the lock itself is the kernel's.
@@ -67,25 +68,26 @@ func write(file *os.File) error {
 	return err
 }
 
-func await(ctx context.Context, file *os.File, w Waiting) error {
+// await repeats what takes a lock while another process has it; held says what, and who.
+func await(ctx context.Context, w Waiting, try func() error, held func() *HeldError) error {
 	step, end := w.Clock.NewTicker(Step), w.Clock.NewTimer(Wait)
 	defer step.Stop()
 	defer end.Stop()
 	for first := true; ; first = false {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err := try()
 		if err == nil {
 			return nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("locking %s: %w", file.Name(), err)
+			return fmt.Errorf("locking %s: %w", held().Path, err)
 		}
 		if first && w.Begins != nil {
-			w.Begins(holder(file))
+			w.Begins(held().Holder)
 		}
 		select {
 		case <-step.C():
 		case <-end.C():
-			return &HeldError{Path: file.Name(), Holder: holder(file)}
+			return held()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -97,11 +99,24 @@ func holder(file *os.File) string {
 	text := make([]byte, 32)
 	n, _ := file.ReadAt(text, 0) // it ends before the buffer does
 	pid, err := strconv.ParseUint(strings.TrimSpace(string(text[:n])), 10, 31)
-	if err != nil || pid == 0 {
+	if err != nil {
+		return nameOf(0)
+	}
+	return nameOf(pid)
+}
+
+// nameOf a process; 0 is one that is not known.
+func nameOf(pid uint64) string {
+	if pid == 0 {
 		return "another process"
 	}
 	return fmt.Sprintf("process %d", pid)
 }
 
-// Release lets the next one in.
-func (l *Lock) Release() error { return l.file.Close() }
+// Release lets the next one in. No lock needs none.
+func (l *Lock) Release() error {
+	if l == nil {
+		return nil
+	}
+	return l.file.Close()
+}

@@ -22,7 +22,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/host"
 )
 
-// Two runs whose servers have the same names: the second is refused, and its end does the first no harm.
+// Two runs whose servers have the same names, on cores of their own: the second is refused, and its end does the first no harm.
 func TestASecondRunWithTheSameNames(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "first")
 	text := fmt.Sprintf(`
@@ -33,6 +33,7 @@ servers: [{name: test-same, period: 100ms, runtime_low: 5ms, policy: own, comman
 	first := options(t, text)
 	second := first
 	second.StateDir = t.TempDir()
+	second.File.Cores = "0"
 	var refused error
 	ctx, stop := context.WithCancel(t.Context())
 	shown := 0

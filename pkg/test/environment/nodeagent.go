@@ -109,8 +109,8 @@ type NodeAgent struct {
 	daemonSet *appsv1.DaemonSet
 }
 
-// newNodeAgent prepares the agent as the chart runs it, but for paths.
-func newNodeAgent(env *Environment, ready prepared, manifests chart.Manifests, node *localnode.Node) *NodeAgent {
+// newNodeAgent prepares the agent as the chart runs it, but for paths, and for the cores that it governs; empty: the chart's.
+func newNodeAgent(env *Environment, ready prepared, manifests chart.Manifests, node *localnode.Node, cores string) *NodeAgent {
 	GinkgoHelper()
 	dir := filepath.Join(env.dir, "node-"+node.Name())
 	socket := filepath.Join(dir, "fastpath.sock")
@@ -125,7 +125,7 @@ func newNodeAgent(env *Environment, ready prepared, manifests chart.Manifests, n
 		url: "https://" + net.JoinHostPort(node.Address(), frontDoorPort), ca: filepath.Join(dir, "agent", "tls", "ca.crt"), name: node.Name(),
 		FastPath: Child{
 			name: fastPathProgram, binary: ready.program(fastPathProgram), log: filepath.Join(dir, "fastpath.log"),
-			args: merge(fastPath.Args, "--socket="+socket, "--state-dir="+filepath.Join(dir, "state")),
+			args: merge(fastPath.Args, "--socket="+socket, "--state-dir="+filepath.Join(dir, "state"), "--cores="+cores),
 		},
 		Agent: Child{
 			name: agentProgram, binary: ready.program(agentProgram), log: filepath.Join(dir, "agent.log"),

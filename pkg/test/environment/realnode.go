@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
@@ -16,6 +17,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainspring-rt/mainspring/pkg/host"
 	"github.com/mainspring-rt/mainspring/pkg/localnode"
 	"github.com/mainspring-rt/mainspring/pkg/localnode/image"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
@@ -117,13 +119,21 @@ func StartNode(data []byte) *Environment {
 	env.Node = start(RealNodeName, env.dir)
 	Expect(env.Node.Import(env, ready.program(hereArchive))).To(Succeed())
 	Expect(env.Node.Import(env, ready.program(unlikeArchive))).To(Succeed())
-	env.NodeAgent = newNodeAgent(env, ready, manifests, env.Node)
+	env.NodeAgent = newNodeAgent(env, ready, manifests, env.Node, "")
 	env.second = func() (*localnode.Node, *NodeAgent) {
 		node := start(SecondNodeName, filepath.Join(env.dir, SecondNodeName))
 		Expect(node.Import(env, ready.program(otherArchive))).To(Succeed())
-		return node, newNodeAgent(env, ready, manifests, node)
+		return node, newNodeAgent(env, ready, manifests, node, hostsCore())
 	}
 	return env
+}
+
+// hostsCore is the one that an agent leaves to the host by default. On a machine that is two nodes the second has it: a core has one fast path.
+func hostsCore() string {
+	GinkgoHelper()
+	topology, err := host.New("/").Topology()
+	Expect(err).NotTo(HaveOccurred())
+	return strconv.Itoa(slices.Min(topology.Online()))
 }
 
 // ExpectSecondNode brings up another real node on this machine, and prepares its agent. Both end with the container of

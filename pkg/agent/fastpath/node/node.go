@@ -89,6 +89,14 @@ func Run(ctx context.Context, s Settings) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
+	start.next("waiting until no other fast path governs these cores")
+	governed, err := s.keep(ctx, machine, choice.Cores)
+	defer func() { err = errors.Join(err, governed.Release()) }()
+	var held *sole.HeldError
+	if errors.As(err, &held) || ctx.Err() != nil {
+		return err
+	}
+	missing.note(err, "another fast path could govern the same cores")
 	return govern(ctx, s, start, machine, choice.Cores, missing)
 }
 
