@@ -47,6 +47,7 @@ func (e *Engine) Apply(t table.Table) error {
 // adopt makes the servers of a table those of the node.
 func (e *Engine) adopt(t table.Table) error {
 	e.table = t.Sorted()
+	e.stale.take(e.table.Stale(), e.Now())
 	wanted := make(map[string]bool, len(t.Servers))
 	for _, s := range t.Servers {
 		wanted[s.ID] = true

@@ -80,6 +80,7 @@ type Engine struct {
 	swept  atomic.Int64
 	heap   heap
 	limits limits
+	stale  stale
 	// sweepFault is why the backend could not put back what nobody needs any more.
 	sweepFault error
 	// keptFault is why the table of the process before could not be used.

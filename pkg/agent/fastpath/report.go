@@ -21,7 +21,7 @@ func (e *Engine) Report() table.Report {
 	out := table.Report{
 		Instance: e.Instance, Version: e.Version, Generation: e.applied, Backend: e.Backend.Name(), Guarantee: e.Backend.Guarantee(),
 		GranularityUs: e.GranularityUs, LeadUs: e.Lead.Microseconds(), Hook: e.Programs.Hook(), Realtime: e.Realtime, Locked: e.Locked,
-		Missing: slices.Concat(e.Missing, e.Programs.Notes()), Lost: e.Programs.Lost(), Unseen: e.Programs.Unseen(),
+		Missing: slices.Concat(e.Missing, e.Programs.Notes()), Lost: e.Programs.Lost(), Unseen: e.Programs.Unseen(), Stale: len(e.stale.now),
 	}
 	for _, fault := range []error{e.keptFault, e.sweepFault} {
 		if fault != nil {

@@ -17,6 +17,7 @@ func (e *Engine) Sweep() {
 	defer e.mu.Unlock()
 	defer func() { e.swept.Store(e.Now()) }()
 	e.sweeps++
+	e.stale.tell(e.Now())
 	again := false
 	for _, id := range slices.Sorted(maps.Keys(e.entries)) {
 		en := e.entries[id]

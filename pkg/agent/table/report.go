@@ -33,6 +33,8 @@ type Report struct {
 	Lost   uint64 `json:"lost"`
 	// Unseen is how often a thread came to its core without the programs being called.
 	Unseen uint64 `json:"unseen"`
+	// Stale is how many servers plans name that are not on their core: what they say of these is passed over.
+	Stale int `json:"stale,omitempty"`
 	// Detect is from the instant when a budget was to be raised to the program that saw it, React until
 	// the new budget was written.
 	Detect Histogram `json:"detect"`
