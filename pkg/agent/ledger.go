@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/mainspring-rt/mainspring/pkg/agent/statefile"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
@@ -94,10 +95,13 @@ func (l *ledger) compare(reported map[string]v1alpha1.RTServerStatus) {
 	}
 }
 
+// maxLedger bounds the file, in bytes: 2048 servers take one million.
+const maxLedger = 16 << 20
+
 // readLedger reads a file; a new ledger when there is none. One that cannot be read is an error, and the
 // new ledger is good all the same.
 func readLedger(path string) (*ledger, error) {
-	data, err := os.ReadFile(path)
+	data, err := statefile.Read(path, maxLedger)
 	if errors.Is(err, fs.ErrNotExist) {
 		return newLedger(), nil
 	}

@@ -1,6 +1,8 @@
 package agent_test
 
 import (
+	"bytes"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -64,6 +66,19 @@ func TestALostLedgerBeginsWhereTheReportsEnd(t *testing.T) {
 	said["a/app"] = v1alpha1.RTServerStatus{Overruns: 100, Misses: 40}
 	if got := l.Follow(report("x", 9), said, always).Servers["a/app"]; got.Overruns != 101 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A file that no agent has written is not read to its end, though it would make sense.
+func TestALedgerThatIsTooLongIsNotRead(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "counters.json")
+	if err := os.WriteFile(path, append([]byte(`{"instance":"x"}`), bytes.Repeat([]byte(" "), 16<<20)...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := agent.ReadLedger(path)
+	if err == nil || l == nil || l.Instance != "" {
+		t.Errorf("it is read: %v", err)
 	}
 }
 

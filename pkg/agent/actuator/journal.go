@@ -11,12 +11,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/statefile"
 )
 
 // journalFile is the name of the journal in the state directory.
 const journalFile = "actuator.journal"
 
-// maxJournal bounds a journal that is read, in bytes: 2048 servers with 20 records of 250 bytes.
+// maxJournal bounds a journal, in bytes: 2048 servers with 20 records of 250 bytes. No more is read, and so no more is written: a server
+// whose group would take it beyond that is not opened, but the process after this one starts.
 const maxJournal = 16 << 20
 
 // record is what was there before the first change of a file, or of a thread's scheduling attributes.
@@ -72,6 +75,7 @@ type journal struct {
 	path    string
 	boot    string
 	file    *os.File
+	size    int // of the file, in bytes
 	records []record
 	held    map[string]bool
 }
@@ -87,15 +91,12 @@ func openJournal(dir, boot string) (*journal, error) {
 		return nil, fmt.Errorf("making the state directory: %w", err)
 	}
 	j := &journal{path: filepath.Join(dir, journalFile), boot: boot}
-	data, err := os.ReadFile(j.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, fmt.Errorf("reading the journal: %w", err)
-	default:
-		if j.records, err = parseJournal(data, boot); err != nil {
-			return nil, fmt.Errorf("reading the journal %s: %w; if the machine was set right by hand, remove the file", j.path, err)
-		}
+	data, err := statefile.Read(j.path, maxJournal)
+	if err == nil {
+		j.records, err = parseJournal(data, boot)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the journal %s: %w; if the machine was set right by hand, remove the file", j.path, err)
 	}
 	return j, j.rewrite()
 }
@@ -103,9 +104,6 @@ func openJournal(dir, boot string) (*journal, error) {
 // parseJournal reads the records of a boot from a journal's text. That of another boot is void, and may be broken: a machine
 // that loses power keeps neither control groups nor what was written last.
 func parseJournal(data []byte, boot string) ([]record, error) {
-	if len(data) > maxJournal {
-		return nil, fmt.Errorf("%d bytes; want at most %d", len(data), maxJournal)
-	}
 	end := bytes.LastIndexByte(data, '\n')
 	if end < 0 {
 		return nil, nil
@@ -172,9 +170,13 @@ func (j *journal) keep(records ...record) error {
 	if len(fresh) == 0 {
 		return nil
 	}
+	if j.size+lines.Len() > maxJournal {
+		return fmt.Errorf("writing the journal: it would have %d bytes; want at most %d, which are read again", j.size+lines.Len(), maxJournal)
+	}
 	if _, err := j.file.Write(lines.Bytes()); err != nil {
 		return fmt.Errorf("writing the journal: %w", errors.Join(err, j.rewrite()))
 	}
+	j.size += lines.Len()
 	for _, r := range fresh {
 		j.records = append(j.records, r)
 		j.held[r.key()] = true
@@ -264,7 +266,7 @@ func (j *journal) rewrite() error {
 	if j.file != nil {
 		_ = j.file.Close()
 	}
-	j.file = file
+	j.file, j.size = file, len(text)
 	return nil
 }
 

@@ -1,6 +1,9 @@
 package actuator
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestAJournalOfAnotherBootIsVoid(t *testing.T) {
 	whole := `{"controller":"cpu","group":"/a","inode":1,"file":"cpu.max","before":"max 100000"}` + "\n"
@@ -21,5 +24,37 @@ func TestAJournalOfAnotherBootIsVoid(t *testing.T) {
 		if len(records) != c.records || (err != nil) != c.broken {
 			t.Errorf("%s: %d records, %v; want %d, broken %v", name, len(records), err, c.records, c.broken)
 		}
+	}
+}
+
+// What no process would read again is not written: the next one starts, and has all else.
+func TestAJournalIsNotLongerThanWhatIsRead(t *testing.T) {
+	dir := t.TempDir()
+	j, err := openJournal(dir, "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := record{Controller: "cpu", Group: "/a", Inode: 1, File: "cpu.max", Before: strings.Repeat("x", maxJournal)}
+	if err := j.keep(long); err == nil || !strings.Contains(err.Error(), "want at most") || j.has(long) {
+		t.Errorf("a record of the whole journal's length is kept: %v", err)
+	}
+	for _, group := range []string{"/b", "/c"} {
+		half := record{Controller: "cpu", Group: group, Inode: 1, File: "cpu.max", Before: strings.Repeat("x", maxJournal/2)}
+		if err := j.keep(half); (err == nil) != (group == "/b") {
+			t.Errorf("half the journal's length for %s: %v", group, err)
+		}
+	}
+	if err := j.drop(j.of("/b")...); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.keep(record{Controller: "cpu", Group: "/d", Inode: 1, File: "cpu.max", Before: strings.Repeat("x", maxJournal/2)}); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+	next, err := openJournal(dir, "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(next.records) != 1 || next.records[0].Group != "/d" {
+		t.Errorf("the next process has %d records; want the one that there was room for", len(next.records))
 	}
 }

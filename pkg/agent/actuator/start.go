@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/statefile"
 )
 
 // choiceFile is the name of the record in the state directory of what Start chose.
@@ -142,16 +143,10 @@ func (m *machine) governed(of func(record) bool) bool {
 // former is what a process of this boot chose; nothing when there was none.
 func (m *machine) former(dir string) (choice, error) {
 	path := filepath.Join(dir, choiceFile)
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	data, err := statefile.Read(path, maxChoice)
+	if errors.Is(err, fs.ErrNotExist) {
 		return choice{}, nil
-	case err != nil:
-		return choice{}, err
-	case info.Size() > maxChoice:
-		return choice{}, fmt.Errorf("%s has %d bytes; want at most %d", path, info.Size(), maxChoice)
 	}
-	data, err := os.ReadFile(path)
 	if err != nil {
 		return choice{}, err
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/statefile"
 )
 
 // Role of this node in a NodeCheckpoint.
@@ -91,10 +93,16 @@ func (r records) load(uid types.UID, role Role) (*record, error) {
 // errUnreadable means that a record is there and says nothing.
 var errUnreadable = errors.New("reading a record")
 
+// maxRecord bounds a record, in bytes: one takes some hundreds for each container.
+const maxRecord = 1 << 20
+
 func readRecord(path string) (*record, error) {
-	content, err := os.ReadFile(path)
+	content, err := statefile.Read(path, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
+	}
+	if errors.Is(err, statefile.ErrTooLong) {
+		return nil, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading a record: %w", err)

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mainspring-rt/mainspring/pkg/agent/statefile"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
@@ -94,7 +95,7 @@ func (c cdiFolder) save(r Record) error {
 		return fmt.Errorf("encoding the CDI specification of claim %s: %w", r.UID, err)
 	}
 	data = append(data, '\n')
-	if there, err := os.ReadFile(c.path(r.UID)); err == nil && bytes.Equal(there, data) {
+	if there, err := statefile.Read(c.path(r.UID), maxFile); err == nil && bytes.Equal(there, data) {
 		return nil
 	}
 	return writeWhole(c.path(r.UID), data, 0o644)
@@ -140,7 +141,7 @@ func (c cdiFolder) restore(records map[types.UID]Record, lost []types.UID) (map[
 // claimOf is the name of the claim whose specification is there.
 func (c cdiFolder) claimOf(uid types.UID) (types.NamespacedName, bool) {
 	var spec cdiSpec
-	data, err := os.ReadFile(c.path(uid))
+	data, err := statefile.Read(c.path(uid), maxFile)
 	if err != nil || json.Unmarshal(data, &spec) != nil || len(spec.Devices) != 1 {
 		return types.NamespacedName{}, false
 	}

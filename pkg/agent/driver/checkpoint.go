@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/statefile"
 )
 
 const (
@@ -17,6 +19,9 @@ const (
 	corruptSuffix = ".corrupt"
 	tempPrefix    = ".mainspring-new-" // what a crash in writeWhole leaves
 )
+
+// maxFile bounds each of the files that are read, in bytes: a claim takes some hundreds, and is reserved for 256 pods at most.
+const maxFile = 1 << 20
 
 // checkpoint keeps a file for each prepared claim: one that cannot be read takes no other with it.
 type checkpoint struct{ dir string }
@@ -61,7 +66,7 @@ func (c checkpoint) load() (records map[types.UID]Record, lost []types.UID, err 
 }
 
 func (c checkpoint) read(uid types.UID) (Record, error) {
-	data, err := os.ReadFile(c.path(uid))
+	data, err := statefile.Read(c.path(uid), maxFile)
 	if err != nil {
 		return Record{}, err
 	}

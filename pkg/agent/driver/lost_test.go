@@ -15,7 +15,8 @@ import (
 // which its containers restart stays, also while the API server is away, and the record is made again from it.
 func TestAClaimWhoseRecordIsLostIsKept(t *testing.T) {
 	for name, spoil := range map[string]func(record []byte) []byte{
-		"damaged": func(record []byte) []byte { return record[:20] },
+		"too long": func(record []byte) []byte { return append(record, bytes.Repeat([]byte(" "), 1<<20)...) },
+		"damaged":  func(record []byte) []byte { return record[:20] },
 		"of a later one": func(record []byte) []byte {
 			return bytes.Replace(record, []byte(`"version":1`), []byte(`"version":2`), 1)
 		},
@@ -44,6 +45,9 @@ func TestAClaimWhoseRecordIsLostIsKept(t *testing.T) {
 			here := api.Interface
 			api.Interface = unreachable(t)
 			n.start()
+			if claims := n.driver.Claims(claim.Status.ReservedFor[0].UID); len(claims) > 0 {
+				t.Errorf("%d records are believed", len(claims))
+			}
 			for _, c := range []*resourcev1.ResourceClaim{claim, gone} {
 				if _, err := os.Stat(filepath.Join(n.cdi, "cpu.mckube.io-claim_"+string(c.UID)+".json")); err != nil {
 					t.Errorf("%s: the specification is gone: %v", c.Name, err)

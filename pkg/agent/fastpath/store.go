@@ -8,11 +8,16 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
+	"github.com/mainspring-rt/mainspring/pkg/agent/statefile"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 )
 
 // store keeps the last table on disk: it is there before it is acted upon, whole or not at all.
 type store struct{ path string }
+
+// maxKept bounds the file, in bytes: a table comes in a body, and is not written in the same way.
+const maxKept = 2 * client.MaxBody
 
 // kept is what is on disk: a table, or that everything is to be restored.
 type kept struct {
@@ -24,6 +29,9 @@ func (s store) save(k kept) error {
 	data, err := json.Marshal(k)
 	if err != nil {
 		return fmt.Errorf("encoding the table: %w", err)
+	}
+	if len(data) > maxKept {
+		return fmt.Errorf("keeping the table: it has %d bytes; want at most %d, which are read again", len(data), maxKept)
 	}
 	file, err := os.CreateTemp(filepath.Dir(s.path), ".table-*")
 	if err != nil {
@@ -43,7 +51,7 @@ func (s store) save(k kept) error {
 
 // load returns the table that was kept; false: there is none. One that cannot be read or makes no sense is an error.
 func (s store) load() (kept, bool, error) {
-	data, err := os.ReadFile(s.path)
+	data, err := statefile.Read(s.path, maxKept)
 	if errors.Is(err, fs.ErrNotExist) {
 		return kept{}, false, nil
 	}

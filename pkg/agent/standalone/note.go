@@ -9,6 +9,7 @@ import (
 	"path"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
+	"github.com/mainspring-rt/mainspring/pkg/agent/statefile"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 )
 
@@ -53,14 +54,17 @@ const maxNote = table.MaxServers * 1000
 
 // load reads the note of a run that did not come to its end; nil: it did.
 func load(file string) (*note, error) {
-	data, err := os.ReadFile(file)
+	data, err := statefile.Read(file, maxNote)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, statefile.ErrTooLong) {
 		return nil, fmt.Errorf("reading what an earlier run left to undo: %w", err)
 	}
-	n, err := parse(data)
+	var n note
+	if err == nil {
+		n, err = parse(data)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s, which lists what an earlier run left to undo, is broken: %w; end what still runs in the groups below %s, "+
 			"remove those of that run (rmdir, in each hierarchy), and then this file", file, err, Group)
@@ -70,9 +74,6 @@ func load(file string) (*note, error) {
 
 // parse reads a note. It takes none that would have us touch any group but those that a run makes.
 func parse(data []byte) (n note, err error) {
-	if len(data) > maxNote {
-		return n, fmt.Errorf("it has %d bytes; want at most %d", len(data), maxNote)
-	}
 	if err := json.Unmarshal(data, &n); err != nil {
 		return n, err
 	}
