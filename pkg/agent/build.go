@@ -20,7 +20,7 @@ func Build(r *v1alpha1.RTNode, found map[discover.Key]discover.Found) (t table.T
 	if r == nil {
 		return table.Table{}, faults
 	}
-	t.Generation = r.Generation
+	t.Generation, t.Origin = r.Generation, string(r.UID)
 	groups := map[string]string{}
 	for _, spec := range r.Spec.Servers {
 		s, err := serverOf(spec, found)

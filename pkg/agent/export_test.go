@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/pressure"
@@ -36,6 +37,22 @@ func (l *ledger) Follow(r table.Report, reported map[string]v1alpha1.RTServerSta
 
 // Write keeps it.
 func (l *ledger) Write(path string) error { return l.write(path) }
+
+// Memory is the RTNode that is gone by, and InForce what the fast path has.
+type (
+	Memory  = memory
+	InForce = inForce
+)
+
+// Has is what the fast path has of an RTNode.
+func Has(origin types.UID, generation int64) InForce {
+	return inForce{known: true, servers: 1, origin: origin, generation: generation}
+}
+
+// Spec is the RTNode to go by now.
+func (m *memory) Spec(now *v1alpha1.RTNode, at time.Time, has InForce) (*v1alpha1.RTNode, bool) {
+	return m.spec(now, at, has)
+}
 
 // View is what a status is made of.
 type View struct {

@@ -91,7 +91,7 @@ func (f *fakeFastPath) put(w http.ResponseWriter, r *http.Request) {
 	}
 	f.applied++
 	before := f.report.Servers
-	f.report.Generation, f.report.Servers = f.table.Generation, nil
+	f.report.Generation, f.report.Origin, f.report.Servers = f.table.Generation, f.table.Origin, nil
 	for _, s := range f.table.Servers {
 		report := table.ServerReport{ID: s.ID}
 		for _, old := range before {

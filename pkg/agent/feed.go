@@ -50,8 +50,11 @@ const (
 	feedSlowest = 5 * time.Second
 )
 
-// errVanished is in the log when an RTNode is gone that was there.
-var errVanished = errors.New("the RTNode has gone")
+// What is in the log when an RTNode is gone that was there, and when one is older than what is in force.
+var (
+	errVanished = errors.New("the RTNode has gone")
+	errBehind   = errors.New("the RTNode is older than the one whose table is in force")
+)
 
 // feeder gives the fast path a table whenever what it is made of has changed, and again when the
 // fast path is another instance. It tries for ever.
@@ -112,7 +115,11 @@ func (f *feeder) feed(ctx context.Context) time.Duration {
 	if world == nil {
 		return feedSlowest
 	}
-	spec, known := f.memory.spec(world.RTNode, f.clock.Now(), f.governed)
+	former := f.memory.behind
+	spec, known := f.memory.spec(world.RTNode, f.clock.Now(), f.inForce())
+	if former.IsZero() && !f.memory.behind.IsZero() {
+		f.log.Error(errBehind, "waiting for the newer one; until then everything stays as it is", "generation", world.RTNode.Generation, "inForce", f.inForce().generation)
+	}
 	if !known {
 		return f.pause(false)
 	}
@@ -148,13 +155,13 @@ func (a *Applied) same(next *Applied) bool {
 	return a.RTNode == next.RTNode && a.Vanished == next.Vanished && reflect.DeepEqual(a.Table, next.Table) && reflect.DeepEqual(a.Faults, next.Faults)
 }
 
-// governed is how many servers the fast path has, as its last report says; known is false without one.
-func (f *feeder) governed() (servers int, known bool) {
+// inForce is what the fast path has, as its last report says.
+func (f *feeder) inForce() inForce {
 	c := f.counted()
 	if c == nil || c.Report.Instance == "" {
-		return 0, false
+		return inForce{}
 	}
-	return len(c.Report.Servers), true
+	return inForce{known: true, servers: len(c.Report.Servers), origin: types.UID(c.Report.Origin), generation: c.Report.Generation}
 }
 
 // instance of the fast path, as its last report says; empty before the first.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/mainspring-rt/mainspring/pkg/agent/discover"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -15,16 +17,33 @@ import (
 // real-time policy once.
 const vanishedFor = 5 * time.Minute
 
+// behindFor is how long an RTNode does not count that is older than the one whose table is in force: an API server that has not heard of the newer
+// one yet does within seconds. One whose data came out of a backup never does.
+const behindFor = time.Minute
+
 // memory is the RTNode that the feeder went by last.
 type memory struct {
-	last  *v1alpha1.RTNode
-	since time.Time // it has been gone; zero while it is there
+	last   *v1alpha1.RTNode
+	since  time.Time // it has been gone; zero while it is there
+	behind time.Time // since when the present one is older than what is in force; zero while it is not
+}
+
+// inForce is what the fast path has, as its report says.
+type inForce struct {
+	known      bool
+	servers    int
+	origin     types.UID
+	generation int64
 }
 
 // spec is the RTNode to go by now: the present one, or, for a while, the one that has vanished. known is false
-// while nothing may be told: the fast path still has the servers of an RTNode that this agent never saw.
-func (m *memory) spec(now *v1alpha1.RTNode, at time.Time, governed func() (servers int, known bool)) (r *v1alpha1.RTNode, known bool) {
+// while nothing may be told: the fast path still has the servers of an RTNode that this agent never saw, or those of a newer generation, or it is not
+// known yet what it has.
+func (m *memory) spec(now *v1alpha1.RTNode, at time.Time, has inForce) (r *v1alpha1.RTNode, known bool) {
 	if now != nil {
+		if !has.known || m.isBehind(now, at, has) {
+			return nil, false
+		}
 		m.last, m.since = now, time.Time{}
 		return now, true
 	}
@@ -38,8 +57,20 @@ func (m *memory) spec(now *v1alpha1.RTNode, at time.Time, governed func() (serve
 	if m.last != nil {
 		return m.last, true
 	}
-	servers, known := governed()
-	return nil, known && servers == 0
+	return nil, has.known && has.servers == 0
+}
+
+// isBehind says that an RTNode is older than the one whose table is in force: an agent that starts may be told of one by an API server that lags.
+// What it does not name would be let go of.
+func (m *memory) isBehind(now *v1alpha1.RTNode, at time.Time, has inForce) bool {
+	if has.origin != now.UID || now.Generation >= has.generation {
+		m.behind = time.Time{}
+		return false
+	}
+	if m.behind.IsZero() {
+		m.behind = at
+	}
+	return at.Sub(m.behind) < behindFor
 }
 
 // vanished says since when the RTNode has been gone that is still gone by; empty when none is.

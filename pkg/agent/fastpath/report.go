@@ -19,7 +19,7 @@ func (e *Engine) Report() table.Report {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	out := table.Report{
-		Instance: e.Instance, Version: e.Version, Generation: e.applied, Backend: e.Backend.Name(), Guarantee: e.Backend.Guarantee(),
+		Instance: e.Instance, Version: e.Version, Generation: e.applied, Origin: e.table.Origin, Backend: e.Backend.Name(), Guarantee: e.Backend.Guarantee(),
 		GranularityUs: e.GranularityUs, LeadUs: e.Lead.Microseconds(), Hook: e.Programs.Hook(), Realtime: e.Realtime, Locked: e.Locked,
 		Missing: slices.Concat(e.Missing, e.Programs.Notes()), Lost: e.Programs.Lost(), Unseen: e.Programs.Unseen(), Stale: len(e.stale.now),
 	}

@@ -8,6 +8,19 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 )
 
+// The report says of what the table in force was made, also in the process after.
+func TestTheOriginOfATableIsReported(t *testing.T) {
+	k, dir := newKernel("/a"), t.TempDir()
+	n := start(t, k, dir)
+	made := tableOf(3, high("a", "/a", 0))
+	made.Origin = "u"
+	n.apply(made)
+	n.end()
+	if r, after := n.Report(), start(t, k, dir).Report(); r.Origin != "u" || after.Origin != "u" || after.Generation != 3 {
+		t.Errorf("origin %q, and then %q of generation %d; want u of 3", r.Origin, after.Origin, after.Generation)
+	}
+}
+
 // A plan that names containers which are gone, or are on another core by now, harms nobody, and is told of once.
 func TestAPlanOlderThanItsContainersIsToldOf(t *testing.T) {
 	log, k := logged(t), newKernel("/a", "/b")

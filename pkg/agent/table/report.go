@@ -9,6 +9,8 @@ type Report struct {
 	Version string `json:"version"`
 	// Generation of the table that is applied; 0 before the first.
 	Generation int64 `json:"generation"`
+	// Origin of that table.
+	Origin string `json:"origin,omitempty"`
 	// Backend enforces budgets: hcbs, rtgroup, fifo, deadline, cfs, or blocked.
 	Backend string `json:"backend"`
 	// Guarantee says in words what the backend promises.

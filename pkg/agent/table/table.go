@@ -32,6 +32,8 @@ const (
 type Table struct {
 	// Generation of what the table was made from; reported back once it is applied.
 	Generation int64 `json:"generation"`
+	// Origin tells that from another of the same name: the UID of the RTNode.
+	Origin string `json:"origin,omitempty"`
 	// Servers that should run, by ID.
 	Servers []Server `json:"servers"`
 	// Plans, at most one for each core.
