@@ -3,9 +3,11 @@ package ladder_test
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/samber/lo"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/test"
+	"github.com/mainspring-rt/mainspring/pkg/test/environment"
 )
 
 var _ = Describe("Real-time pressure", func() {
@@ -39,6 +41,23 @@ var _ = Describe("Real-time pressure", func() {
 		eventuallyOver()
 		Expect(answers(env.History())).To(Equal([]string{"Rearrange"}))
 		undisturbed(began, place.Pod, lesser.Pod)
+	})
+
+	It("of a node whose cores hold one critical container fewer than they did has that one go to a node that is opened", func() {
+		env.ExpectApplied(twoCores())
+		places := replicated(test.McKube("control", 44, test.Critical(high)), 2)
+		big := governed(test.McKube("big", 80, test.Critical(high)))
+		Expect([]string{places[0].Node, places[1].Node}).To(HaveEach(big.Node))
+		began := env.Now()
+		playOnNode(big.Node, "0s granularity 4000") // each takes 4 % of its core more than was charged
+		eventuallyPressed(big.Node)
+		env.EventuallyEvent(&corev1.Node{ObjectMeta: nodeMeta(big.Node)}, "PressureBegan", "no core of the node holds it")
+		eventuallyAnswered("OpenNode")
+		eventuallyAnswered("Migrate")
+		eventuallyOver()
+		Expect(answers(env.History())).To(Equal([]string{"OpenNode", "Migrate"}))
+		Expect(lo.Map(env.EventuallyPlaced("control", 2), func(p environment.Place, _ int) bool { return p.Node == big.Node })).To(ConsistOf(true, false))
+		undisturbed(began, big.Pod)
 	})
 
 	It("of a container that gets no raise on a busy node, as its core has room for another's only, has it move to the next core", func() {
