@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Watches the budgets of servers: at every context switch it settles the account of who stops and arms the
  * core's timer for the moment when the budget of who begins to run needs an answer. */
+#include "include/found.h"
 #include "include/jobs.h"
 #include "include/source.h"
 
@@ -284,7 +285,7 @@ static __always_inline void leave(struct core *core, struct task_struct *prev, b
 /* occupy has the core run a thread that is on it since then, and finds its server; false when it has none. */
 static __always_inline bool occupy(struct core *core, struct server *s, struct task_struct *p, __u64 since)
 {
-	struct tracked *group = find_group(p);
+	struct tracked *group = known_group(p, core);
 
 	if (!group || !find_server(s, group->slot))
 		return false;

@@ -23,6 +23,14 @@ struct {
 	__type(value, struct tracked);
 } groups SEC(".maps");
 
+/* How often groups has changed: the loader counts each change, once it is done. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} changes SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_SLOTS);

@@ -13,16 +13,17 @@ enum identity {
 
 const volatile __u32 identity = IDENTITY_CPU;
 
+/* css_of is the state of a thread's group in that hierarchy. */
+static __always_inline struct cgroup_subsys_state *css_of(struct task_struct *p)
+{
+	if (identity == IDENTITY_CPU)
+		return &p->sched_task_group->css;
+	return p->cgroups->subsys[bpf_core_enum_value(enum cgroup_subsys_id, cpuset_cgrp_id)];
+}
+
 static __always_inline __u64 cgroup_id(struct task_struct *p)
 {
-	int subsys;
-	struct cgroup_subsys_state **all;
-
-	if (identity == IDENTITY_CPU)
-		return p->sched_task_group->css.cgroup->kn->id;
-	subsys = bpf_core_enum_value(enum cgroup_subsys_id, cpuset_cgrp_id);
-	all = p->cgroups->subsys;
-	return all[subsys]->cgroup->kn->id;
+	return css_of(p)->cgroup->kn->id;
 }
 
 static __always_inline struct tracked *find_group(struct task_struct *p)

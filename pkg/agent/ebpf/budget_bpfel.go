@@ -16,9 +16,11 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	budgetMapChanges       = "changes"
 	budgetMapConfigs       = "configs"
 	budgetMapCoreTimers    = "core_timers"
 	budgetMapCores         = "cores"
+	budgetMapFounds        = "founds"
 	budgetMapGroups        = "groups"
 	budgetMapLost          = "lost"
 	budgetMapRings         = "rings"
@@ -86,9 +88,11 @@ type budgetProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type budgetMapSpecs struct {
+	Changes    *ebpf.MapSpec `ebpf:"changes"`
 	Configs    *ebpf.MapSpec `ebpf:"configs"`
 	CoreTimers *ebpf.MapSpec `ebpf:"core_timers"`
 	Cores      *ebpf.MapSpec `ebpf:"cores"`
+	Founds     *ebpf.MapSpec `ebpf:"founds"`
 	Groups     *ebpf.MapSpec `ebpf:"groups"`
 	Lost       *ebpf.MapSpec `ebpf:"lost"`
 	Rings      *ebpf.MapSpec `ebpf:"rings"`
@@ -130,9 +134,11 @@ func (o *budgetObjects) Close() error {
 //
 // It can be passed to loadBudgetObjects or ebpf.CollectionSpec.LoadAndAssign.
 type budgetMaps struct {
+	Changes    *ebpf.Map `ebpf:"changes"`
 	Configs    *ebpf.Map `ebpf:"configs"`
 	CoreTimers *ebpf.Map `ebpf:"core_timers"`
 	Cores      *ebpf.Map `ebpf:"cores"`
+	Founds     *ebpf.Map `ebpf:"founds"`
 	Groups     *ebpf.Map `ebpf:"groups"`
 	Lost       *ebpf.Map `ebpf:"lost"`
 	Rings      *ebpf.Map `ebpf:"rings"`
@@ -145,9 +151,11 @@ type budgetMaps struct {
 
 func (m *budgetMaps) Close() error {
 	return _BudgetClose(
+		m.Changes,
 		m.Configs,
 		m.CoreTimers,
 		m.Cores,
+		m.Founds,
 		m.Groups,
 		m.Lost,
 		m.Rings,

@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	decideMapChanges          = "changes"
 	decideMapConfigs          = "configs"
 	decideMapGroups           = "groups"
 	decideMapLost             = "lost"
@@ -94,6 +95,7 @@ type decideProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type decideMapSpecs struct {
+	Changes *ebpf.MapSpec `ebpf:"changes"`
 	Configs *ebpf.MapSpec `ebpf:"configs"`
 	Groups  *ebpf.MapSpec `ebpf:"groups"`
 	Lost    *ebpf.MapSpec `ebpf:"lost"`
@@ -130,6 +132,7 @@ func (o *decideObjects) Close() error {
 //
 // It can be passed to loadDecideObjects or ebpf.CollectionSpec.LoadAndAssign.
 type decideMaps struct {
+	Changes *ebpf.Map `ebpf:"changes"`
 	Configs *ebpf.Map `ebpf:"configs"`
 	Groups  *ebpf.Map `ebpf:"groups"`
 	Lost    *ebpf.Map `ebpf:"lost"`
@@ -141,6 +144,7 @@ type decideMaps struct {
 
 func (m *decideMaps) Close() error {
 	return _DecideClose(
+		m.Changes,
 		m.Configs,
 		m.Groups,
 		m.Lost,

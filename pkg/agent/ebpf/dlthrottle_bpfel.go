@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	dlThrottleMapChanges     = "changes"
 	dlThrottleMapConfigs     = "configs"
 	dlThrottleMapGroups      = "groups"
 	dlThrottleMapLost        = "lost"
@@ -76,6 +77,7 @@ type dlThrottleProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type dlThrottleMapSpecs struct {
+	Changes *ebpf.MapSpec `ebpf:"changes"`
 	Configs *ebpf.MapSpec `ebpf:"configs"`
 	Groups  *ebpf.MapSpec `ebpf:"groups"`
 	Lost    *ebpf.MapSpec `ebpf:"lost"`
@@ -112,6 +114,7 @@ func (o *dlThrottleObjects) Close() error {
 //
 // It can be passed to loadDlThrottleObjects or ebpf.CollectionSpec.LoadAndAssign.
 type dlThrottleMaps struct {
+	Changes *ebpf.Map `ebpf:"changes"`
 	Configs *ebpf.Map `ebpf:"configs"`
 	Groups  *ebpf.Map `ebpf:"groups"`
 	Lost    *ebpf.Map `ebpf:"lost"`
@@ -123,6 +126,7 @@ type dlThrottleMaps struct {
 
 func (m *dlThrottleMaps) Close() error {
 	return _DlThrottleClose(
+		m.Changes,
 		m.Configs,
 		m.Groups,
 		m.Lost,

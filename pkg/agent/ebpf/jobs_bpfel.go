@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	jobsMapChanges    = "changes"
 	jobsMapConfigs    = "configs"
 	jobsMapGroups     = "groups"
 	jobsMapLost       = "lost"
@@ -77,6 +78,7 @@ type jobsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type jobsMapSpecs struct {
+	Changes *ebpf.MapSpec `ebpf:"changes"`
 	Configs *ebpf.MapSpec `ebpf:"configs"`
 	Groups  *ebpf.MapSpec `ebpf:"groups"`
 	Lost    *ebpf.MapSpec `ebpf:"lost"`
@@ -114,6 +116,7 @@ func (o *jobsObjects) Close() error {
 //
 // It can be passed to loadJobsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type jobsMaps struct {
+	Changes *ebpf.Map `ebpf:"changes"`
 	Configs *ebpf.Map `ebpf:"configs"`
 	Groups  *ebpf.Map `ebpf:"groups"`
 	Lost    *ebpf.Map `ebpf:"lost"`
@@ -126,6 +129,7 @@ type jobsMaps struct {
 
 func (m *jobsMaps) Close() error {
 	return _JobsClose(
+		m.Changes,
 		m.Configs,
 		m.Groups,
 		m.Lost,

@@ -85,8 +85,9 @@ type Monitor struct {
 	unseen   mapped[uint64]
 	runqueue *ebpf.Map
 
-	mu     sync.Mutex
-	groups map[int][]uint64 // by slot; the first is the server's own
+	mu      sync.Mutex
+	groups  map[int][]uint64 // by slot; the first is the server's own
+	changes uint64           // of the map of groups
 }
 
 // Open loads the programs, probes what the kernel has, and attaches them. errors.Is says why it could not:
@@ -178,7 +179,7 @@ func (m *Monitor) Track(cgroupID uint64, slot int) error {
 	if len(ids) > 0 {
 		own = ids[0]
 	}
-	if err := m.budget.Groups.Put(cgroupID, tracked{Own: own, Slot: uint32(slot)}); err != nil {
+	if err := errors.Join(m.budget.Groups.Put(cgroupID, tracked{Own: own, Slot: uint32(slot)}), m.changed()); err != nil {
 		return fmt.Errorf("tracking cgroup %d: %w", cgroupID, err)
 	}
 	m.forget(cgroupID)
@@ -191,10 +192,20 @@ func (m *Monitor) Untrack(cgroupID uint64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.forget(cgroupID)
-	if err := m.budget.Groups.Delete(cgroupID); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+	err := m.budget.Groups.Delete(cgroupID)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		err = nil
+	}
+	if err := errors.Join(err, m.changed()); err != nil {
 		return fmt.Errorf("untracking cgroup %d: %w", cgroupID, err)
 	}
 	return nil
+}
+
+// changed has the programs forget what they have found of groups. The caller holds the lock.
+func (m *Monitor) changed() error {
+	m.changes++
+	return m.budget.Changes.Put(uint32(0), m.changes)
 }
 
 // forget takes a cgroup from the slot that has it. The caller holds the lock.

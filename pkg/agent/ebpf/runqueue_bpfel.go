@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	runqueueMapChanges         = "changes"
 	runqueueMapConfigs         = "configs"
 	runqueueMapGroups          = "groups"
 	runqueueMapLost            = "lost"
@@ -77,6 +78,7 @@ type runqueueProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type runqueueMapSpecs struct {
+	Changes   *ebpf.MapSpec `ebpf:"changes"`
 	Configs   *ebpf.MapSpec `ebpf:"configs"`
 	Groups    *ebpf.MapSpec `ebpf:"groups"`
 	Lost      *ebpf.MapSpec `ebpf:"lost"`
@@ -114,6 +116,7 @@ func (o *runqueueObjects) Close() error {
 //
 // It can be passed to loadRunqueueObjects or ebpf.CollectionSpec.LoadAndAssign.
 type runqueueMaps struct {
+	Changes   *ebpf.Map `ebpf:"changes"`
 	Configs   *ebpf.Map `ebpf:"configs"`
 	Groups    *ebpf.Map `ebpf:"groups"`
 	Lost      *ebpf.Map `ebpf:"lost"`
@@ -126,6 +129,7 @@ type runqueueMaps struct {
 
 func (m *runqueueMaps) Close() error {
 	return _RunqueueClose(
+		m.Changes,
 		m.Configs,
 		m.Groups,
 		m.Lost,

@@ -62,6 +62,37 @@ func TestThreadsOnTwoCores(t *testing.T) {
 	}
 }
 
+// The programs remember of groups that come to a core what they found: also that they belong to nobody.
+func TestAGroupThatIsTrackedLateIsSeen(t *testing.T) {
+	attached(t)
+	m := open(t, ebpf.Options{})
+	dir, id := rtGroup(t, cpuRoot, testName(), 16*time.Millisecond, 20*time.Millisecond)
+	work := task{Groups: []string{dir}, Core: 1, Policy: unix.SCHED_FIFO, Prio: 50, Period: 20 * ms, Work: []int64{3 * ms}, Jobs: 5}
+	used := func() uint64 {
+		before := m.State(4).Load().TotalNs
+		p := start(t, work)
+		p.let()
+		p.wait()
+		return m.State(4).Load().TotalNs - before
+	}
+	config := ebpf.Config{
+		BudgetNs: uint64(6 * ms), AlarmNs: uint64(4 * ms), PeriodNs: uint64(20 * ms), CleanWindows: 3, CleanNs: uint64(ms),
+		Source: ebpf.SourceRTGroup, Flags: ebpf.FlagAlarm, Generation: 1, Core: 1,
+	}
+	for range 2 {
+		if n := used(); n != 0 {
+			t.Errorf("%d ns of a group that is not tracked", n)
+		}
+		watch(t, m, 4, config, id)
+		if n := used(); n < uint64(15*ms) {
+			t.Errorf("%d ns of one that is; want at least 15 ms", n)
+		}
+		if err := m.Untrack(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestNestedGroupIsItsServers(t *testing.T) {
 	attached(t)
 	m := open(t, ebpf.Options{})
