@@ -11,6 +11,9 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/test/bench/report"
 	"github.com/mainspring-rt/mainspring/test/bench/stats"
@@ -32,6 +35,7 @@ func main() {
 	flag.IntVar(&b.pods, "pods", 200, "pods that are moved at once in each round, at most two for each node")
 	flag.BoolVar(&b.checkpoint, "checkpoint", true, "move pods with their memory between two real nodes, too (root)")
 	flag.Parse()
+	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := b.run(ctx)
 	stop()
