@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -45,6 +46,24 @@ func (s *Snapshot) Destinations(pods []types.UID, accept func(pod types.UID, n *
 		taken.add(d, group)
 	}
 	return out, len(out) == len(pods)
+}
+
+// NoDestination is why cores of a node that accepts the pod do not take its governed containers, in words.
+func (s *Snapshot) NoDestination(uid types.UID, node string) string {
+	pod, known := s.Pod(uid)
+	n, offers := s.NodeView(node)
+	switch {
+	case !known || len(pod.servers()) == 0:
+		return "nothing of the pod is governed yet"
+	case !offers || !n.Offered:
+		return "the node's agent publishes no cores"
+	}
+	for _, v := range pod.servers() {
+		if numbers := s.classesOf(n, v.Server); !slices.ContainsFunc(numbers, func(number Number) bool { return number.OK }) {
+			return fmt.Sprintf("container %s: %s", v.Container, s.nowhere(v.Server, numbers).Message)
+		}
+	}
+	return "each of them finds one, but not all of them together"
 }
 
 // arrivals are servers that go to cores of nodes.

@@ -1,6 +1,7 @@
 package state_test
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +50,32 @@ func TestDestination(t *testing.T) {
 }
 
 // Pods that leave together find room together, or not at all.
+func TestWhyThereIsNoDestination(t *testing.T) {
+	t.Parallel()
+	a, b, c := statetest.Node("a", "a-1"), statetest.Node("b", "b-1"), statetest.Node("c", "c-1")
+	p := statetest.On(statetest.WithClaim(statetest.WithClaim(statetest.Pod("default", "p", "p-1", "one", "two"), "one", "p-one"), "two", "p-two"), "a")
+	first, second := statetest.McKube("default", "one", "p", "High", 60, 60), statetest.McKube("default", "two", "p", "Low", 50, 50)
+	first.Spec.Container, second.Spec.Container = "one", "two"
+	other := statetest.On(statetest.WithClaim(statetest.Pod("default", "q", "q-1", "app"), "app", "q-app"), "b")
+	objects := []runtime.Object{
+		a, b, c, statetest.Slice(a, statetest.Cores(2)...), statetest.Slice(b, statetest.Cores(1)...), p, first, second, other,
+		statetest.Claim(p, "p-one", "one", "a", 0, 601_000), statetest.Claim(p, "p-two", "two", "a", 1, 501_000),
+	}
+	s := statetest.Build(objects...)
+	for what, says := range map[[2]string]string{
+		{"p-1", "b"}: "not all of them together", {"p-1", "c"}: "publishes no cores", {"p-1", "gone"}: "publishes no cores", {"nobody", "b"}: "nothing of the pod is governed",
+		{"q-1", "a"}: "nothing of the pod is governed",
+	} {
+		if why := s.NoDestination(types.UID(what[0]), what[1]); !strings.Contains(why, says) {
+			t.Errorf("%v: %q, want %q", what, why, says)
+		}
+	}
+	full := statetest.Build(append(objects, statetest.McKube("default", "q", "q", "Low", 50, 50), statetest.Claim(other, "q-app", "app", "b", 0, 501_000))...)
+	if why := full.NoDestination("p-1", "b"); !strings.HasPrefix(why, "container one: it needs 60.") || !strings.Contains(why, "core 0 of node b") {
+		t.Errorf("%q, want what is missing for the first container", why)
+	}
+}
+
 func TestDestinationsOfSeveral(t *testing.T) {
 	t.Parallel()
 	a, b := statetest.Node("a", "a-1"), statetest.Node("b", "b-1")

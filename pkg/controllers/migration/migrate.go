@@ -255,7 +255,7 @@ func (d Dependencies) room(target string, pod *corev1.Pod) (room state.Migration
 	}
 	to, ok := snapshot.Destination(pod.UID, func(n *state.NodeView) bool { return n.Name == target })
 	if !ok {
-		return room, fmt.Sprintf("no cores of node %s take all containers of the pod", target)
+		return room, noCores(snapshot, pod.UID, target)
 	}
 	for _, g := range view.Governed {
 		if core, ok := to.Cores[g.Server.ID]; ok {
@@ -263,6 +263,10 @@ func (d Dependencies) room(target string, pod *corev1.Pod) (room state.Migration
 		}
 	}
 	return room, ""
+}
+
+func noCores(snapshot *state.Snapshot, pod types.UID, node string) string {
+	return fmt.Sprintf("no cores of node %s take all containers of the pod: %s", node, snapshot.NoDestination(pod, node))
 }
 
 // keeps is why the target no longer has the room that was kept; empty: it has.

@@ -183,7 +183,7 @@ func (r *Reconciler) takes(ctx context.Context, snapshot *state.Snapshot, q ques
 	}
 	if len(q.view.Governed) > 0 {
 		if _, ok := snapshot.Destination(q.pod.UID, func(n *state.NodeView) bool { return n.Name == node }); !ok {
-			return fmt.Sprintf("no cores of node %s take all containers of the pod", node), nil
+			return noCores(snapshot, q.pod.UID, node), nil
 		}
 	}
 	why, err := r.Placement.Refusal(ctx, node, []*corev1.Pod{q.pod})
