@@ -36,6 +36,18 @@ type CRI struct {
 
 // Checkpoint implements Driver.
 func (d CRI) Checkpoint(ctx context.Context, pod Pod, container string, timeout time.Duration) (string, error) {
+	running, err := d.Containers(ctx, pod.UID)
+	if err != nil {
+		return "", err
+	}
+	for _, one := range running {
+		if one.Name != container {
+			continue
+		}
+		if err := d.NameAnew(ctx, one.ID, imagePrefix); err != nil {
+			return "", err
+		}
+	}
 	return d.Kubelet.Checkpoint(ctx, pod.Namespace, pod.Name, container, timeout)
 }
 

@@ -52,4 +52,6 @@ type Driver interface {
 	Retire(ctx context.Context, name string, bases ...string) error
 	Remove(ctx context.Context, name string) error
 	Images(ctx context.Context, prefix string) ([]string, error)
+	// Recorded tells whether a container counts on the name, whatever image its pod names.
+	Recorded(ctx context.Context, name string) (bool, error)
 }

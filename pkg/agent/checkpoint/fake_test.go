@@ -147,6 +147,8 @@ type fakeNode struct {
 	slow func()
 	// has are the images that it has.
 	has []string
+	// recorded is the image's name that the runtime has recorded with a container of another pod.
+	recorded string
 }
 
 func newFakeNode(archives string, f *fate) *fakeNode {
@@ -280,6 +282,12 @@ func (n *fakeNode) Remove(_ context.Context, name string) error {
 		delete(n.images, name)
 	})
 	return nil
+}
+
+func (n *fakeNode) Recorded(_ context.Context, name string) (bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.recorded == name, nil
 }
 
 func (n *fakeNode) Images(_ context.Context, prefix string) ([]string, error) {

@@ -221,11 +221,21 @@ func TestTheStateGoesFromNodeToNode(t *testing.T) {
 	if files := append(p.left(p.source), p.left(p.target)...); len(files) > 0 {
 		t.Errorf("still there: %v", files)
 	}
-	// The names go when no pod asks for them any longer.
+	// The names go when no pod asks for them any longer, and no container counts on them.
 	p.api.used = map[string]bool{"mainspring.local/checkpoint/0a-1b:app": true}
 	p.target.keeper.Sweep(t.Context())
 	if len(p.target.node.images) != 1 {
 		t.Errorf("images after a sweep: %v", p.target.node.images)
+	}
+	p.api.used, p.target.node.recorded = nil, "mainspring.local/checkpoint/0a-1b:app"
+	p.target.keeper.Sweep(t.Context())
+	if len(p.target.node.images) != 1 {
+		t.Errorf("images after a sweep: %v, though the runtime has recorded one with a container", p.target.node.images)
+	}
+	p.target.node.recorded = ""
+	p.target.keeper.Sweep(t.Context())
+	if len(p.target.node.images) != 0 {
+		t.Errorf("images after the last sweep: %v", p.target.node.images)
 	}
 }
 

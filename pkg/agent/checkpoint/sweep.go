@@ -103,7 +103,8 @@ func (k *Keeper) besides(ctx context.Context, one *record) (bool, error) {
 	return k.Clock.Since(one.Gone) < orphaned, nil
 }
 
-// sweepImages removes the names that a release left, when the pod is gone that they were left for.
+// sweepImages removes the names that a release left, when the pod is gone that they were left for, and every container that the runtime has recorded with
+// one of them.
 func (k *Keeper) sweepImages(ctx context.Context) error {
 	names, err := k.Driver.Images(ctx, imagePrefix)
 	if err != nil || len(names) == 0 {
@@ -116,6 +117,11 @@ func (k *Keeper) sweepImages(ctx context.Context) error {
 	for _, name := range names {
 		uid, _, _ := strings.Cut(strings.TrimPrefix(name, imagePrefix), ":")
 		if held, err := k.records.load(types.UID(uid), Target); used[name] || err != nil || held != nil {
+			continue
+		}
+		if recorded, err := k.Driver.Recorded(ctx, name); err != nil {
+			return err
+		} else if recorded {
 			continue
 		}
 		if err := k.Driver.Remove(ctx, name); err != nil {
