@@ -185,11 +185,12 @@ func TestSlotThatChangesHands(t *testing.T) {
 	work := task{Groups: []string{dir}, Core: 1, Policy: unix.SCHED_FIFO, Prio: 50, Period: 20 * ms, Work: []int64{3 * ms}, Jobs: 3}
 	for generation := uint32(1); generation <= 2; generation++ {
 		config.Generation = generation
+		p := start(t, work) // what its start takes is nobody's
 		watch(t, m, 4, config, id)
-		p := start(t, work)
 		p.let()
-		// A job that was woken late may share its window with the next, and have no overrun of its own.
-		sure, possible, late := uint64(0), uint64(0), false
+		// A job that was woken late may share its window with the next, and have no overrun of its own. Before the first and after the last the program
+		// itself runs, which takes as long as a budget where the machine is busy.
+		sure, possible, late := uint64(0), uint64(2), false
 		for _, j := range p.wait()[0] {
 			if j.End-j.Woken > 2*ms+ms/2 {
 				sure++
