@@ -64,6 +64,18 @@ func expectCounting(p *corev1.Pod) told {
 	return t
 }
 
+// eventuallyCapable expects the agents of both nodes to say what they can do about the state of containers.
+func eventuallyCapable() {
+	GinkgoHelper()
+	for _, name := range []string{environment.RealNodeName, environment.SecondNodeName} {
+		Eventually(func(g Gomega) {
+			rt := &mckubev1alpha1.RTNode{}
+			g.Expect(env.Client.Get(env, client.ObjectKey{Name: name}, rt)).To(Succeed())
+			g.Expect(rt.Status.Checkpoint).NotTo(BeNil())
+		}).Should(Succeed(), name)
+	}
+}
+
 // checkpointOf is the NodeCheckpoint by which the pod goes.
 func checkpointOf(p *corev1.Pod, to string) *mckubev1alpha1.NodeCheckpoint {
 	return &mckubev1alpha1.NodeCheckpoint{
@@ -128,6 +140,7 @@ var _ = Describe("What is in the memory of a pod", Serial, Ordered, func() {
 	BeforeEach(func() {
 		env.NodeAgent.ExpectRunning()
 		agent.ExpectRunning()
+		eventuallyCapable()
 	})
 
 	It("is told of each node whether it can be taken along", func() {

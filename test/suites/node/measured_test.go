@@ -33,13 +33,7 @@ var _ = Describe("Moving pods with their memory", Serial, Ordered, func() {
 		_, agent := env.ExpectSecondNode()
 		env.NodeAgent.ExpectRunning()
 		agent.ExpectRunning()
-		for _, name := range []string{environment.RealNodeName, environment.SecondNodeName} {
-			Eventually(func(g Gomega) {
-				rt := &mckubev1alpha1.RTNode{}
-				g.Expect(env.Client.Get(env, client.ObjectKey{Name: name}, rt)).To(Succeed())
-				g.Expect(rt.Status.Checkpoint).NotTo(BeNil())
-			}).Should(Succeed(), name)
-		}
+		eventuallyCapable()
 		var all taken
 		for i := range measuredMoves {
 			away, whole := measuredMove(fmt.Sprintf("measured-%d", i))

@@ -89,13 +89,7 @@ var _ = Describe("What is in the memory of a pod that somebody makes again", Ser
 		_, agent := env.ExpectSecondNode()
 		env.NodeAgent.ExpectRunning()
 		agent.ExpectRunning()
-		for _, name := range []string{environment.RealNodeName, environment.SecondNodeName} {
-			Eventually(func(g Gomega) {
-				rt := &mckubev1alpha1.RTNode{}
-				g.Expect(env.Client.Get(env, client.ObjectKey{Name: name}, rt)).To(Succeed())
-				g.Expect(rt.Status.Checkpoint).NotTo(BeNil())
-			}).Should(Succeed(), name)
-		}
+		eventuallyCapable()
 	})
 
 	// applied creates an owner whose first pod can only be on the first node.
