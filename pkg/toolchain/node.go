@@ -12,11 +12,14 @@ const (
 	// PTP and HostLocal are plugins of the container network interface.
 	PTP       Tool = "ptp"
 	HostLocal Tool = "host-local"
+	// MetricsServer serves metrics.k8s.io from what kubelets tell.
+	MetricsServer Tool = "metrics-server"
 )
 
 const (
 	containerdModule = "github.com/containerd/containerd/v2"
 	runcModule       = "github.com/opencontainers/runc"
+	metricsModule    = "sigs.k8s.io/metrics-server"
 )
 
 // nodeRecipes are what a real node runs. The kubelet comes from the module of the control plane: one
@@ -43,7 +46,10 @@ func nodeRecipes() []Recipe {
 	runc.Tags = []string{"seccomp"}
 	runc.Libraries = []Library{{Name: "libseccomp", Package: "libseccomp-dev"}}
 
-	all := append([]Recipe{kubelet, runtime, shim, runc, criuRecipe()}, networkRecipes()...)
+	metrics := single("metrics", metricsModule+"/cmd/metrics-server", Program{Name: MetricsServer, Pin: metricsModule, VersionArgs: []string{"--version"}})
+	metrics.LDFlags = []string{"-X " + clientVersion + ".gitVersion={version:" + metricsModule + "}"}
+
+	all := append([]Recipe{kubelet, runtime, shim, runc, criuRecipe(), metrics}, networkRecipes()...)
 	for i := range all {
 		all[i].OnDemand = true
 	}

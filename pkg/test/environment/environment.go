@@ -69,6 +69,8 @@ type Environment struct {
 	NodeAgent *NodeAgent
 	// second starts another real node.
 	second func() (*localnode.Node, *NodeAgent)
+	// metricsServer is the path of the program.
+	metricsServer string
 
 	cancel      context.CancelFunc
 	defaults    []string // flags of the controller when a scenario asks for nothing else

@@ -58,7 +58,7 @@ const (
 // PrepareNode is Prepare for suites with a real node.
 func PrepareNode(ctx context.Context) []byte {
 	GinkgoHelper()
-	ready := build(ctx, slices.Concat(localnode.Tools(), localnode.NetworkTools(), localnode.CheckpointTools()), controllerProgram)
+	ready := build(ctx, slices.Concat(localnode.Tools(), localnode.NetworkTools(), localnode.CheckpointTools(), []toolchain.Tool{toolchain.MetricsServer}), controllerProgram)
 	load := ready.program("load")
 	for program, pkg := range map[string]string{ // those of images need no library, and so no race detector
 		load:                           "/test/suites/node/load",
@@ -120,6 +120,7 @@ func StartNode(data []byte) *Environment {
 	Expect(env.Node.Import(env, ready.program(hereArchive))).To(Succeed())
 	Expect(env.Node.Import(env, ready.program(unlikeArchive))).To(Succeed())
 	env.NodeAgent = newNodeAgent(env, ready, manifests, env.Node, "")
+	env.metricsServer = ready.Tools[toolchain.MetricsServer]
 	env.second = func() (*localnode.Node, *NodeAgent) {
 		node := start(SecondNodeName, filepath.Join(env.dir, SecondNodeName))
 		Expect(node.Import(env, ready.program(otherArchive))).To(Succeed())
