@@ -43,6 +43,8 @@ type picture struct {
 	impossible map[string]string
 	// allowed is what disruption budgets allow now.
 	allowed map[rules.Key]int
+	// most is what PodDisruptionBudgets allow with all their pods in good order.
+	most map[rules.Key]int
 	// vetoes are what else forbids actions for now.
 	vetoes map[string]veto
 	// nodes that were looked at, by their names.
@@ -67,6 +69,10 @@ func (p picture) world(o Options) rules.World {
 			}
 			return p.allowed[k]
 		},
+		Most: func(k rules.Key) (int, bool) {
+			most, known := p.most[k]
+			return most, known
+		},
 		Veto: func(a rules.Action) (reason, message string) {
 			v := p.vetoes[a.ID]
 			return v.reason, v.message
@@ -79,7 +85,7 @@ func (p picture) world(o Options) rules.World {
 func (q *Queue) picture(ctx context.Context, objects []*v1alpha1.RTAction) (picture, error) {
 	p := picture{
 		objects: map[string]*v1alpha1.RTAction{}, impossible: map[string]string{},
-		allowed: map[rules.Key]int{}, vetoes: map[string]veto{}, nodes: map[string]nodeLook{},
+		allowed: map[rules.Key]int{}, most: map[rules.Key]int{}, vetoes: map[string]veto{}, nodes: map[string]nodeLook{},
 	}
 	pods := map[string][]*corev1.Pod{}
 	for _, o := range objects {
@@ -235,7 +241,7 @@ func (q *Queue) charge(ctx context.Context, p *picture, pods map[string][]*corev
 			}
 			for _, b := range covering {
 				key := rules.Key{Resource: rules.PodBudget, Name: b.Namespace + "/" + b.Name}
-				p.allowed[key] = pdb.Allowed(b)
+				p.allowed[key], p.most[key] = pdb.Allowed(b), pdb.Most(b)
 				if pdb.Charges(b, pod) && !record.Spent(p.objects[a.ID], key) {
 					charged[key]++
 				}

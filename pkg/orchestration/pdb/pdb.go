@@ -45,6 +45,11 @@ func Allowed(b *policyv1.PodDisruptionBudget) int {
 	return int(b.Status.DisruptionsAllowed)
 }
 
+// Most is how many pods the budget lets go with all of them in good order, as far as its controller has looked.
+func Most(b *policyv1.PodDisruptionBudget) int {
+	return int(max(0, b.Status.ExpectedPods-b.Status.DesiredHealthy))
+}
+
 // Charges tells whether evicting the pod, which the budget covers, takes from it: what is not ready only as far as the
 // budget's policy says so.
 func Charges(b *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {

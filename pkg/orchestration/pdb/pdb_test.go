@@ -60,6 +60,20 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
+func TestMost(t *testing.T) {
+	for name, c := range map[string]struct {
+		expected, desired int32
+		want              int
+	}{"two may be away": {5, 3, 2}, "none may": {3, 3, 0}, "more are wanted than there are": {1, 3, 0}} {
+		b := budget(func(b *policyv1.PodDisruptionBudget) {
+			b.Status.ExpectedPods, b.Status.DesiredHealthy, b.Status.CurrentHealthy = c.expected, c.desired, 0
+		})
+		if got := pdb.Most(&b); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
 // As the API server's eviction does.
 func TestCharges(t *testing.T) {
 	always := func(b *policyv1.PodDisruptionBudget) {

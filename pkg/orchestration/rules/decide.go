@@ -26,11 +26,19 @@ const (
 
 // Options of the order.
 type Options struct {
-	// AgeStep is after what wait an action counts as one class more critical. 0: ten minutes.
+	// AgeStep is after what wait an action counts as one class more critical. For as long budgets are kept, and not kept, in turns. 0: ten
+	// minutes.
 	AgeStep time.Duration
 }
 
 const defaultAgeStep = 10 * time.Minute
+
+func (o Options) ageStep() time.Duration {
+	if o.AgeStep <= 0 {
+		return defaultAgeStep
+	}
+	return o.AgeStep
+}
 
 // Verdict is what Decide says about a waiting action.
 type Verdict struct {
@@ -46,7 +54,7 @@ type Verdict struct {
 // Decide judges the waiting actions, in their order. What it starts is taken into account for those that
 // follow. It changes nothing: the same arguments give the same answer.
 func Decide(actions []Action, w World, o Options, now time.Time) []Verdict {
-	b := books{used: account{}, reserved: account{}, moved: past{}, moving: past{}}
+	b := books{used: account{}, reserved: account{}, moved: past{}, moving: past{}, hoping: map[Key]int{}}
 	var waiting []Action
 	for _, a := range actions {
 		switch {
@@ -67,6 +75,8 @@ func Decide(actions []Action, w World, o Options, now time.Time) []Verdict {
 			b.begin(a)
 		case len(v.Blockers) > 0:
 			b.reserved.take(a)
+		case !v.Refuse && w.mayAllow(a):
+			b.keep(a, o, now)
 		}
 		out = append(out, v)
 	}
@@ -78,6 +88,8 @@ type books struct {
 	used, reserved account
 	// moved is what was moved, or may have been, and moving what those that run move.
 	moved, moving past
+	// hoping is how many actions wait for what a budget may come to allow.
+	hoping map[Key]int
 }
 
 // begin books what an action that runs has, and moves.
@@ -135,11 +147,7 @@ func Order(waiting []Action, o Options, now time.Time) {
 
 // class is the action's criticality, one more for every step of its age.
 func (a Action) class(o Options, now time.Time) int64 {
-	step := o.AgeStep
-	if step <= 0 {
-		step = defaultAgeStep
-	}
-	return int64(a.Criticality) + int64(max(0, now.Sub(a.Since))/step)
+	return int64(a.Criticality) + int64(max(0, now.Sub(a.Since))/o.ageStep())
 }
 
 // judge tells whether one action may start, beside what is used and what those before it have reserved.

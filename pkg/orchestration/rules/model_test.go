@@ -7,80 +7,20 @@ import (
 	"time"
 
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
-	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
 // The model is a queue with its storage, its executor and the world around it. Every transition of it is what
 // one process does between two lines, or what the world does meanwhile; a crash loses the memory and keeps the
 // storage. All states that it can reach are visited.
 
-// models are small systems that contend for everything there is.
-var models = map[string]model{
-	"two want one pod, a third their node": {
-		actions: []rules.Action{
-			modelled("a", rt.High, pod("p"), use(rules.Node, "n", 1)),
-			modelled("b", rt.Low, pod("p"), use(rules.Node, "n", 1)),
-			modelled("c", rt.Middle, node("n")),
-		},
-	},
-	"three want a budget of two": {
-		budget: 2, of: budgeted,
-		actions: []rules.Action{
-			modelled("a", rt.Low, pod("p"), budgeted), modelled("b", rt.Low, pod("q"), budgeted), modelled("c", rt.Low, pod("r"), budgeted),
-		},
-	},
-	"the same pod for the same cause": {
-		actions: []rules.Action{
-			moving(modelled("a", rt.Low, pod("p")), "p", "late"), moving(modelled("b", rt.High, pod("p")), "p", "late"),
-			modelled("c", rt.Middle, pod("p"), use(rules.Cluster, "", rules.All)),
-		},
-	},
-	"two nodes want the budget of their NodePool, a third another": {
-		budget: 1, of: pooled,
-		actions: []rules.Action{
-			modelled("a", rt.Low, node("n"), pooled), modelled("b", rt.High, node("m"), pooled), modelled("c", rt.Low, node("o"), use(rules.PoolBudget, "other", 1)),
-		},
-	},
-	"a container of a pod, the pod, and its node with it, for the same cause": {
-		actions: []rules.Action{
-			moves(modelled("a", rt.Low), "late", rules.Move{Pod: "p", Container: "app"}), moves(modelled("b", rt.High), "late", rules.Move{Pod: "p"}),
-			moves(modelled("c", rt.Middle), "late", rules.Move{Pod: "q"}, rules.Move{Pod: "p"}),
-		},
-	},
-	"two containers of a pod, and then all of it, for the same cause": {
-		actions: []rules.Action{
-			moves(modelled("a", rt.Low), "late", rules.Move{Pod: "p", Container: "app"}), moves(modelled("b", rt.Low), "late", rules.Move{Pod: "p", Container: "log"}),
-			moves(modelled("c", rt.High), "late", rules.Move{Pod: "p"}),
-		},
-	},
-}
-
-var (
-	budgeted = use(rules.PodBudget, "ns/web", 1)
-	pooled   = use(rules.PoolBudget, "pool", 1)
-)
-
-func modelled(id string, c rt.Criticality, uses ...rules.Use) rules.Action {
-	a := action(id, uses...)
-	a.Criticality = c
-	a.StartBy = start.Add(time.Hour)
-	return a
-}
-
-func moving(a rules.Action, pod, cause string) rules.Action {
-	return moves(a, cause, rules.Move{Pod: pod})
-}
-
-func moves(a rules.Action, cause string, list ...rules.Move) rules.Action {
-	a.Moves, a.Cause = list, cause
-	return a
-}
-
 type model struct {
 	actions []rules.Action
 	// budget is what there is of a disruption budget.
 	budget int
-	of     rules.Use
+	of     rules.Key
+	// returns: what is spent of it comes back. Of the actions that are streams another follows when one is over, behind all others.
+	returns bool
+	streams []string
 }
 
 // state is one of the model: for each action its record, and what was done to the world for it.
@@ -101,6 +41,8 @@ type record struct {
 	unwanted bool
 	// free: the record no longer counts the budget.
 	free bool
+	// later: it has followed another.
+	later bool
 }
 
 // steps until an action has done all: the first two change the world, and the second cannot be undone.
@@ -119,24 +61,35 @@ func (m model) action(s state, i int) rules.Action {
 	a := m.actions[i]
 	a.Phase, a.Unwanted = s.record[i].phase, s.record[i].unwanted
 	if s.record[i].free {
-		a.Uses = slices.DeleteFunc(slices.Clone(a.Uses), func(u rules.Use) bool { return u == m.of })
+		a.Uses = slices.DeleteFunc(slices.Clone(a.Uses), func(u rules.Use) bool { return u.Key == m.of })
+	}
+	if s.record[i].later {
+		a.Since = a.Since.Add(time.Second)
 	}
 	return a
 }
 
 // write records what an action has become.
 func (m model) write(s *state, i int, a rules.Action) {
-	s.record[i] = record{phase: a.Phase, unwanted: a.Unwanted, free: m.charged(i) && !slices.Contains(a.Uses, m.of)}
+	s.record[i] = record{phase: a.Phase, unwanted: a.Unwanted, free: m.charge(a) < m.charge(m.actions[i]), later: s.record[i].later}
 }
 
-func (m model) charged(i int) bool { return m.budget > 0 && slices.Contains(m.actions[i].Uses, m.of) }
+// charge is how much of the budget an action uses.
+func (m model) charge(a rules.Action) (out int) {
+	for _, u := range a.Uses {
+		if m.budget > 0 && u.Key == m.of {
+			out += u.Amount
+		}
+	}
+	return out
+}
 
 func (m model) world(s state) rules.World {
 	return rules.World{Capacity: func(k rules.Key) int {
 		switch {
-		case k == m.of.Key && s.closed:
+		case k == m.of && s.closed:
 			return 0
-		case k == m.of.Key:
+		case k == m.of:
 			return m.budget - int(s.spent)
 		case k.Resource == rules.Pod:
 			return 1
@@ -170,14 +123,21 @@ func (m model) next(s state) map[string]state {
 	crashed := s
 	crashed.verdicts, crashed.stepped = [3]bool{}, [3]bool{}
 	out["crash"] = crashed
-	if m.budget > 0 {
+	if m.budget > 0 && !m.returns {
 		closed := s
 		closed.closed = !s.closed
 		out["budget"] = closed
 	}
+	if m.returns {
+		out["return"] = m.returned(s)
+	}
 	for i, a := range m.actions {
-		out["withdraw "+a.ID] = m.change(s, i, func(a rules.Action) rules.Action { return a.Withdraw("calm", start) })
-		out["late "+a.ID] = m.change(s, i, func(a rules.Action) rules.Action { return a.Tick(start.Add(time.Hour)) })
+		if slices.Contains(m.streams, a.ID) {
+			out["another "+a.ID] = m.followed(s, i)
+		} else {
+			out["withdraw "+a.ID] = m.change(s, i, func(a rules.Action) rules.Action { return a.Withdraw("calm", start) })
+			out["late "+a.ID] = m.change(s, i, func(a rules.Action) rules.Action { return a.Tick(start.Add(time.Hour)) })
+		}
 		if s.verdicts[i] {
 			begun := m.change(s, i, func(a rules.Action) rules.Action { return a.Start(start) })
 			begun.verdicts[i] = false
@@ -203,14 +163,14 @@ func (m model) stepsOf(s state, i int) map[string]state {
 	case s.stepped[i]:
 		out["report"] = m.reported(s, i)
 	case s.record[i].phase == rules.Running && s.done[i] < steps:
-		if s.done[i] == 1 && m.charged(i) && m.world(s).Capacity(m.of.Key) < 1 {
+		if s.done[i] == 1 && m.world(s).Capacity(m.of) < m.charge(m.actions[i]) {
 			failed := m.change(s, i, func(a rules.Action) rules.Action { return a.Report(rules.Result{Undo: true}, start) })
 			out["refused"] = failed
 			break
 		}
 		s.done[i]++
-		if s.done[i] == steps && m.charged(i) {
-			s.spent++
+		if s.done[i] == steps {
+			s.spent += uint8(m.charge(m.actions[i]))
 		}
 		s.stepped[i] = true
 		out["step"] = s
@@ -226,7 +186,7 @@ func (m model) stepsOf(s state, i int) map[string]state {
 func (m model) reported(s state, i int) state {
 	r := rules.Result{}
 	if s.done[i] == steps {
-		r = rules.Result{Outcome: rules.Succeeded, Spent: []rules.Key{m.of.Key}}
+		r = rules.Result{Outcome: rules.Succeeded, Spent: []rules.Key{m.of}}
 	}
 	s.stepped[i] = false
 	return m.change(s, i, func(a rules.Action) rules.Action { return a.Report(r, start) })
@@ -271,7 +231,7 @@ func (m model) wrong(s state) string {
 func (m model) clash(s state, i, j int) bool {
 	for _, u := range m.action(s, i).Uses {
 		for _, o := range m.action(s, j).Uses {
-			if u.Key == o.Key && u.Key != m.of.Key && (u.Amount == rules.All || o.Amount == rules.All || u.Amount+o.Amount > 2) {
+			if u.Key == o.Key && u.Key != m.of && (u.Amount == rules.All || o.Amount == rules.All || u.Amount+o.Amount > 2) {
 				return true
 			}
 		}
@@ -289,11 +249,33 @@ func (m model) sameMove(i, j int) bool {
 	})
 }
 
-// settles plays on without crashes, refusals or changes of mind, and tells whether every action ends.
+// returned is the state after one more is back of what was spent.
+func (m model) returned(s state) state {
+	s.spent -= min(s.spent, 1)
+	return s
+}
+
+// ebbs tells whether an action that spends of the budget has done so and is not over: nothing comes back before another may have begun, if
+// another may.
+func (m model) ebbs(s state) bool {
+	return slices.ContainsFunc([]int{0, 1, 2}, func(i int) bool { return s.record[i].phase.Holds() && s.done[i] == steps })
+}
+
+// followed is the state after an action that is over was followed by another, if it is a stream.
+func (m model) followed(s state, i int) state {
+	if s.record[i].phase.Over() && slices.Contains(m.streams, m.actions[i].ID) {
+		s.record[i], s.done[i], s.stepped[i], s.verdicts[i] = record{phase: rules.Waiting, later: true}, 0, false, false
+	}
+	return s
+}
+
+// settles plays on without crashes, refusals or changes of mind, and tells whether every action ends. The streams flow on, and what is spent
+// comes back when that is least of use to who needs more than one of it.
 func (m model) settles(s state) bool {
 	s.closed = false
 	for range 40 {
 		for i := range m.actions {
+			s = m.followed(s, i)
 			if s.verdicts[i] {
 				s = m.change(s, i, func(a rules.Action) rules.Action { return a.Start(start) })
 				s.verdicts[i] = false
@@ -303,10 +285,13 @@ func (m model) settles(s state) bool {
 			}
 		}
 		s = m.decided(s)
+		if m.returns && !m.ebbs(s) {
+			s = m.returned(s)
+		}
 	}
-	for i := range m.actions {
-		blocked := m.charged(i) && int(s.spent) >= m.budget
-		if !s.record[i].phase.Over() && !blocked {
+	for i, a := range m.actions {
+		blocked := !m.returns && m.charge(a) > 0 && int(s.spent) >= m.budget
+		if !s.record[i].phase.Over() && !blocked && !slices.Contains(m.streams, a.ID) {
 			return false
 		}
 	}

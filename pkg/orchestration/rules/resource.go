@@ -21,6 +21,9 @@ const (
 	PoolBudget Resource = "PoolBudget"
 )
 
+// budget tells whether the world gives and takes it.
+func (r Resource) budget() bool { return r == PodBudget || r == PoolBudget }
+
 // Key names something that actions use.
 type Key struct {
 	Resource Resource

@@ -7,6 +7,8 @@ type World struct {
 	// Capacity is how much there is of something: of pods, nodes and limits all of it, of disruption budgets what
 	// they still allow.
 	Capacity func(Key) int
+	// Most is what a disruption budget allows with all that it protects in good order. Not known: there is no telling. nil: of none it is.
+	Most func(Key) (most int, known bool)
 	// Veto forbids an action for now: a reason, one PascalCase word, and a message. Empty: none does. nil: never.
 	Veto func(Action) (reason, message string)
 }
@@ -22,6 +24,31 @@ func (w World) withholds(a Action) (reason, message string) {
 		return "", ""
 	}
 	return w.Veto(a)
+}
+
+// mayAllow tells whether it is by budgets alone that the world withholds something from an action, each of which may come to allow what it
+// needs.
+func (w World) mayAllow(a Action) bool {
+	for _, u := range a.Uses {
+		need := max(1, u.Amount)
+		if w.Capacity(u.Key) >= need {
+			continue
+		}
+		if !u.Resource.budget() {
+			return false
+		}
+		if w.Most == nil {
+			continue
+		}
+		if most, known := w.Most(u.Key); known && most < need {
+			return false
+		}
+	}
+	if w.Veto == nil {
+		return true
+	}
+	reason, _ := w.Veto(a)
+	return reason == ""
 }
 
 func withheld(r Resource) string {
