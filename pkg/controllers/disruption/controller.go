@@ -57,9 +57,11 @@ type Dependencies struct {
 }
 
 // actions lists everything that the orchestration queue has in hand.
-func (d Dependencies) actions() (out []*v1alpha1.RTAction) {
+func (d Dependencies) actions() []*v1alpha1.RTAction { return running(d.Actions) }
+
+func running(a Actions) (out []*v1alpha1.RTAction) {
 	for _, kind := range rules.Kinds {
-		out = append(out, d.Actions.Running(kind)...)
+		out = append(out, a.Running(kind)...)
 	}
 	return out
 }

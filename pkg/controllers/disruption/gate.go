@@ -31,9 +31,10 @@ const askAgain = time.Second
 // Gate is the client of Karpenter's disruption queue. That queue deletes a node as soon as its replacement is initialised, whatever has
 // changed since the command was computed, and a node that is being deleted cannot be kept. So a node that an action replaces is deleted
 // only when all its pods may be evicted at that moment, the admission test finds cores for all its real-time containers on other nodes
-// that have what else their pods ask for, and while the action is not being undone. The queue takes what the gate says for a fault and
+// that have what else their pods ask for, no other action has one of them in hand, and while the action is not being undone. The queue takes what the gate says for a fault and
 // tries again, until it gives up after ten minutes or the command is taken back; what was taken back it may be at still, and then
-// nothing is deleted either. Nodes that standard methods close are deleted only while their real-time containers find such places.
+// nothing is deleted either. Nodes that standard methods close are deleted only while their real-time containers find such places, and while
+// no action has such a node or a pod of it in hand and no container there is in escalation: minutes have passed since that was asked.
 type Gate struct {
 	client.Client
 	clock   clock.Clock
@@ -134,8 +135,16 @@ func (g *Gate) objects(ctx context.Context, claim *karpv1.NodeClaim, action *v1a
 	return g.refuses(ctx, action)
 }
 
-// uproots is which real-time containers would find no place elsewhere any longer, were a node closed for which a standard method has found a
-// command. Of one that is repaired it is not asked: nothing is left there to keep.
+// busy is the objection to closing a node at this moment, whatever becomes of its pods: that of the choice, asked again.
+func (g *Gate) busy(node, except string, escalated bool) (why, reason string) {
+	if o := inHand(running(g.actions()), except).busy(g.store.Snapshot(), node, escalated); o != nil {
+		return o.message, o.reason
+	}
+	return "", ""
+}
+
+// uproots is what is under way on a node for which a standard method has found a command, or which of its real-time containers would find no
+// place elsewhere any longer. Of one that is repaired it is not asked: nothing is left there to keep.
 func (g *Gate) uproots(ctx context.Context, claim *karpv1.NodeClaim) (refusal, error) {
 	g.queue.RLock()
 	command := g.queue.ProviderIDToCommand[claim.Status.ProviderID]
@@ -146,25 +155,34 @@ func (g *Gate) uproots(ctx context.Context, claim *karpv1.NodeClaim) (refusal, e
 	if last := g.keeps(claim.Status.ProviderID); last.why != "" && g.clock.Since(last.at) < askAgain {
 		return last, nil
 	}
-	why, err := g.crowdedOut(ctx, command.SourceNodeNames()...)
+	why, reason := g.busy(claim.Status.NodeName, "", true)
 	if why == "" {
-		return refusal{}, err
+		var err error
+		if why, err = g.crowdedOut(ctx, command.SourceNodeNames()...); why == "" {
+			return refusal{}, err
+		}
+		reason = ReasonNoCore
 	}
 	for _, c := range command.Candidates {
 		if c.NodeClaim.Name == claim.Name {
-			g.recorder.Publish(disruptionevents.Unconsolidatable(c.Node, c.NodeClaim, ReasonNoCore+": "+why)...)
+			g.recorder.Publish(disruptionevents.Unconsolidatable(c.Node, c.NodeClaim, reason+": "+why)...)
 		}
 	}
-	return refusal{why: why, reason: ReasonNoCore, at: g.clock.Now()}, nil
+	return refusal{why: why, reason: reason, at: g.clock.Now()}, nil
 }
 
-// refuses is why the pods of an action's node may not be evicted now, or where they find no room.
+// refuses is why the pods of an action's node may not be evicted now, that others have one in hand, or that they find no room. That budgets are
+// raised there is why the node is replaced.
 func (g *Gate) refuses(ctx context.Context, action *v1alpha1.RTAction) (refusal, error) {
 	if last := g.lastOf(action.Name); last.why != "" && g.clock.Since(last.at) < askAgain {
 		return last, nil
 	}
-	why, never, err := kept(ctx, g.Client, g.clock, action.Spec.Node)
-	reason := ReasonNotEvicted
+	never, err := false, error(nil)
+	why, reason := g.busy(action.Spec.Node, action.Name, false)
+	if why == "" {
+		why, never, err = kept(ctx, g.Client, g.clock, action.Spec.Node)
+		reason = ReasonNotEvicted
+	}
 	if why == "" && err == nil {
 		why, err = g.crowdedOut(ctx, action.Spec.Node)
 		reason = ReasonNoCore

@@ -137,6 +137,17 @@ func TestOfSeveralNodesThatGoTheOneWithoutRealTimeWorkIsAmongThem(t *testing.T) 
 	}
 }
 
+// budget has the container of a node, whose budgets are 10 and 20 ms, run with one of so many µs.
+func (w *world) budget(node string, us int64) {
+	w.Helper()
+	n, _ := w.store.Snapshot().NodeView(node)
+	pod := n.Servers[0]
+	rtn := statetest.RTNode(w.live(node), v1alpha1.RTServer{PodUID: pod.PodUID, Namespace: "default", Pod: pod.Pod, Container: "app",
+		Criticality: "High", PeriodUs: 100_000, DeadlineUs: 100_000, BudgetLowUs: 10_000, BudgetHighUs: 20_000, Cores: []int32{0}})
+	rtn.Status.Servers = []v1alpha1.RTServerStatus{{PodUID: pod.PodUID, Container: "app", BudgetUs: us}}
+	w.must(w.store.Update(rtn))
+}
+
 // Nobody closes a node that an action has in hand, nor while a container there has a raised budget.
 func TestConsolidationLeavesBusyNodesAlone(t *testing.T) {
 	for name, busy := range map[string]func(*world){
@@ -149,12 +160,7 @@ func TestConsolidationLeavesBusyNodesAlone(t *testing.T) {
 		},
 		"ContainerEscalated": func(w *world) {
 			for _, node := range []string{"a", "b"} {
-				n, _ := w.store.Snapshot().NodeView(node)
-				pod := n.Servers[0]
-				rtn := statetest.RTNode(w.live(node), v1alpha1.RTServer{PodUID: pod.PodUID, Namespace: "default", Pod: pod.Pod, Container: "app",
-					Criticality: "High", PeriodUs: 100_000, DeadlineUs: 100_000, BudgetLowUs: 10_000, BudgetHighUs: 20_000, Cores: []int32{0}})
-				rtn.Status.Servers = []v1alpha1.RTServerStatus{{PodUID: pod.PodUID, Container: "app", BudgetUs: 20_000}}
-				w.must(w.store.Update(rtn))
+				w.budget(node, 20_000)
 			}
 		},
 	} {

@@ -29,7 +29,7 @@ const (
 // mainspring_disruption_held_nodes.
 var (
 	refusals = []string{ReasonActionInFlight, ReasonEscalated, ReasonNoCore}
-	keeps    = []string{ReasonNoCore, ReasonNotEvicted}
+	keeps    = []string{ReasonActionInFlight, ReasonEscalated, ReasonNoCore, ReasonNotEvicted}
 )
 
 // objection is why a node may not be closed now.
