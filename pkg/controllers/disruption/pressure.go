@@ -11,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
+	"sigs.k8s.io/karpenter/pkg/controllers/provisioning/scheduling"
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
+	"sigs.k8s.io/karpenter/pkg/operator/options"
 	"sigs.k8s.io/karpenter/pkg/utils/pdb"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -96,11 +98,18 @@ func (p *rtPressure) sort(candidates []*disruption.Candidate) {
 	})
 }
 
-// command replaces one node, or closes it where its pods have room on others. Without command, the note says why.
+// command replaces one node, or closes it where its pods have room on others. Without command, the note says why. On an inventory all of
+// whose machines are in use the node's own may be all that there is for some of its pods: where Karpenter may repair such nodes by ending them
+// first (gate TerminateFirstRepair), this one is ended, too, and opened anew for the pods that wait then. None of them may be real-time: a
+// late container is better off than one that has no core until a machine has gone off and come up again.
 func (p *rtPressure) command(ctx context.Context, c *disruption.Candidate, action *v1alpha1.RTAction) (disruption.Command, note, error) {
-	results, err := disruption.SimulateScheduling(ctx, p.Client, p.Cluster, p.Provisioner, p.Clock, p.Recorder, nil, disruption.SimulationOptions{}, c)
+	results, endFirst, err := disruption.SimulateSchedulingWithReservedFallback(ctx, p.Client, p.Cluster, p.Provisioner, p.Clock, p.Recorder, c,
+		options.FromContext(ctx).FeatureGates.TerminateFirstRepair, disruption.SimulationOptions{})
 	if err != nil {
 		return disruption.Command{}, note{}, fmt.Errorf("simulating where its pods would go: %w", err)
+	}
+	if endFirst {
+		return p.ended(ctx, c, results)
 	}
 	if !results.AllNonPendingPodsScheduled() {
 		return disruption.Command{}, note{impossible: !awaited(results.PodErrors), message: "its pods find no place: " + results.NonPendingPodSchedulingErrors()}, nil
@@ -110,10 +119,31 @@ func (p *rtPressure) command(ctx context.Context, c *disruption.Candidate, actio
 		n.Annotations = lo.Assign(n.Annotations, map[string]string{v1alpha1.AnnotationAction: action.Name})
 		command.Replacements = append(command.Replacements, &disruption.Replacement{NodeClaim: n})
 	}
+	return p.permitted(ctx, command)
+}
+
+// ended ends a node before its machine is started again, for such of its pods as have no room on others.
+func (p *rtPressure) ended(ctx context.Context, c *disruption.Candidate, results scheduling.Results) (disruption.Command, note, error) {
+	snapshot := p.Store.Snapshot()
+	for _, n := range results.NewNodeClaims {
+		for _, pod := range n.Pods {
+			if s, ok := snapshot.Pod(pod.UID); ok && len(s.Governed) > 0 {
+				return disruption.Command{}, note{impossible: true, message: fmt.Sprintf(
+					"no machine is free, and real-time pod %s/%s has room on no other node while this one would be ended and started again", pod.Namespace, pod.Name)}, nil
+			}
+		}
+	}
+	return p.permitted(ctx, disruption.Command{
+		Candidates: []*disruption.Candidate{c}, Results: results, TerminateFirstReason: disruption.TerminateFirstNoReservedCapacity,
+	})
+}
+
+// permitted is a command that leaves every real-time container a core, and whose node's pods may all be evicted.
+func (p *rtPressure) permitted(ctx context.Context, command disruption.Command) (disruption.Command, note, error) {
 	if objections := p.housed(ctx, p.Store.Snapshot(), &command); len(objections) > 0 {
 		return disruption.Command{}, note{impossible: true, message: objections[0].message}, nil
 	}
-	why, never, err := kept(ctx, p.Client, p.Clock, c.Name())
+	why, never, err := kept(ctx, p.Client, p.Clock, command.Candidates[0].Name())
 	if why != "" || err != nil {
 		return disruption.Command{}, note{impossible: never, message: why}, err
 	}
