@@ -30,8 +30,15 @@ const (
 // the API server reaches the webhooks. flags are further ones of the controller.
 func StartRealtime(data []byte, catalogue string, flags ...string) *Environment {
 	GinkgoHelper()
+	return StartRealtimeWith(data, catalogue, map[string]any{}, flags...)
+}
+
+// StartRealtimeWith is StartRealtime with values of the chart. Gates are given by flags all the same, of each scenario; the rights that a
+// gate brings are the chart's.
+func StartRealtimeWith(data []byte, catalogue string, values map[string]any, flags ...string) *Environment {
+	GinkgoHelper()
 	env, ready := prepare(data)
-	manifests := env.startCharted(ready, catalogue, map[string]any{})
+	manifests := env.startCharted(ready, catalogue, values)
 	env.defaults = merge(env.defaults, flags...)
 	env.useAgents(ready.program(agentsProgram), catalogue, manifests)
 	return env

@@ -26,7 +26,8 @@ var _ = SynchronizedBeforeSuite(
 	func(prepared []byte) {
 		catalogue, err := filepath.Abs(filepath.Join("testdata", "catalogue.yaml"))
 		Expect(err).NotTo(HaveOccurred())
-		env = environment.StartRealtime(prepared, catalogue, shortDelays()...)
+		buffers := map[string]any{"settings": map[string]any{"featureGates": map[string]any{"capacityBuffer": true}}} // for headroom
+		env = environment.StartRealtimeWith(prepared, catalogue, buffers, shortDelays()...)
 	},
 )
 
