@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/keymutex"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
@@ -21,6 +22,9 @@ import (
 
 // ErrNotReady is the error of a queue that has not read its actions yet, or whose process does not lead.
 var ErrNotReady = errors.New("the orchestration queue is not ready")
+
+// besides bounds how many requests for different things are stored side by side.
+const besides = 256
 
 // Queue is where controllers submit actions. It works once its loops run.
 type Queue struct {
@@ -35,8 +39,9 @@ type Queue struct {
 	// dispatching and running wake the loops.
 	dispatching, running bell
 
-	// submitting keeps two requests for the same from being made two attempts. creating are the names of those that are being stored.
-	submitting sync.Mutex
+	// submitting keeps two requests for the same, by their keys, from being made two attempts; those for other things do not wait for a write
+	// that is not theirs. creating are the names of those that are being stored.
+	submitting keymutex.KeyMutex
 	creating   sync.Map
 	lock       sync.Mutex
 	// asked is when a cause was last asked about.
@@ -64,10 +69,11 @@ func New(d Dependencies) (*Queue, error) {
 			key: d.Lease,
 			now: func() metav1.MicroTime { return metav1.MicroTime{Time: d.Clock.Now()} },
 		},
-		executors: map[rules.Kind]Executor{},
-		asked:     map[string]time.Time{},
-		noted:     map[string]note{},
-		dropped:   newRegister(),
+		executors:  map[rules.Kind]Executor{},
+		submitting: keymutex.NewHashed(besides),
+		asked:      map[string]time.Time{},
+		noted:      map[string]note{},
+		dropped:    newRegister(),
 	}
 	q.ledger = newLedger(d.Client, d.Reader, q.drop)
 	return q, nil
@@ -145,9 +151,10 @@ func (q *Queue) Submit(ctx context.Context, r Request) (Ticket, error) {
 	if err := r.validate(); err != nil {
 		return Ticket{}, fmt.Errorf("submitting an action: %w", err)
 	}
-	q.submitting.Lock()
-	defer q.submitting.Unlock()
-	now, key, attempt := q.Clock.Now(), r.key(), int32(1)
+	key, attempt := r.key(), int32(1)
+	q.submitting.LockKey(key)
+	defer func() { _ = q.submitting.UnlockKey(key) }() // which never fails
+	now := q.Clock.Now()
 	asked := now
 	q.remember(r.Cause, now)
 	if last := q.latest(key); last != nil {
