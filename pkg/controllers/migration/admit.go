@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,6 +48,9 @@ func (r *Reconciler) admit(ctx context.Context, o *v1alpha1.PodMigration) (time.
 	if why := unwanted(o); why != "" {
 		return 0, r.finish(ctx, o, v1alpha1.MigrationAborted, ReasonUnwanted, why+", before anything was done")
 	}
+	if r.unseen(o.UID) {
+		return unready, nil
+	}
 	q, no, err := r.ask(ctx, o)
 	if err != nil {
 		return 0, err
@@ -83,7 +87,19 @@ func (r *Reconciler) admit(ctx context.Context, o *v1alpha1.PodMigration) (time.
 		r.forget(o.UID) // it may be gone; if not it is decided on again
 		return 0, err
 	}
-	return r.drive(ctx, o)
+	return again, nil // what was just stored wakes the loop: whoever else waits for a decision comes first
+}
+
+// unseen tells whether it was decided on, and stored, which the cache does not show yet.
+func (r *Reconciler) unseen(uid types.UID) bool {
+	r.choosing.Lock()
+	defer r.choosing.Unlock()
+	mine := r.fresh[uid]
+	if mine == nil {
+		return false
+	}
+	at := meta.FindStatusCondition(mine.Status.Conditions, v1alpha1.ConditionMigrationAdmitted)
+	return at != nil && r.Clock.Now().Sub(at.LastTransitionTime.Time) < again
 }
 
 // settle puts on record what was decided. The object is then as it is stored.
