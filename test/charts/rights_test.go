@@ -56,7 +56,6 @@ var unexercised = map[right]string{
 	{"create", "mckube.io", "nodecheckpoints", ""}:              "done for each PodMigration with strategy Checkpoint",
 	{"patch", "mckube.io", "nodecheckpoints", ""}:               "done for each PodMigration with strategy Checkpoint",
 	{"delete", "mckube.io", "nodecheckpoints", ""}:              "done for each PodMigration with strategy Checkpoint",
-	{"patch", "mckube.io", "rtnodes", ""}:                       "done for each POST /overrun",
 	{"patch", "events.k8s.io", "events", ""}:                    "done where the same Event comes again",
 	{"list", "", "replicationcontrollers", ""}:                  "read for pods that a ReplicationController owns",
 	{"watch", "", "replicationcontrollers", ""}:                 "read for pods that a ReplicationController owns",

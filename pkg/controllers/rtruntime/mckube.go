@@ -33,7 +33,7 @@ type mckubes struct {
 }
 
 func newMcKubes(d Dependencies) *mckubes {
-	return &mckubes{Dependencies: d, outdated: newSightings(), placed: newSightings(), outbid: newOutbid(), pace: newPace(), statuses: newSuperseded()}
+	return &mckubes{Dependencies: d, outdated: newSightings(), placed: newSightings(), outbid: newOutbid(), pace: newPace(), statuses: newSuperseded(resourceVersion)}
 }
 
 // Register adds the loop to the manager.

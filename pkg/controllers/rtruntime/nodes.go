@@ -2,12 +2,16 @@ package rtruntime
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/awslabs/operatorpkg/controller"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -31,7 +35,7 @@ type nodes struct {
 }
 
 func newNodes(d Dependencies) controller.Controller {
-	return &nodes{Dependencies: d, agents: newAgents(), memories: newMemories(), specs: newSuperseded()}
+	return &nodes{Dependencies: d, agents: newAgents(), memories: newMemories(), specs: newSuperseded(generation)}
 }
 
 // Register adds the loop to a manager.
@@ -117,8 +121,8 @@ func (c *nodes) settle(ctx context.Context, n *state.NodeView, known memory) (no
 	return d, asked, c.write(ctx, n, d.Spec)
 }
 
-// write creates the RTNode or updates its spec, if that is not what it says. The update fails when
-// anybody wrote meanwhile, so of two controllers with different pictures one is refused.
+// write creates the RTNode or updates its spec, if that is not what it says. The update fails when anybody has written another spec meanwhile, so of
+// two controllers with different pictures one is refused.
 func (c *nodes) write(ctx context.Context, n *state.NodeView, spec v1alpha1.RTNodeSpec) error {
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID, Controller: ptr.To(true)}
 	if n.RTNode == nil {
@@ -141,11 +145,31 @@ func (c *nodes) write(ctx context.Context, n *state.NodeView, spec v1alpha1.RTNo
 	if len(r.OwnerReferences) == 0 { // somebody made it by hand; without an owner it would outlive its Node
 		r.OwnerReferences = []metav1.OwnerReference{owner}
 	}
-	if err := c.Client.Update(ctx, r, client.FieldOwner(FieldManager)); err != nil {
+	if err := c.replace(ctx, r); err != nil {
 		return fmt.Errorf("updating RTNode %s: %w", n.Name, err)
 	}
 	c.specs.wrote(n.RTNode, r)
 	return nil
+}
+
+// replace writes the spec of an RTNode over the one that was read, and over no other. What its agent has reported meanwhile is no hindrance: it does so each
+// time that it has applied something.
+func (c *nodes) replace(ctx context.Context, r *v1alpha1.RTNode) error {
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": r.UID},
+		{"op": "test", "path": "/metadata/generation", "value": r.Generation},
+		{"op": "add", "path": "/spec", "value": r.Spec},
+		{"op": "add", "path": "/metadata/ownerReferences", "value": r.OwnerReferences},
+	})
+	if err != nil {
+		return err
+	}
+	err = c.Client.Patch(ctx, r, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(FieldManager))
+	var refused *apierrors.StatusError
+	if errors.As(err, &refused) && apierrors.IsInvalid(err) && (refused.ErrStatus.Details == nil || refused.ErrStatus.Details.Kind == "") { // a test has failed
+		return apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.Group, Resource: "rtnodes"}, r.Name, err)
+	}
+	return err
 }
 
 // remove deletes an RTNode that belongs to an earlier Node of the name, that one and no other.

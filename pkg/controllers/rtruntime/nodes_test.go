@@ -78,7 +78,7 @@ func TestAStaleRTNodeIsReplaced(t *testing.T) {
 	}
 }
 
-// The update carries the version that was decided on: whoever wrote meanwhile wins, and it is tried again soon.
+// The update carries the spec that was decided on: whoever wrote another meanwhile wins, and it is tried again soon.
 func TestAConflictIsTriedAgain(t *testing.T) {
 	c := newCluster(t)
 	n := c.node("n", 2)
@@ -86,15 +86,16 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 	l.lookAndAct(n.Name)
 	c.run("a", n.Name, "High", 20, 40, 1)
 	l.look()
-	c.agentReports(n.Name, heartbeat(start))
+	c.run("b", n.Name, "High", 20, 40, 0)
+	c.loop().lookAndAct(n.Name)
 	if wait := l.act(n.Name); wait <= 0 || wait > time.Second {
 		t.Errorf("after a conflict it looks again after %s", wait)
 	}
-	if r := c.rtNode(n.Name); len(r.Spec.Servers) != 0 || len(l.told.reasons(c.prefix+"a")) != 0 {
+	if r := c.rtNode(n.Name); len(r.Spec.Servers) != 2 || len(l.told.reasons(c.prefix+"a")) != 0 {
 		t.Errorf("the refused update left %s and told %v", spec(r.Spec), l.told.reasons(c.prefix+"a"))
 	}
 	l.lookAndAct(n.Name)
-	if r := c.rtNode(n.Name); len(r.Spec.Servers) != 1 {
+	if r := c.rtNode(n.Name); len(r.Spec.Servers) != 2 {
 		t.Errorf("the spec is %s", spec(r.Spec))
 	}
 }

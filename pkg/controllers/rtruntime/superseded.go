@@ -2,6 +2,7 @@ package rtruntime
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,19 +17,28 @@ var errBehind = errors.New("the cache does not show yet what was written last")
 // superseded remembers the versions that this process has written over. A cache that shows one of them is behind, and the API server
 // would refuse what is written to it: that request is spared. Losing it costs one.
 type superseded struct {
+	// version of an object, which each write makes a new one of that counts here.
+	version func(client.Object) string
+
 	mu       sync.Mutex
 	versions map[types.NamespacedName]string
 }
 
-func newSuperseded() *superseded {
-	return &superseded{versions: map[types.NamespacedName]string{}}
+func newSuperseded(version func(client.Object) string) *superseded {
+	return &superseded{version: version, versions: map[types.NamespacedName]string{}}
+}
+
+// resourceVersion differs after any write, generation after one of the spec.
+func resourceVersion(o client.Object) string { return o.GetResourceVersion() }
+func generation(o client.Object) string {
+	return fmt.Sprintf("%s/%d", o.GetUID(), o.GetGeneration())
 }
 
 // check is a conflict, as the API server would find, if the object is a version that was written over.
 func (s *superseded) check(o client.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if version := s.versions[client.ObjectKeyFromObject(o)]; version == "" || version != o.GetResourceVersion() {
+	if version := s.versions[client.ObjectKeyFromObject(o)]; version == "" || version != s.version(o) {
 		return nil
 	}
 	return apierrors.NewConflict(schema.GroupResource{}, o.GetName(), errBehind)
@@ -36,12 +46,12 @@ func (s *superseded) check(o client.Object) error {
 
 // wrote notes that was has become is. A write that changes nothing makes no new version.
 func (s *superseded) wrote(was, is client.Object) {
-	if was.GetResourceVersion() == is.GetResourceVersion() {
+	if s.version(was) == s.version(is) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.versions[client.ObjectKeyFromObject(is)] = was.GetResourceVersion()
+	s.versions[client.ObjectKeyFromObject(is)] = s.version(was)
 }
 
 func (s *superseded) forget(key types.NamespacedName) {

@@ -19,11 +19,11 @@ func TestNothingIsWrittenToAVersionThatWasWrittenOver(t *testing.T) {
 	c := newCluster(t)
 	sent := 0
 	c.Client = interceptor.NewClient(apiserver.Client(t, apiserver.Scheme(t)), interceptor.Funcs{
-		Update: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			if _, ok := o.(*v1alpha1.RTNode); ok {
 				sent++
 			}
-			return api.Update(ctx, o, opts...)
+			return api.Patch(ctx, o, patch, opts...)
 		},
 	})
 	n := c.node("n", 2)
@@ -42,6 +42,31 @@ func TestNothingIsWrittenToAVersionThatWasWrittenOver(t *testing.T) {
 		if r := c.rtNode(n.Name); len(r.Spec.Servers) != round+1 || sent != round+1 {
 			t.Errorf("%d updates were sent for %d containers: %s", sent, round+1, spec(r.Spec))
 		}
+	}
+}
+
+// An agent reports each time that it has applied something: that is no reason to write the spec twice. Another spec is.
+func TestASpecIsWrittenOverWhatAnAgentReports(t *testing.T) {
+	c := newCluster(t)
+	n := c.node("n", 2)
+	first, second := c.loop(), c.loop()
+	first.lookAndAct(n.Name)
+	c.run("a", n.Name, "High", 20, 40, 1)
+	first.look()
+	second.look()
+	r := c.rtNode(n.Name)
+	r.Status.AgentVersion = "reports"
+	c.must(c.Status().Update(t.Context(), r))
+	if wait := first.act(n.Name); wait > 0 && wait <= time.Second || len(c.rtNode(n.Name).Spec.Servers) != 1 {
+		t.Errorf("looks again after %s; %s", wait, spec(c.rtNode(n.Name).Spec))
+	}
+	c.run("b", n.Name, "High", 20, 40, 0)
+	before := c.rtNode(n.Name)
+	if wait := second.act(n.Name); wait <= 0 || wait > time.Second {
+		t.Errorf("over a spec that it has not read it looks again after %s", wait)
+	}
+	if r := c.rtNode(n.Name); r.ResourceVersion != before.ResourceVersion || r.Status.AgentVersion != "reports" || len(r.OwnerReferences) != 1 {
+		t.Errorf("written over what it has not read: %+v", r)
 	}
 }
 
