@@ -21,12 +21,13 @@ import (
 )
 
 // report writes the status where it differs, and records what became of the McKube. What others changed
-// meanwhile is looked at again first, so nothing is told twice. Of states that only pass one is written a second, of counts one in five, if comes is true: the
+// meanwhile is looked at again first, so nothing is told twice. A state that only passes is written once it has not done so for a second, counts every five, if comes is true: the
 // loop looks again after the time that is returned, and writes the last of them.
 func (c *mckubes) report(ctx context.Context, g *governance, comes bool) (time.Duration, error) {
 	now, key := c.Clock.Now(), client.ObjectKeyFromObject(g.mckube)
 	status := statusOf(g, now)
 	if equality.Semantic.DeepEqual(status, g.mckube.Status) {
+		c.pace.same(key)
 		return 0, nil
 	}
 	told := transitions(g, status)
