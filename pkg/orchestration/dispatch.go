@@ -199,6 +199,11 @@ type note struct {
 	reason, message string
 	// written is when it was last stored.
 	written time.Time
+	// progress is what is known of its progress beside what is stored, by the version that this is.
+	progress map[string]string
+	version  string
+	// conflicts is since when its steps fail as others write what they would.
+	conflicts time.Time
 }
 
 // seldom is how often a message that names others for the same reason is stored: with a long queue it changes each

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	controllerruntime "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -113,7 +114,8 @@ func (q *Queue) run(ctx context.Context, name string) (time.Duration, error) {
 	if err := q.mayAct(ctx); err != nil {
 		return 0, err
 	}
-	task := Task{Action: a, Object: o.DeepCopy(), Progress: maps.Clone(o.Status.Progress)}
+	known := q.progress(o)
+	task := Task{Action: a, Object: o.DeepCopy(), Progress: maps.Clone(known)}
 	if task.Progress == nil {
 		task.Progress = map[string]string{}
 	}
@@ -126,7 +128,7 @@ func (q *Queue) run(ctx context.Context, name string) (time.Duration, error) {
 		q.dispatching.ring("")
 		return 0, nil
 	}
-	if phaseOf(after) != a.Phase {
+	if phaseOf(after) != a.Phase || failed == nil && !maps.Equal(known, task.Progress) { // what is not stored wakes nobody
 		return time.Millisecond, nil
 	}
 	return poll, failed
@@ -150,34 +152,79 @@ func (q *Queue) report(ctx context.Context, task Task, r rules.Result, failed er
 	defer cancel()
 	return q.change(ctx, task.Action.ID, task.Object.ResourceVersion, func(o *v1alpha1.RTAction) {
 		before := o.Status.DeepCopy()
-		o.Status.Progress, o.Status.LastError = task.Progress, ""
-		if failed != nil {
+		o.Status.Progress = task.Progress
+		switch passes := q.passes(o.Name, failed); {
+		case failed == nil:
+			o.Status.LastError = ""
+			record.Spend(o, r.Spent)
+			record.Write(task.Action.Report(r, q.Clock.Now()), o)
+		case !passes:
 			o.Status.LastError = record.Short(failed.Error(), 1024)
 			return
 		}
-		record.Spend(o, r.Spent)
-		record.Write(task.Action.Report(r, q.Clock.Now()), o)
-		q.hush(before, o)
+		q.hush(before, o, r.Later)
 	})
 }
 
+// passes tells whether an error is only that somebody else has written what a step would have, which the next mostly does. For how long that goes on
+// is remembered: one that stays is told.
+func (q *Queue) passes(name string, failed error) bool {
+	now := q.Clock.Now()
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	n := q.noted[name]
+	switch {
+	case !apierrors.IsConflict(failed):
+		n.conflicts = time.Time{}
+	case n.conflicts.IsZero():
+		n.conflicts = now
+	}
+	q.noted[name] = n
+	return !n.conflicts.IsZero() && now.Sub(n.conflicts) < seldom
+}
+
+// progress of an action: what is stored of it, and what is only known here.
+func (q *Queue) progress(o *v1alpha1.RTAction) map[string]string {
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	if n := q.noted[o.Name]; n.progress != nil && n.version == o.ResourceVersion {
+		return n.progress
+	}
+	return o.Status.Progress
+}
+
 // hush puts off storing what only says in other words what an action that is under way waits for: such messages change with
-// every step, and no decision depends on them. Tickets have the last one, and it is stored when the action ends for being late.
-func (q *Queue) hush(before *v1alpha1.RTActionStatus, o *v1alpha1.RTAction) {
+// every step, and no decision depends on them. Tickets have the last one, and it is stored when the action ends for being late. The same goes for
+// progress that may be stored later.
+func (q *Queue) hush(before *v1alpha1.RTActionStatus, o *v1alpha1.RTAction, later []string) {
 	said, now := o.Status.Message, q.Clock.Now()
 	same := o.Status.DeepCopy()
-	same.Message = before.Message
+	same.Message, same.Progress = before.Message, without(same.Progress, before.Progress, later)
 	q.lock.Lock()
 	defer q.lock.Unlock()
 	n := q.noted[o.Name]
+	n.progress = nil
 	switch {
 	case !equality.Semantic.DeepEqual(same, before) || said != before.Message && now.Sub(n.written) >= seldom:
 		n.written = now
 	default:
-		o.Status.Message = before.Message
+		n.progress, n.version = o.Status.Progress, o.ResourceVersion
+		o.Status.Message, o.Status.Progress = before.Message, before.Progress
 	}
 	n.phase, n.reason, n.message = phaseOf(o), "", said
 	q.noted[o.Name] = n
+}
+
+// without is progress as if some entries were as they were before.
+func without(progress, before map[string]string, entries []string) map[string]string {
+	out := maps.Clone(progress)
+	for _, key := range entries {
+		delete(out, key)
+		if was, ok := before[key]; ok {
+			out[key] = was
+		}
+	}
+	return out
 }
 
 // said is what was last said about an action in its phase, stored or not.

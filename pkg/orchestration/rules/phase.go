@@ -15,6 +15,9 @@ type Result struct {
 	Undo bool
 	// Spent is what the world itself accounts for by now, such as a PodDisruptionBudget after the eviction.
 	Spent []Key
+	// Later are the entries of the progress that need not be stored by themselves, as they are for now: whoever does not know them takes the step
+	// again, and finds the same. They are stored with what comes next.
+	Later []string
 	// Message says in words what is being waited for, or what the outcome is.
 	Message string
 }
