@@ -14,11 +14,18 @@ const (
 	ReasonMigrationOver  = "MigrationOver"
 	// ReasonMigrationElsewhere: its target had no room when its turn came.
 	ReasonMigrationElsewhere = "MigrationElsewhere"
+	// ReasonCheckpointing: the pod stands still.
+	ReasonCheckpointing = "Checkpointing"
 )
 
-// Migrating tells a pod, or its McKube, that it is evicted to run on another node, where its cores are kept for it.
+// Migrating tells a pod that it is evicted to run on another node, where its cores are kept for it.
 func Migrating(on runtime.Object, uid, pod, from, to, action string) Event {
 	return normal(on, ReasonMigrating, fmt.Sprintf("Evicted pod %s from node %s to run on node %s, where cores are kept for it (action %s)", pod, from, to, action), uid, action)
+}
+
+// Checkpointing tells a pod that it stands still, as its state is written and goes to another node.
+func Checkpointing(on runtime.Object, uid, to, action string) Event {
+	return normal(on, ReasonCheckpointing, fmt.Sprintf("Stopped, as its state is written and goes to node %s (action %s)", to, action), uid, action)
 }
 
 // MigrationWaits tells a pod why it may not be evicted yet.
@@ -26,7 +33,7 @@ func MigrationWaits(on runtime.Object, uid, why, action string) Event {
 	return warning(on, ReasonMigrationWaits, fmt.Sprintf("May not be evicted yet: %s (action %s)", why, action), uid, action)
 }
 
-// Migrated tells a pod, or its McKube, that it runs in the place of one that was evicted from another node.
+// Migrated tells a pod that it runs in the place of another, which was on another node. Its McKube is told Placed.
 func Migrated(on runtime.Object, uid, pod, from, to, action string) Event {
 	return normal(on, ReasonMigrated, fmt.Sprintf("Pod %s runs on node %s with its cores, in place of one on node %s (action %s)", pod, to, from, action), uid, action)
 }
@@ -36,10 +43,10 @@ func MigrationElsewhere(on runtime.Object, uid, from, to, why string) Event {
 	return normal(on, ReasonMigrationElsewhere, fmt.Sprintf("It goes to node %s and not to node %s: %s", to, from, why), uid, from)
 }
 
-// MigrationOver tells a PodMigration what became of it.
+// MigrationOver tells a PodMigration what became of it, unless it has succeeded.
 func MigrationOver(on runtime.Object, uid, phase, message string) Event {
 	made := normal
-	if phase != "Succeeded" && phase != "DryRun" {
+	if phase != "DryRun" {
 		made = warning
 	}
 	return made(on, ReasonMigrationOver, fmt.Sprintf("%s: %s", phase, message), uid, phase)

@@ -49,6 +49,7 @@ func (q *Queue) publish(before, o *v1alpha1.RTAction) {
 	switch p := phaseOf(o); {
 	case p == rules.Waiting && o.Status.WaitingFor != "":
 		q.Recorder.Publish(events.ActionWaits(beneficiary(o), did))
+	case p == rules.Running && rules.Kind(o.Spec.Kind) == rules.Migrate && o.Spec.Beneficiary.Kind == "Pod": // it is told when something is done to it
 	case p == rules.Running:
 		q.Recorder.Publish(events.ActionStarted(append(targets, beneficiary(o)), did)...)
 	case p == rules.RollingBack:

@@ -52,6 +52,18 @@ func (w *town) actions(ctx context.Context) []v1alpha1.RTAction {
 	return slices.DeleteFunc(list.Items, func(o v1alpha1.RTAction) bool { return o.Spec.Pods[0].Namespace != w.namespace })
 }
 
+// first does something before the action begins.
+func first(do func(w *town)) func(w *town) func(int, *process) {
+	return func(w *town) func(int, *process) {
+		return func(turn int, p *process) {
+			if turn == 0 {
+				do(w)
+				p.look()
+			}
+		}
+	}
+}
+
 // Publish implements orchestration.Recorder.
 func (w *town) Publish(list ...events.Event) {
 	for _, e := range list {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/events"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
@@ -97,10 +98,12 @@ func (m *migrate) goOn(ctx context.Context, task orchestration.Task, source, twi
 // freeze has the source's agent stop the containers and write their state. The copy goes to the target only, so its gate of
 // readiness and all that was asked of the pod's place was asked before.
 func (m *migrate) freeze(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, error) {
-	if why, err := m.outweighed(ctx, source); why != "" || err != nil {
-		return rules.Result{Message: why}, err
+	if why, err := m.outweighed(ctx, source); err != nil {
+		return rules.Result{}, err
+	} else if why != "" {
+		return m.wait(ctx, task, source, why)
 	}
-	if err := m.enter(ctx, task, v1alpha1.MigrationCheckpointing); err != nil {
+	if err := m.enter(ctx, task, v1alpha1.MigrationCheckpointing, describe(task, source)); err != nil {
 		return rules.Result{}, err
 	}
 	if heritable(metav1.GetControllerOf(source)) {
@@ -129,6 +132,8 @@ func (m *migrate) freeze(ctx context.Context, task orchestration.Task, source *c
 		return rules.Result{Undo: true, Message: "the state cannot be taken: " + err.Error()}, nil
 	case err != nil && !apierrors.IsAlreadyExists(err):
 		return rules.Result{}, fmt.Errorf("making NodeCheckpoint %s: %w", nc.Name, err)
+	case err == nil:
+		m.Recorder.Publish(events.Checkpointing(source, string(source.UID), nc.Spec.TargetNode, task.Object.Name))
 	}
 	return rules.Result{Message: "the source's agent is to stop the pod and to write its state"}, nil
 }

@@ -36,6 +36,8 @@ const (
 	soon = 50 * time.Millisecond
 	// again is when to look at a migration that is under way, or waits for a limit, should nothing wake the loop before.
 	again = 5 * time.Second
+	// telling is from when on it is told what a phase waits for.
+	telling = 2 * again
 	// workers decide side by side: a policy engine may take its time, and so may the API server with what is decided.
 	workers = 24
 	// lasting is for how long a migration that is over is kept where its object does not say.

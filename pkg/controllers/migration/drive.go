@@ -106,7 +106,7 @@ func (r *Reconciler) watch(ctx context.Context, o *v1alpha1.PodMigration, action
 		}
 	}
 	at := o.Status.PhaseTime // what passes within seconds is not worth a write
-	if message == "" || phase != rules.Waiting && at != nil && r.Clock.Now().Sub(at.Time) < again {
+	if message == "" || phase != rules.Waiting && at != nil && r.Clock.Now().Sub(at.Time) < telling {
 		return again, nil
 	}
 	return again, r.update(ctx, o, func(s *v1alpha1.PodMigrationStatus) {
@@ -193,7 +193,9 @@ func (r *Reconciler) end(ctx context.Context, o *v1alpha1.PodMigration, phase v1
 	}
 	r.forget(o.UID)
 	metrics.Migrations.WithLabelValues(counted(o, phase), string(phase)).Inc()
-	r.Recorder.Publish(events.MigrationOver(o, string(o.UID), string(phase), message))
+	if phase != v1alpha1.MigrationSucceeded { // which its status says, and Migrated on the pod that runs
+		r.Recorder.Publish(events.MigrationOver(o, string(o.UID), string(phase), message))
+	}
 	return nil
 }
 

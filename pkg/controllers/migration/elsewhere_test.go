@@ -49,7 +49,7 @@ func TestAMigrationGoesElsewhere(t *testing.T) {
 		journey
 		actions int
 	}{
-		{journey{name: "once", town: nodes("c"), ask: ask("Restart"), during: overtaken(1), phase: "Succeeded", places: "c", deaths: true, since: 9}, 2},
+		{journey{name: "once", town: nodes("c"), ask: ask("Restart"), during: overtaken(1), phase: "Succeeded", places: "c", deaths: true, since: 7}, 2},
 		{journey{name: "nowhere", ask: ask("Restart"), during: overtaken(1), phase: "RolledBack", says: "no cores of node", places: "a"}, 1},
 		{journey{name: "thrice", town: nodes("c", "d", "e"), ask: ask("Restart"), during: overtaken(9), phase: "RolledBack", says: "3 nodes were tried", places: "a"}, 3},
 		{journey{name: "named", town: nodes("c"), ask: func(w *town) {

@@ -127,7 +127,7 @@ func (m *migrate) look(ctx context.Context, task orchestration.Task, b before) (
 	if err != nil {
 		return rules.Result{}, err
 	}
-	if pod == nil || pod.Spec.NodeName == "" {
+	if (pod == nil || pod.Spec.NodeName == "") && m.lasts(task) {
 		if err := m.enter(ctx, task, v1alpha1.MigrationRestoring); err != nil {
 			return rules.Result{}, err
 		}
@@ -154,6 +154,12 @@ func (m *migrate) look(ctx context.Context, task orchestration.Task, b before) (
 	}
 	task.Progress[progressEvidence], task.Progress[progressReplacement] = evidence, string(pod.UID)
 	return m.arrived(task, pod), nil
+}
+
+// lasts tells whether it takes long that there is no pod in the evicted one's place: what passes within seconds is not worth a write.
+func (m *migrate) lasts(task orchestration.Task) bool {
+	at, err := time.Parse(time.RFC3339Nano, task.Progress[progressEvicted])
+	return err != nil || m.Clock.Now().Sub(at) >= again
 }
 
 // homeless looks after a pod in the evicted one's place that has no node. One that may only be on the target, and finds no
@@ -197,9 +203,7 @@ func (m *migrate) withCores(pod *corev1.Pod) string {
 
 // done ends the action with a pod that was seen to do what the source did.
 func (m *migrate) done(task orchestration.Task, pod *corev1.Pod, message string) rules.Result {
-	m.tell(pod, func(on about) events.Event {
-		return events.Migrated(on.Object, on.uid, on.pod, task.Object.Spec.Node, pod.Spec.NodeName, task.Object.Name)
-	})
+	m.Recorder.Publish(events.Migrated(pod, string(pod.UID), pod.Namespace+"/"+pod.Name, task.Object.Spec.Node, pod.Spec.NodeName, task.Object.Name))
 	if down, err := time.ParseDuration(task.Progress[progressDown]); err == nil {
 		metrics.MigrationDowntime.Observe(down.Seconds())
 	}

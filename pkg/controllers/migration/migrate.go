@@ -126,11 +126,28 @@ func (m *migrate) Step(ctx context.Context, task orchestration.Task) (rules.Resu
 		return rules.Result{}, err
 	}
 	result, err := m.step(ctx, task, pod)
+	result.Later = later(task.Progress)
 	if result.Outcome.Over() {
 		m.Store.ReleaseMigration(task.Object.Name)
 		m.watches.end(task.Object.Name)
 	}
 	return result, err
+}
+
+// later are the entries of the progress that are found again by whoever does not know them: that the source is gone, that the pod in its place has its
+// cores by its own claims, and what was seen of it. With a state that comes along, each word of it counts.
+func later(progress map[string]string) []string {
+	if v1alpha1.MigrationStrategy(progress[progressStrategy]) == v1alpha1.StrategyCheckpoint {
+		return nil
+	}
+	out := []string{progressEvicted, progressEvidence}
+	if v1alpha1.MigrationStrategy(progress[progressStrategy]) == v1alpha1.StrategySurge { // the label of the copy is the record of it
+		out = append(out, progressCut)
+	}
+	if room, err := state.ParseMigration(progress[state.ProgressReserved]); err == nil && len(room.Cores) == 0 {
+		out = append(out, state.ProgressReserved)
+	}
+	return out
 }
 
 // source is the pod that goes; nil when it does not exist under its UID any longer, or is ending. A cache that is behind only costs a
@@ -186,13 +203,12 @@ func (m *migrate) restart(ctx context.Context, task orchestration.Task, pod *cor
 	}
 	switch _, reserved := task.Progress[state.ProgressReserved]; {
 	case !reserved:
-		return m.reserve(ctx, task, pod)
-	case !evicting:
-		if err := m.enter(ctx, task, v1alpha1.MigrationCuttingOver); err != nil { // from here on the webhook gates what may be in its place
-			return rules.Result{}, err
+		if result, err := m.reserve(task, pod); result.Undo || err != nil {
+			return result, err
 		}
-		_, err := m.prepare(ctx, task, pod)
-		return rules.Result{Message: "about to evict the pod"}, err
+		return m.about(ctx, task, pod)
+	case !evicting:
+		return m.about(ctx, task, pod)
 	}
 	if more, err := m.prepare(ctx, task, pod); more || err != nil {
 		return rules.Result{Message: "about to evict the pod; its owner has made others"}, err
@@ -200,10 +216,20 @@ func (m *migrate) restart(ctx context.Context, task orchestration.Task, pod *cor
 	return m.evict(ctx, task, pod)
 }
 
+// about puts on record all that the eviction needs. Nothing of it is done by then: what was reserved, and is not on record yet, a process that comes
+// after this one reserves again.
+func (m *migrate) about(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
+	if err := m.enter(ctx, task, v1alpha1.MigrationCuttingOver, describe(task, pod)); err != nil { // from here on the webhook gates what may be in its place
+		return rules.Result{}, err
+	}
+	_, err := m.prepare(ctx, task, pod)
+	return rules.Result{Message: "about to evict the pod"}, err
+}
+
 // restay ends what was to be undone before the eviction.
 func (m *migrate) restay(ctx context.Context, task orchestration.Task, pod *corev1.Pod, evicting bool) (rules.Result, error) {
 	if _, reserved := task.Progress[state.ProgressReserved]; reserved {
-		if err := m.enter(ctx, task, v1alpha1.MigrationRollingBack); err != nil {
+		if err := m.enter(ctx, task, v1alpha1.MigrationRollingBack, from(task, pod)); err != nil {
 			return rules.Result{}, err
 		}
 	}
@@ -213,11 +239,9 @@ func (m *migrate) restay(ctx context.Context, task orchestration.Task, pod *core
 	return rules.Result{Outcome: rules.RolledBack, Message: "the pod stays on node " + pod.Spec.NodeName}, nil
 }
 
-// reserve keeps cores of the target for the pod. They are the same as before when this is repeated.
-func (m *migrate) reserve(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
-	if err := m.enter(ctx, task, v1alpha1.MigrationReserving, describe(task, pod)); err != nil {
-		return rules.Result{}, err
-	}
+// reserve keeps cores of the target for the pod. They are the same as before when this is repeated. Phase Reserving is written where it lasts (wait), as
+// what follows mostly does so at once.
+func (m *migrate) reserve(task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
 	target := task.Object.Spec.TargetNode
 	m.Store.ReleaseMigration(task.Object.Name)
 	if of, ok := strings.CutPrefix(task.Object.Spec.Cause, causePrefix); ok { // what was kept since it was decided is kept by the action from now on

@@ -67,7 +67,7 @@ func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // most is how many requests a migration may take at most.
-const most = 25
+const most = 18
 
 // frugal expects that what was done since the last time took few requests, Events included.
 func (c *cluster) frugal(t *testing.T) {

@@ -3,6 +3,7 @@ package migration_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -110,7 +111,14 @@ func (p *process) turn() error {
 func (p *process) kept(action string) {
 	p.Helper()
 	o := &v1alpha1.RTAction{}
-	if err := p.api.Get(p.Context(), client.ObjectKey{Name: action}, o); err != nil || o.Status.Progress["evicted"] == "" || rules.Phase(o.Status.Phase).Over() {
+	if err := p.api.Get(p.Context(), client.ObjectKey{Name: action}, o); err != nil || rules.Phase(o.Status.Phase).Over() {
+		return
+	}
+	moved := o.Spec.Pods[0]
+	placed := slices.ContainsFunc(p.pods(), func(pod corev1.Pod) bool {
+		return pod.Annotations[mcv1.AnnotationReplaces] == string(moved.UID) && pod.Spec.NodeName != ""
+	})
+	if !slices.Contains(p.evicted, moved.Name) || placed {
 		return
 	}
 	room, err := state.ParseMigration(o.Status.Progress[state.ProgressReserved])

@@ -197,6 +197,14 @@ func describe(task orchestration.Task, pod *corev1.Pod) func(*v1alpha1.PodMigrat
 	}
 }
 
+// from describes it by its source, as long as that is there.
+func from(task orchestration.Task, source *corev1.Pod) func(*v1alpha1.PodMigrationStatus) {
+	if source == nil {
+		return func(*v1alpha1.PodMigrationStatus) {}
+	}
+	return describe(task, source)
+}
+
 // arriving says which pod is in the place of the source.
 func arriving(pod *corev1.Pod) func(*v1alpha1.PodMigrationStatus) {
 	return func(s *v1alpha1.PodMigrationStatus) {

@@ -46,7 +46,7 @@ func (m *migrate) remake(ctx context.Context, task orchestration.Task, source *c
 
 // store makes the copy, which waits behind a gate.
 func (m *migrate) store(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, error) {
-	if err := m.enter(ctx, task, v1alpha1.MigrationRestoring); err != nil {
+	if err := m.enter(ctx, task, v1alpha1.MigrationRestoring, describe(task, source)); err != nil {
 		return rules.Result{}, err
 	}
 	twin := ofPod(task, source)

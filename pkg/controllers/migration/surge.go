@@ -71,11 +71,14 @@ func (m *migrate) stranded(ctx context.Context, twin *corev1.Pod) (string, error
 
 // prepareTwin reserves the room, and then has the copy made.
 func (m *migrate) prepareTwin(ctx context.Context, task orchestration.Task, source *corev1.Pod, do func(context.Context, orchestration.Task, *corev1.Pod) (rules.Result, error)) (rules.Result, error) {
-	if result, ok, err := m.fit(ctx, task, source); !ok {
+	_, reserved := task.Progress[state.ProgressReserved]
+	switch result, ok, err := m.fit(ctx, task, source); {
+	case !ok && reserved && err == nil && !result.Undo:
+		return m.wait(ctx, task, source, result.Message)
+	case !ok:
 		return result, err
-	}
-	if _, reserved := task.Progress[state.ProgressReserved]; !reserved {
-		return m.reserve(ctx, task, source)
+	case !reserved:
+		return m.reserve(task, source)
 	}
 	if veto, err := m.keeps(task); err != nil {
 		return rules.Result{}, err
@@ -83,6 +86,11 @@ func (m *migrate) prepareTwin(ctx context.Context, task orchestration.Task, sour
 		return elsewhere(task, veto), nil
 	}
 	return do(ctx, task, source)
+}
+
+// wait says that the room is kept, and what is waited for.
+func (m *migrate) wait(ctx context.Context, task orchestration.Task, source *corev1.Pod, why string) (rules.Result, error) {
+	return rules.Result{Message: why}, m.enter(ctx, task, v1alpha1.MigrationReserving, describe(task, source))
 }
 
 // beside makes the copy of a ReplicaSet's pod.
@@ -96,12 +104,12 @@ func (m *migrate) beside(ctx context.Context, task orchestration.Task, source *c
 	}
 	twin := ofTemplate(task, source, owner)
 	twin.Annotations[v1alpha1.AnnotationAction] = task.Object.Name
-	return m.makeTwin(ctx, task, twin)
+	return m.makeTwin(ctx, task, twin, describe(task, source))
 }
 
 // makeTwin makes the copy, which the scheduler will find nowhere to put but on the target.
-func (m *migrate) makeTwin(ctx context.Context, task orchestration.Task, twin *corev1.Pod) (rules.Result, error) {
-	if err := m.enter(ctx, task, v1alpha1.MigrationRestoring); err != nil {
+func (m *migrate) makeTwin(ctx context.Context, task orchestration.Task, twin *corev1.Pod, change ...func(*v1alpha1.PodMigrationStatus)) (rules.Result, error) {
+	if err := m.enter(ctx, task, v1alpha1.MigrationRestoring, change...); err != nil {
 		return rules.Result{}, err
 	}
 	v1alpha1.Pin(twin, task.Object.Spec.TargetNode)
@@ -141,7 +149,7 @@ func (m *migrate) settles(ctx context.Context, task orchestration.Task, twin *co
 // cutOver has the ReplicaSet take the copy for its own, and the source be what is one too many. When another pod of it
 // is not ready that one would go instead, so it is waited for.
 func (m *migrate) cutOver(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod) (rules.Result, error) {
-	owner, err := replicaSetBy(ctx, m.API, source)
+	owner, err := m.replicaSet(ctx, source) // a cache that is behind has the ReplicaSet remove both, as it would have removed the source
 	switch {
 	case err != nil:
 		return rules.Result{}, err
@@ -233,7 +241,7 @@ func still(source *corev1.Pod) string {
 
 // undo takes the copy away. The source has been running all the while.
 func (m *migrate) undo(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, error) {
-	if err := m.enter(ctx, task, v1alpha1.MigrationRollingBack); err != nil {
+	if err := m.enter(ctx, task, v1alpha1.MigrationRollingBack, from(task, source)); err != nil {
 		return rules.Result{}, err
 	}
 	if gone, err := m.discard(ctx, task); !gone || err != nil {
