@@ -33,7 +33,7 @@ func MigrationWaits(on runtime.Object, uid, why, action string) Event {
 	return warning(on, ReasonMigrationWaits, fmt.Sprintf("May not be evicted yet: %s (action %s)", why, action), uid, action)
 }
 
-// Migrated tells a pod that it runs in the place of another, which was on another node. Its McKube is told Placed.
+// Migrated tells a pod that it runs in the place of another, which was on another node. Its McKube's status says where it is.
 func Migrated(on runtime.Object, uid, pod, from, to, action string) Event {
 	return normal(on, ReasonMigrated, fmt.Sprintf("Pod %s runs on node %s with its cores, in place of one on node %s (action %s)", pod, to, from, action), uid, action)
 }

@@ -152,7 +152,7 @@ func TestTheLeastCriticalMovesForOneThatPrefersItsCore(t *testing.T) {
 		told = append(told, fmt.Sprintf("%s %s %s", kind, e.Object.(metav1.Object).GetName(), e.Reason))
 	}
 	slices.Sort(told)
-	want := "McKube high MadeRoom, McKube high Placed, McKube low Moved, Pod high MadeRoom, Pod high Placed, Pod low Moved"
+	want := "McKube high MadeRoom, McKube low Moved, Pod high MadeRoom, Pod high Placed, Pod low Moved"
 	if got := strings.Join(told, ", "); got != want {
 		t.Errorf("told:\n got %s\nwant %s", got, want)
 	}

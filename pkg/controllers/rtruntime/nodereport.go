@@ -67,10 +67,14 @@ type eventObject struct {
 	uid string
 }
 
+// runsIn is the pod of a server.
+func runsIn(s *state.ServerView) eventObject {
+	return eventObject{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Pod, UID: s.PodUID}}, string(s.PodUID)}
+}
+
 // about are Events on the pod of a server and on its McKube.
 func about(s *state.ServerView, make func(on eventObject) events.Event) []events.Event {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Pod, UID: s.PodUID}}
-	out := []events.Event{make(eventObject{pod, string(s.PodUID)})}
+	out := []events.Event{make(runsIn(s))}
 	if s.McKube != nil {
 		out = append(out, make(eventObject{s.McKube, string(s.McKube.UID)}))
 	}
@@ -91,9 +95,8 @@ func placementEvents(n *state.NodeView, d nodeDecision, asked moves) []events.Ev
 		}
 		at := where(n, s, change.To)
 		if change.Reason == rt.ChangePlaced {
-			out = append(out, about(s, func(on eventObject) events.Event {
-				return events.Placed(on.Object, on.uid, at, d.testOn(change.To))
-			})...)
+			pod := runsIn(s) // a McKube's status says where its pods are, as they come and go
+			out = append(out, events.Placed(pod.Object, pod.uid, at, d.testOn(change.To)))
 			continue
 		}
 		winner := beneficiary(n, d.Changes, change)

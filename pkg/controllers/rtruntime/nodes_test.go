@@ -36,11 +36,11 @@ func TestARTNodeIsMadeForANodeThatOffersCores(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Name: plain.Name}, &v1alpha1.RTNode{}); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("RTNode of a node without cores: %v", err)
 	}
-	if got := l.told.reasons(c.prefix + "a"); !slices.Equal(got, []string{"Placed", "Placed"}) {
-		t.Errorf("told on pod and McKube: %v", got)
+	if got := l.told.reasons(c.prefix + "a"); !slices.Equal(got, []string{"Placed"}) {
+		t.Errorf("told on the pod: %v", got)
 	}
 	l.lookAndAct(n.Name)
-	if again := c.rtNode(n.Name); again.Generation != r.Generation || len(l.told.reasons(c.prefix+"a")) != 2 {
+	if again := c.rtNode(n.Name); again.Generation != r.Generation || len(l.told.reasons(c.prefix+"a")) != 1 {
 		t.Errorf("a second look wrote generation %d after %d, told %v", again.Generation, r.Generation, l.told.reasons(c.prefix+"a"))
 	}
 }
@@ -183,7 +183,7 @@ func TestLevelsAndPressureAreToldOnce(t *testing.T) {
 	l.clock.Step(5 * time.Second)
 	l.lookAndAct(n.Name)
 	report("low", 20_000)
-	if got, want := strings.Join(l.told.reasons(p.Name), " "), "Placed Placed Escalated Escalated Recovered Recovered"; got != want {
+	if got, want := strings.Join(l.told.reasons(p.Name), " "), "Placed Escalated Escalated Recovered Recovered"; got != want {
 		t.Errorf("told on pod and McKube: %s, want %s", got, want)
 	}
 	if got, want := strings.Join(l.told.reasons(n.Name), " "), "CPUPressure CPUPressureOver"; got != want {
@@ -211,12 +211,12 @@ func TestARefusalIsToldOnce(t *testing.T) {
 	c.must(c.Update(t.Context(), r)) // a newcomer again, and its claim no longer pays
 	l.lookAndAct(n.Name)
 	l.lookAndAct(n.Name)
-	if got, want := strings.Join(l.told.reasons(p.Name), " "), "Placed Placed NotAdmitted NotAdmitted"; got != want {
+	if got, want := strings.Join(l.told.reasons(p.Name), " "), "Placed NotAdmitted NotAdmitted"; got != want {
 		t.Errorf("told %s, want %s", got, want)
 	}
 	budget(40_000)
 	l.lookAndAct(n.Name)
-	if got := c.rtNode(n.Name).Spec.Servers; len(got) != 1 || len(l.told.reasons(p.Name)) != 6 {
+	if got := c.rtNode(n.Name).Spec.Servers; len(got) != 1 || len(l.told.reasons(p.Name)) != 4 {
 		t.Errorf("servers are %v, told %v", got, l.told.reasons(p.Name))
 	}
 }
