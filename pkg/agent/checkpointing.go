@@ -14,9 +14,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint"
 	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/containerd"
 	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/kubelet"
-	"github.com/mainspring-rt/mainspring/pkg/agent/statefile"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/host"
+	"github.com/mainspring-rt/mainspring/pkg/statefile"
 )
 
 // checkpoints takes the state of containers to other nodes, and theirs to this one.

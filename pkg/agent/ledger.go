@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/mainspring-rt/mainspring/pkg/agent/statefile"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/statefile"
 )
 
 // ledger adds up what instances of the fast path count, so that counters never go back: neither

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
+	"github.com/mainspring-rt/mainspring/pkg/statefile"
 	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
 )
 
@@ -122,13 +123,16 @@ func (c *Certificate) renew() error {
 
 var files = []string{certs.KeyCA, certs.KeyCAKey, certs.KeyPreviousCA, certs.KeyCert, certs.KeyCertKey}
 
+// maxKept is the most bytes that one of them has: several times of what ours are.
+const maxKept = 64 << 10
+
 func readFiles(dir string) (map[string][]byte, error) {
 	data := map[string][]byte{}
 	if dir == "" {
 		return data, nil
 	}
 	for _, name := range files {
-		content, err := os.ReadFile(filepath.Join(dir, name))
+		content, err := statefile.Read(filepath.Join(dir, name), maxKept)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

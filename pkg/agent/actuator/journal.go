@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mainspring-rt/mainspring/pkg/agent/statefile"
+	"github.com/mainspring-rt/mainspring/pkg/statefile"
 )
 
 // journalFile is the name of the journal in the state directory.

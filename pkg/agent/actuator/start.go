@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mainspring-rt/mainspring/pkg/agent/statefile"
+	"github.com/mainspring-rt/mainspring/pkg/statefile"
 )
 
 // choiceFile is the name of the record in the state directory of what Start chose.

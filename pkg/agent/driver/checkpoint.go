@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mainspring-rt/mainspring/pkg/agent/statefile"
+	"github.com/mainspring-rt/mainspring/pkg/statefile"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
-	"github.com/mainspring-rt/mainspring/pkg/agent/statefile"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+	"github.com/mainspring-rt/mainspring/pkg/statefile"
 )
 
 // store keeps the last table on disk: it is there before it is acted upon, whole or not at all.

@@ -9,8 +9,8 @@ import (
 	"path"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
-	"github.com/mainspring-rt/mainspring/pkg/agent/statefile"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+	"github.com/mainspring-rt/mainspring/pkg/statefile"
 )
 
 // note says on disk what a run has to undo, from before it does anything until all is undone. The run after one

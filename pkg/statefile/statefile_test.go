@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/mainspring-rt/mainspring/pkg/agent/statefile"
+	"github.com/mainspring-rt/mainspring/pkg/statefile"
 )
 
 func TestAFileIsReadWholeOrNotAtAll(t *testing.T) {
