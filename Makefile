@@ -76,7 +76,7 @@ bench-agent: bench-task ## Overrun to raised budget on this machine's kernel, id
 	go run ./test/bench/agent --out out/bench/agent.json
 
 .PHONY: bench-criticality
-bench-criticality: bench-task ## Deadline misses by criticality: CFS, fixed budgets, the agent in both modes (root, about 17 minutes)
+bench-criticality: bench-task ## Deadline misses by criticality: CFS, fixed budgets, the agent in both modes (root, about 12 minutes)
 	go run ./test/bench/criticality --out out/bench
 
 .PHONY: bench-task
