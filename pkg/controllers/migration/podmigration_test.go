@@ -298,6 +298,7 @@ func TestCheckpoint(t *testing.T) {
 		{name: "undisturbed", town: able, ask: ask("Checkpoint"), phase: "Succeeded", places: "b", deaths: true, since: alike},
 		{name: "bare", town: alone, ask: ask("Checkpoint"), phase: "Succeeded", places: "b"},
 		{name: "cannot-be-made", town: waits("CreateContainerError"), ask: ask("Checkpoint"), phase: "RolledBack", says: "cannot be made of its state: CreateContainerError", places: "a"},
+		{name: "cannot-be-started", town: waits("StartError"), ask: ask("Checkpoint"), phase: "RolledBack", says: "cannot be made of its state: StartError: criu failed", places: "a"},
 		{name: "no-progress", town: func(w *town) { able(w); w.agents.cold = true }, ask: func(w *town) {
 			w.asks(w.first(), by("Checkpoint"), func(o *v1alpha1.PodMigration) { o.Spec.Timeout.Duration = 10 * time.Minute })
 		}, phase: "RolledBack", says: "it took longer than 45s to go on with the state", places: "a"},

@@ -26,12 +26,17 @@ const (
 // unable are the reasons for which a container waits that no waiting mends.
 var unable = []string{"CreateContainerError", "RunContainerError", "CreateContainerConfigError", "ErrImageNeverPull", "InvalidImageName", "CrashLoopBackOff"}
 
+// reasonStartError is what containerd says of a container that it could not start: of a state, that it could not restore.
+const reasonStartError = "StartError"
+
 // unmade is why no container goes on with the state, or none any longer; empty: nobody says so.
 func (m *migrate) unmade(nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod) string {
 	for _, s := range pod.Status.ContainerStatuses {
 		taken := slices.ContainsFunc(nc.Spec.Containers, func(c v1alpha1.CheckpointedContainer) bool { return c.Name == s.Name })
 		waits := s.State.Waiting
-		switch {
+		switch failed := unstarted(&s); {
+		case taken && failed != nil:
+			return fmt.Sprintf("container %s of pod %s/%s cannot be made of its state: %s: %s", s.Name, pod.Namespace, pod.Name, failed.Reason, failed.Message)
 		case taken && s.RestartCount > 0:
 			return fmt.Sprintf("container %s of pod %s/%s, which went on with its state, has ended", s.Name, pod.Namespace, pod.Name)
 		case waits != nil && slices.Contains(unable, waits.Reason) && m.Clock.Now().Sub(pod.CreationTimestamp.Time) >= unmadeFor:
@@ -39,6 +44,17 @@ func (m *migrate) unmade(nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod) string {
 		}
 	}
 	return ""
+}
+
+// unstarted is how the runtime failed to start a container; nil: it did not. The kubelet starts it once more, and counts that as it counts
+// containers that have run.
+func unstarted(s *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	for _, t := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+		if t != nil && t.Reason == reasonStartError {
+			return t
+		}
+	}
+	return nil
 }
 
 // toRestore is how long a pod may take to go on with its state, by the size of that.

@@ -12,15 +12,21 @@ import (
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 )
 
-// fail has the kubelet of the target say that it cannot make the copy's container.
+// fail has the kubelet of the target say that it cannot make the copy's container: containerd fails to start those whose state CRIU cannot restore,
+// and the kubelet starts them once more at once.
 func (w *town) fail(reason string) {
 	w.Helper()
+	status := corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "criu failed"}}}
+	if reason == "StartError" {
+		status.RestartCount, status.State.Waiting = 1, &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off"}
+		status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 128, Reason: reason, Message: "criu failed"}
+	}
 	w.unready = true
 	for _, p := range w.pods() {
 		if p.Annotations[mcv1.AnnotationReplaces] == "" || p.Spec.NodeName == "" || len(p.Status.ContainerStatuses) > 0 {
 			continue
 		}
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "criu failed"}}}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{status}
 		w.must(w.api.Status().Update(w.Context(), &p))
 	}
 }

@@ -3,7 +3,7 @@
 // Command load is the program of real containers in tests: a thread with a real-time policy that works for
 // a part of every period, and for longer when it is told to. It is told by signals: SIGUSR1 to overrun,
 // SIGUSR2 to go back. Without --work it only waits. With --listen it counts, its jobs or tenths of seconds, and tells over
-// HTTP how far it has come and who it is: a number that it drew when it began.
+// HTTP how far it has come and who it is: a number that it drew when it began. With --hold it keeps a file open.
 package main
 
 import (
@@ -26,7 +26,11 @@ func main() {
 	work := flag.Duration("work", 0, "CPU time in every period")
 	overrun := flag.Duration("overrun", 0, "CPU time in every period of an overrun")
 	listen := flag.String("listen", "", "address to serve the count on; empty: none")
+	hold := flag.String("hold", "", "file to keep open; empty: none")
 	flag.Parse()
+	if *hold != "" {
+		defer keep(*hold).Close()
+	}
 	if *listen != "" {
 		go serve(*listen)
 	}
@@ -50,6 +54,16 @@ func main() {
 			return
 		}
 	}
+}
+
+// keep opens a file, which must be there.
+func keep(path string) *os.File {
+	file, err := os.Open(path)
+	if err != nil {
+		fmt.Println("opening the file to hold:", err)
+		os.Exit(1)
+	}
+	return file
 }
 
 // run is the real-time thread. A group without a real-time budget refuses the policy: it asks again until
