@@ -66,11 +66,20 @@ func first(do func(w *town)) func(w *town) func(int, *process) {
 
 // Publish implements orchestration.Recorder.
 func (w *town) Publish(list ...events.Event) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
 	for _, e := range list {
 		if o, ok := e.Object.(client.Object); ok && !strings.HasPrefix(e.Reason, "Action") {
 			w.told = append(w.told, e.Reason+" "+o.GetName())
 		}
 	}
+}
+
+// heard is what was told.
+func (w *town) heard() []string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return slices.Clone(w.told)
 }
 
 // A PodMigration that somebody calls the record of an action whose name it has not is nothing of the kind: what it says of itself does not end the action.

@@ -212,8 +212,8 @@ func TestWhoIsToldOfAMigration(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)
 	w.play(nil, w.request("rt-1"))
-	if want := []string{"Migrating rt-1", "Migrated rt-2"}; !slices.Equal(w.told, want) {
-		t.Errorf("told %v, want %v", w.told, want)
+	if want := []string{"Migrating rt-1", "Migrated rt-2"}; !slices.Equal(w.heard(), want) {
+		t.Errorf("told %v, want %v", w.heard(), want)
 	}
 	p := &corev1.Pod{}
 	w.must(w.api.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "rt-2"}, p))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -24,10 +25,11 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/policy"
 )
 
-// court allows everything, unless it was told a reason not to.
+// court allows everything, unless it was told a reason not to. Decisions are made side by side.
 type court struct {
 	policy *v1alpha1.MigrationPolicy
 	denies string
+	lock   sync.Mutex
 	asked  []policy.Question
 }
 
@@ -36,8 +38,17 @@ func (c *court) For(context.Context, *corev1.Pod) (*v1alpha1.MigrationPolicy, er
 }
 
 func (c *court) Decide(_ context.Context, q policy.Question) (v1alpha1.MigrationDecision, error) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
 	c.asked = append(c.asked, q)
 	return v1alpha1.MigrationDecision{Allowed: c.denies == "", Reason: c.denies}, nil
+}
+
+// questions that it was asked.
+func (c *court) questions() []policy.Question {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return slices.Clone(c.asked)
 }
 
 // reconciler is the loop over PodMigrations of a process.

@@ -35,8 +35,8 @@ func TestAPolicyThatForbidsTheEvictionIsHeeded(t *testing.T) {
 	if asked != 1 || w.running() != "rt-1@a" {
 		t.Errorf("asked %d times; it leaves %s", asked, w.running())
 	}
-	if !slices.ContainsFunc(w.told, func(e string) bool { return strings.HasPrefix(e, "MigrationWaits") }) {
-		t.Errorf("told %q, and nobody of the policy", w.told)
+	if !slices.ContainsFunc(w.heard(), func(e string) bool { return strings.HasPrefix(e, "MigrationWaits") }) {
+		t.Errorf("told %q, and nobody of the policy", w.heard())
 	}
 }
 
@@ -57,8 +57,8 @@ func TestPolicyJudgesWhatTheLadderAsksOfTheQueue(t *testing.T) {
 			if record.Decision == nil || record.Decision.Allowed != (denies == "") || record.Decision.Reason != denies {
 				t.Errorf("%s, denied %q: the record has %+v", reason, denies, record.Decision)
 			}
-			if len(w.judge.asked) != 1 || w.judge.asked[0].Trigger != trigger || w.judge.asked[0].Target == nil || w.judge.asked[0].Target.Name != w.name("b") {
-				t.Errorf("%s, denied %q: asked %+v", reason, denies, w.judge.asked)
+			if asked := w.judge.questions(); len(asked) != 1 || asked[0].Trigger != trigger || asked[0].Target == nil || asked[0].Target.Name != w.name("b") {
+				t.Errorf("%s, denied %q: asked %+v", reason, denies, asked)
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func TestWhatTheLadderAsksOfTheQueueKeepsToLimits(t *testing.T) {
 		other.Status.Phase = v1alpha1.MigrationSucceeded
 		w.must(client.IgnoreNotFound(w.api.Status().Update(w.Context(), other)))
 	}, w.request("rt-1"))[0]
-	if !waited || action.Status.Phase != "Succeeded" || len(w.judge.asked) != 1 {
-		t.Errorf("waited: %t; it is %s: %s; asked %d times", waited, action.Status.Phase, action.Status.Message, len(w.judge.asked))
+	if !waited || action.Status.Phase != "Succeeded" || len(w.judge.questions()) != 1 {
+		t.Errorf("waited: %t; it is %s: %s; asked %d times", waited, action.Status.Phase, action.Status.Message, len(w.judge.questions()))
 	}
 }

@@ -21,12 +21,12 @@ func TestWhoIsToldOfAMigrationByStrategy(t *testing.T) {
 	} {
 		w := journey{town: c.town, ask: ask(strategy), phase: "Succeeded", places: "b"}.tell(t, 0, false)
 		var got []string
-		for _, told := range w.told {
+		for _, told := range w.heard() {
 			reason, _, _ := strings.Cut(told, " ")
 			got = append(got, reason)
 		}
 		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: told %v, want %v", strategy, w.told, c.want)
+			t.Errorf("%s: told %v, want %v", strategy, w.heard(), c.want)
 		}
 	}
 }

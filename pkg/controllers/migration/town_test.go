@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -47,8 +48,10 @@ type town struct {
 	client    client.Client
 	namespace string
 	clock     *clocktesting.FakeClock
-	told      []string
-	owner     *appsv1.ReplicaSet
+	// lock is of what is told, evicted and counted: decisions are made side by side.
+	lock  sync.Mutex
+	told  []string
+	owner *appsv1.ReplicaSet
 	// containers of each pod; every one has a McKube and a claim.
 	containers []string
 	// lazy: the owner makes nothing. unready: what it makes does not run with its cores. home: it is bound to the node
@@ -142,6 +145,8 @@ func (w *town) seen() client.WithWatch {
 		SubResourceCreate: func(ctx context.Context, api client.Client, sub string, o, body client.Object, opts ...client.SubResourceCreateOption) error {
 			err := api.SubResource(sub).Create(ctx, o, body, opts...)
 			if err == nil {
+				w.lock.Lock()
+				defer w.lock.Unlock()
 				w.evicted = append(w.evicted, o.GetName())
 			}
 			return err
@@ -151,12 +156,15 @@ func (w *town) seen() client.WithWatch {
 
 // write is one of the controller, which may die before or after it.
 func (w *town) write(do func() error) error {
+	w.lock.Lock()
 	w.writes++
-	if w.writes == w.dieAt && w.dieBefore {
+	dies := w.writes == w.dieAt
+	w.lock.Unlock()
+	if dies && w.dieBefore {
 		return errDied
 	}
 	err := do()
-	if w.writes == w.dieAt {
+	if dies {
 		return errDied
 	}
 	return err

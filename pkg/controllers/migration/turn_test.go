@@ -75,8 +75,8 @@ func TestPolicyIsAskedAgainWhenTheTurnComes(t *testing.T) {
 		if denies != "" {
 			want, said = v1alpha1.MigrationRolledBack, "policy does not allow it any longer: "+denies
 		}
-		if got := list[0].Status; got.Phase != want || !strings.Contains(got.Message, said) || len(w.judge.asked) != 2 {
-			t.Errorf("%s: %s; it was asked %d times", got.Phase, got.Message, len(w.judge.asked))
+		if got := list[0].Status; got.Phase != want || !strings.Contains(got.Message, said) || len(w.judge.questions()) != 2 {
+			t.Errorf("%s: %s; it was asked %d times", got.Phase, got.Message, len(w.judge.questions()))
 		}
 	}
 }
