@@ -1,7 +1,6 @@
 package migration_test
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -39,11 +38,7 @@ func (w *town) further(p *process, until func() bool) *process {
 		if err == nil {
 			err = p.loop()
 		}
-		if errors.Is(err, errDied) {
-			p = w.start()
-		} else {
-			w.must(err)
-		}
+		p = p.next(err)
 		p.leftovers()
 		w.lonely()
 	}

@@ -3,7 +3,6 @@ package migration_test
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -130,7 +129,7 @@ func (p *process) loop() error {
 			return err
 		}
 	}
-	gates := &migration.Gates{Client: p.client, API: p.api}
+	gates := &migration.Gates{Client: p.client, API: p.reader}
 	for _, pod := range p.pods() {
 		if len(pod.Spec.SchedulingGates) == 0 {
 			continue
@@ -156,12 +155,7 @@ func (w *town) migrate(meanwhile func(turn int, p *process)) []v1alpha1.PodMigra
 		if err == nil {
 			err = p.loop()
 		}
-		switch {
-		case errors.Is(err, errDied):
-			p = w.start()
-		default:
-			w.must(err)
-		}
+		p = p.next(err)
 		w.lonely()
 		list := w.moves()
 		last = ""
@@ -171,9 +165,7 @@ func (w *town) migrate(meanwhile func(turn int, p *process)) []v1alpha1.PodMigra
 			}
 		}
 		if last == "" {
-			if err := p.turn(); !errors.Is(err, errDied) {
-				w.must(err)
-			}
+			p = p.next(p.turn())
 			w.rest(p)
 			return list
 		}

@@ -22,7 +22,7 @@ func TestAPolicyThatForbidsTheEvictionIsHeeded(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)
 	asked := 0
-	w.client = interceptor.NewClient(w.client.(client.WithWatch), interceptor.Funcs{
+	w.client = interceptor.NewClient(w.client, interceptor.Funcs{
 		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
 			asked++
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "rt-1", errors.New("only on Sundays"))

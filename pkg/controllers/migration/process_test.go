@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/state"
+	"github.com/mainspring-rt/mainspring/pkg/test/mortal"
 )
 
 // calm nodes are not disrupted by others.
@@ -33,9 +35,13 @@ func (calm) Allowed(context.Context) (map[string]int, error) { return nil, nil }
 // process is a controller with a queue, the executor, and a cache of its own, which it fills before each turn.
 type process struct {
 	*town
-	store *state.Store
-	queue *orchestration.Queue
-	seen  map[types.UID]client.Object
+	// client is the API server, and reader what is asked of it beside the cache, up to its death.
+	client client.Client
+	reader client.Reader
+	dead   atomic.Bool
+	store  *state.Store
+	queue  *orchestration.Queue
+	seen   map[types.UID]client.Object
 	// migrations is the loop over PodMigrations.
 	migrations *migration.Reconciler
 }
@@ -45,12 +51,13 @@ func (w *town) start() *process {
 	w.Helper()
 	own := clocktesting.NewFakeClock(w.clock.Now())
 	p := &process{town: w, store: state.New(state.Options{Clock: own}), seen: map[types.UID]client.Object{}}
+	p.client, p.reader = mortal.Guarded(w.client, p.alive, p.write), mortal.Guarded(w.api, p.alive, mortal.Always)
 	p.look()
 	p.store.Complete()
 	own.Step(time.Minute) // claims may name pods that are gone
 	var err error
 	p.queue, err = orchestration.New(orchestration.Dependencies{
-		Clock: w.clock, Client: w.client, Reader: w.api, Recorder: w, Nodes: calm{},
+		Clock: w.clock, Client: p.client, Reader: p.reader, Recorder: w, Nodes: calm{},
 		Lease: types.NamespacedName{Namespace: w.namespace, Name: "queue"}, Identity: string(uuid.NewUUID()),
 	})
 	w.must(err)
@@ -59,9 +66,47 @@ func (w *town) start() *process {
 	return p
 }
 
+// alive makes a call, unless the process has died.
+func (p *process) alive(do func() error) error {
+	if p.dead.Load() {
+		return errDied
+	}
+	return do()
+}
+
+// write is one that the process makes, which may die before or after it. From then on it makes none, whoever asks for it.
+func (p *process) write(do func() error) error {
+	if p.dead.Load() {
+		return errDied
+	}
+	p.lock.Lock()
+	p.writes++
+	dies := p.writes == p.dieAt
+	p.lock.Unlock()
+	err := errDied
+	if !dies || !p.dieBefore {
+		err = do()
+	}
+	if dies || errors.Is(err, errDied) {
+		p.dead.Store(true)
+		return errDied
+	}
+	return err
+}
+
+// next is the process itself, or, if it has died, which the error may say, another one that goes on. Other errors are none that are expected.
+func (p *process) next(err error) *process {
+	p.Helper()
+	if p.dead.Load() {
+		return p.start()
+	}
+	p.must(err)
+	return p
+}
+
 func (p *process) dependencies() migration.Dependencies {
 	return migration.Dependencies{
-		Clock: p.clock, Client: p.client, API: p.api, Store: p.store, Recorder: p.town, Placement: p.town, Judge: p.judge,
+		Clock: p.clock, Client: p.client, API: p.reader, Store: p.store, Recorder: p.town, Placement: p.town, Judge: p.judge,
 		Running: func() []*v1alpha1.RTAction { return p.queue.Running(rules.Migrate) },
 	}
 }
@@ -134,17 +179,14 @@ func (w *town) submit(p *process, r orchestration.Request) (*process, string) {
 	w.Helper()
 	for range 5 {
 		ticket, err := p.queue.Submit(w.Context(), r)
-		switch {
-		case err == nil:
+		if err == nil {
 			return p, ticket.Name
-		case errors.Is(err, errDied):
-			p = w.start()
-		case !errors.Is(err, orchestration.ErrNotReady):
-			w.Fatal(err)
 		}
-		if err := p.turn(); errors.Is(err, errDied) {
-			p = w.start()
+		if errors.Is(err, orchestration.ErrNotReady) {
+			err = nil
 		}
+		p = p.next(err)
+		p = p.next(p.turn())
 	}
 	w.Fatal("it cannot be submitted")
 	return nil, ""
@@ -162,16 +204,9 @@ func (w *town) play(meanwhile func(turn int, p *process), requests ...orchestrat
 		if meanwhile != nil {
 			meanwhile(turn, p)
 		}
-		switch err := p.turn(); {
-		case errors.Is(err, errDied):
-			p = w.start()
-		default:
-			w.must(err)
-		}
+		p = p.next(p.turn())
 		if list := w.actions(w.Context()); over(list) {
-			if err := p.turn(); !errors.Is(err, errDied) {
-				w.must(err)
-			}
+			p = p.next(p.turn())
 			p.free()
 			w.start().free()
 			return w.actions(w.Context())

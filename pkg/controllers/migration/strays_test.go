@@ -78,11 +78,11 @@ func TestACopyWhoseActionIsGone(t *testing.T) {
 			if w.move().Status.Phase == v1alpha1.MigrationCuttingOver {
 				break
 			}
-			_ = p.turn() // it dies when it hands the copy over
-			_ = p.loop()
+			p = p.next(p.turn()) // it dies when it hands the copy over
+			p = p.next(p.loop())
 			p.strays()
 		}
-		_ = p.turn()
+		p.next(p.turn())
 		w.must(w.api.Get(t.Context(), client.ObjectKeyFromObject(&source), &source))
 		if c := w.copied(); c == nil || source.Annotations[corev1.PodDeletionCost] != "-2147483648" {
 			t.Fatalf("it is %s, with a copy: %t; %v", w.move().Status.Phase, c != nil, source.Annotations)

@@ -29,7 +29,6 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
-	"github.com/mainspring-rt/mainspring/pkg/test/mortal"
 )
 
 // granularity is what every budget is charged beyond itself, us.
@@ -45,7 +44,7 @@ var errDied = errors.New("the controller died")
 type town struct {
 	testing.TB
 	api       client.WithWatch
-	client    client.Client
+	client    client.WithWatch // as processes see it
 	namespace string
 	clock     *clocktesting.FakeClock
 	// lock is of what is told, evicted and counted: decisions are made side by side.
@@ -58,8 +57,9 @@ type town struct {
 	// that it came from.
 	lazy, unready, home bool
 	// unnamed: the action does not name the node that the pod is on.
-	unnamed       bool
-	made          int
+	unnamed bool
+	made    int
+	// writes of processes, of which that of number dieAt is the last of its process, or the first that it does not make any longer (dieBefore).
 	writes, dieAt int
 	dieBefore     bool
 	evicted       []string
@@ -100,7 +100,7 @@ func newTown(t testing.TB, replicas int32, containers ...string) *town {
 	w.containers = append([]string{"app"}, containers...)
 	api := w.own(apiserver.Near(t, apiserver.Scheme(t)))
 	w.api = api
-	w.client = mortal.Guarded(w.seen(), mortal.Always, w.write)
+	w.client = w.seen()
 	w.must(api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
 	t.Cleanup(w.leave)
 	w.node("a", 2)
@@ -152,22 +152,6 @@ func (w *town) seen() client.WithWatch {
 			return err
 		},
 	})
-}
-
-// write is one of the controller, which may die before or after it.
-func (w *town) write(do func() error) error {
-	w.lock.Lock()
-	w.writes++
-	dies := w.writes == w.dieAt
-	w.lock.Unlock()
-	if dies && w.dieBefore {
-		return errDied
-	}
-	err := do()
-	if dies {
-		return errDied
-	}
-	return err
 }
 
 func (w *town) must(err error) {
