@@ -99,6 +99,9 @@ func twin(task orchestration.Task, source *corev1.Pod, labels map[string]string,
 // ofPod is the twin of a pod that nobody makes again.
 func ofPod(task orchestration.Task, source *corev1.Pod) *corev1.Pod {
 	out := twin(task, source, source.Labels, v1alpha1.Unpinned(source).Spec)
+	if metav1.GetControllerOf(source) == nil { // of a ReplicaSet that has left it: the label says of a copy that it was handed to one
+		delete(out.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+	}
 	carry(out.Annotations, source.Annotations)
 	recall(out, source)
 	return out

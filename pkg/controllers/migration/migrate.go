@@ -41,6 +41,8 @@ const (
 	progressElsewhere = "elsewhere"
 	// progressCut is since when nothing can be undone any longer, as RFC 3339.
 	progressCut = "cut"
+	// progressUntaken is why nobody will ever own a copy that was handed over.
+	progressUntaken = "untaken"
 	// progressReplacement is the UID of the pod in its place, of which progressFree says that it may be on any node.
 	progressReplacement = "replacement"
 	progressFree        = "free"

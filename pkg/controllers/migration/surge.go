@@ -33,6 +33,8 @@ func (m *migrate) surge(ctx context.Context, task orchestration.Task, source *co
 		return rules.Result{}, err
 	}
 	switch {
+	case untaken(task, twin):
+		return m.undo(ctx, task, source)
 	case task.Progress[progressCut] != "" || adopted(twin):
 		return m.succeed(ctx, task, source, twin)
 	case twin == nil && source == nil && m.was(ctx, task, v1alpha1.MigrationCuttingOver):
@@ -149,7 +151,8 @@ func (m *migrate) settles(ctx context.Context, task orchestration.Task, twin *co
 // cutOver has the ReplicaSet take the copy for its own, and the source be what is one too many. When another pod of it
 // is not ready that one would go instead, so it is waited for.
 func (m *migrate) cutOver(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod) (rules.Result, error) {
-	owner, err := m.replicaSet(ctx, source) // a cache that is behind has the ReplicaSet remove both, as it would have removed the source
+	// Where the cache is behind, a ReplicaSet that wants no pods removes both, as it would have removed the source; that one is gone is found afterwards (taken).
+	owner, err := m.replicaSet(ctx, source)
 	switch {
 	case err != nil:
 		return rules.Result{}, err
@@ -208,9 +211,15 @@ func (m *migrate) succeed(ctx context.Context, task orchestration.Task, source, 
 		m.markCut(task)
 	}
 	former, to := task.Object.Spec.Pods[0], task.Object.Spec.TargetNode
-	switch {
-	case twin == nil || twin.DeletionTimestamp != nil:
+	if twin == nil || twin.DeletionTimestamp != nil {
 		return rules.Result{Outcome: rules.Failed, Message: "the pod in its place was taken away after it was handed over" + still(source)}, nil
+	}
+	if source == nil || m.lingers(task) { // mostly the ReplicaSet has taken it before the source goes
+		if result, taken, err := m.taken(ctx, task, twin); !taken || err != nil {
+			return result, err
+		}
+	}
+	switch {
 	case source == nil:
 		task.Progress[progressReplacement] = twin.Name
 		return m.done(task, twin, fmt.Sprintf("pod %s/%s runs on node %s in place of %s/%s", twin.Namespace, twin.Name, twin.Spec.NodeName, former.Namespace, former.Name)), nil
