@@ -43,20 +43,6 @@ func (m *migrate) loseOrKeep(ctx context.Context, task orchestration.Task, l leg
 	return kept, m.stage(ctx, l.nc, v1alpha1.StageRelease)
 }
 
-// outOfTime gives the state up when the time is over, and the pod in the source's place has had as long as it takes to go on with it: that one may have
-// been made late, as no controller was there before.
-func (m *migrate) outOfTime(ctx context.Context, task orchestration.Task, l legacy, result rules.Result) (rules.Result, error) {
-	switch {
-	case !m.over(task):
-		return result, nil
-	case m.since(task, progressMade) > toRestore(l.nc):
-		return m.loseOrKeep(ctx, task, l, "the time is over: "+result.Message)
-	case m.ends(task):
-		return m.leave(l, "the time is over: "+result.Message), nil
-	}
-	return result, nil
-}
-
 // leave ends the action of a source that has gone before it is known that a pod goes on with its state, which is seen to afterwards.
 func (m *migrate) leave(l legacy, why string) rules.Result {
 	return rules.Result{Outcome: rules.Failed, Message: fmt.Sprintf("%s; its state stays on node %s for %s", why, l.nc.Spec.TargetNode, bequest)}

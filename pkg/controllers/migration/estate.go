@@ -53,12 +53,16 @@ func (l *Leftovers) handOn(ctx context.Context, task orchestration.Task, nc *v1a
 		return false, err
 	}
 	left, err := m.left(ctx, task.Object.Spec.Pods[0])
+	if err != nil {
+		return false, err
+	}
+	hopeless, err := m.hopeless(ctx, nc, heir)
 	switch {
 	case err != nil:
 		return false, err
 	case heir != nil && heir.DeletionTimestamp == nil && unrestored(nc, heir) == "":
 		return false, m.stage(ctx, nc, v1alpha1.StageRelease)
-	case spoilt(nc) != "" || !m.Clock.Now().Before(until) || heir != nil && m.failed(nc, heir):
+	case hopeless || !m.Clock.Now().Before(until):
 		return m.disinherit(ctx, task, nc)
 	case nc.Spec.Stage != v1alpha1.StageHandOver:
 		return false, m.stage(ctx, nc, v1alpha1.StageHandOver)
@@ -70,9 +74,18 @@ func (l *Leftovers) handOn(ctx context.Context, task orchestration.Task, nc *v1a
 	return false, nil
 }
 
-// failed tells whether a pod that was to go on with the state never will.
-func (m *migrate) failed(nc *v1alpha1.NodeCheckpoint, heir *corev1.Pod) bool {
-	return heir.DeletionTimestamp != nil || finished(heir) || m.unmade(nc, heir) != ""
+// hopeless tells whether no pod will ever go on with the state, or that which was to never will.
+func (m *migrate) hopeless(ctx context.Context, nc *v1alpha1.NodeCheckpoint, heir *corev1.Pod) (bool, error) {
+	switch {
+	case spoilt(nc) != "":
+		return true, nil
+	case heir == nil:
+		return m.lost(ctx, nc.Spec.TargetNode)
+	case heir.DeletionTimestamp != nil || finished(heir) || m.unmade(nc, heir) != "":
+		return true, nil
+	}
+	_, gone, err := m.away(ctx, nc, heir)
+	return gone, err
 }
 
 // bear makes the pod in the source's place, if its owner still wants one. One that the API server forbids, as by a ResourceQuota, is asked for again.
@@ -80,12 +93,7 @@ func (l *Leftovers) bear(ctx context.Context, task orchestration.Task, nc *v1alp
 	m := &migrate{Dependencies: l.Dependencies}
 	heir := &corev1.Pod{ObjectMeta: kept.Template.ObjectMeta, Spec: kept.Template.Spec}
 	heir.Namespace = kept.Namespace
-	if by := metav1.GetControllerOf(heir); by != nil {
-		if wants, err := m.wants(ctx, heir.Namespace, *by); err != nil || !wants.any {
-			return m.disinheritUnless(ctx, err, task, nc)
-		}
-	}
-	if why, err := m.stolen(ctx, task, &heir.Spec); why != "" || err != nil {
+	if why, err := m.barred(ctx, task, heir); why != "" || err != nil {
 		return m.disinheritUnless(ctx, err, task, nc)
 	}
 	switch err := l.Client.Create(ctx, heir); {

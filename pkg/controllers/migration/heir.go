@@ -242,7 +242,7 @@ func (m *migrate) makeHeir(ctx context.Context, task orchestration.Task, nc *v1a
 	}
 	heir := &corev1.Pod{ObjectMeta: kept.Template.ObjectMeta, Spec: kept.Template.Spec}
 	heir.Namespace = kept.Namespace
-	if why, err := m.stolen(ctx, task, &heir.Spec); why != "" || err != nil {
+	if why, err := m.barred(ctx, task, heir); why != "" || err != nil {
 		return m.loseUnless(ctx, err, task, nc, why)
 	}
 	err = m.Client.Create(ctx, heir)
@@ -267,8 +267,21 @@ func (m *migrate) makeHeir(ctx context.Context, task orchestration.Task, nc *v1a
 	return rules.Result{Message: fmt.Sprintf("pod %s/%s waits for a node", heir.Namespace, heir.Name)}, nil
 }
 
+// barred is why a pod that is to go on with a state is not to be made; empty: it is. Its owner may want none any longer.
+func (m *migrate) barred(ctx context.Context, task orchestration.Task, heir *corev1.Pod) (string, error) {
+	if by := metav1.GetControllerOf(heir); by != nil {
+		if wants, err := m.wants(ctx, heir.Namespace, *by); err != nil || !wants.any {
+			return wants.why, err
+		}
+	}
+	return m.stolen(ctx, task, &heir.Spec)
+}
+
 // proveHeir waits until the pod goes on with the state. A Job's may have come to its end meanwhile.
 func (m *migrate) proveHeir(ctx context.Context, task orchestration.Task, l legacy) (rules.Result, error) {
+	if l.heir.Spec.NodeName == "" && !finished(l.heir) {
+		return m.awaitTarget(ctx, task, l)
+	}
 	if why := m.unmade(l.nc, l.heir); why != "" {
 		return m.lose(ctx, task, l.nc, why)
 	}

@@ -37,8 +37,8 @@ type house struct {
 	refused int
 	// absent: its pod does not end, so that it makes none of its name.
 	absent bool
-	// broken: the runtime makes no containers of archives.
-	broken bool
+	// broken: the runtime makes no containers of archives. none: it wants no pod.
+	broken, none bool
 }
 
 // guarded installs, once, what keeps owners from making pods whose state is on its way.
@@ -124,7 +124,7 @@ func (h *house) live() {
 			h.must(h.api.Status().Update(h.Context(), &p))
 		}
 	}
-	if there {
+	if there || h.none {
 		return
 	}
 	p := h.pod.DeepCopy()

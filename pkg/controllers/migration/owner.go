@@ -3,6 +3,7 @@ package migration
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -23,10 +24,13 @@ func (d Dependencies) orphan(ctx context.Context, pod *corev1.Pod) (string, erro
 		return fmt.Sprintf("%s %s makes its pod again on the same node", owner.Kind, owner.Name), nil
 	}
 	wants, err := d.wants(ctx, pod.Namespace, *owner)
-	if err != nil || wants.any {
+	switch {
+	case err != nil:
 		return "", err
+	case !wants.any:
+		return wants.why, nil
 	}
-	return wants.why, nil
+	return wants.fragile, nil
 }
 
 // demand is what an owner wants of pods.
@@ -36,6 +40,8 @@ type demand struct {
 	why string
 	// pods that it wants; -1: unknown.
 	pods int
+	// fragile is why it would want none any longer once one is evicted.
+	fragile string
 }
 
 // wants asks the API server for what an owner wants. Of kinds that are not known, or that the controller may not read, it
@@ -93,7 +99,7 @@ func scaled(owner metav1.OwnerReference) (client.Object, func() *int32) {
 	return nil, nil
 }
 
-// wantsOfJob is what a Job wants: a further pod, for as long as it does not count the one that goes as the failure by which it fails.
+// wantsOfJob is what a Job wants: a pod until it is complete or has failed, which it may by counting the one that goes.
 func (d Dependencies) wantsOfJob(ctx context.Context, namespace string, owner metav1.OwnerReference) (demand, error) {
 	job := &batchv1.Job{}
 	err := d.API.Get(ctx, types.NamespacedName{Namespace: namespace, Name: owner.Name}, job)
@@ -106,10 +112,20 @@ func (d Dependencies) wantsOfJob(ctx context.Context, namespace string, owner me
 		return demand{}, fmt.Errorf("reading Job %s/%s: %w", namespace, owner.Name, err)
 	case job.Spec.Suspend != nil && *job.Spec.Suspend || job.Status.CompletionTime != nil:
 		return demand{why: fmt.Sprintf("Job %s, which made it, wants no pods any longer", owner.Name)}, nil
+	case failing(job):
+		return demand{why: fmt.Sprintf("Job %s, which made it, has failed", owner.Name)}, nil
 	case !bears(job):
-		return demand{why: fmt.Sprintf("Job %s would count the pod as failed, and fail: let its podFailurePolicy ignore pods with condition DisruptionTarget", owner.Name)}, nil
+		why := fmt.Sprintf("Job %s would count the pod as failed, and fail: let its podFailurePolicy ignore pods with condition DisruptionTarget", owner.Name)
+		return demand{any: true, pods: -1, fragile: why}, nil
 	}
 	return demand{any: true, pods: -1}, nil
+}
+
+// failing tells whether a Job makes no pods any longer, as it has failed or is about to.
+func failing(job *batchv1.Job) bool {
+	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return (c.Type == batchv1.JobFailed || c.Type == batchv1.JobFailureTarget) && c.Status == corev1.ConditionTrue
+	})
 }
 
 // bears tells whether a Job goes on when one of its pods is evicted.

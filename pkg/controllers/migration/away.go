@@ -1,0 +1,73 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+// away is why a pod does not go on with its state as long as the node that has it is as it is: its kubelet is not heard from, or it takes no pod for now.
+// Empty: the node keeps it from nothing. What is on its disk is still there when it is back; gone is a node that nobody brings back, with the state.
+func (m *migrate) away(ctx context.Context, nc *v1alpha1.NodeCheckpoint, heir *corev1.Pod) (why string, gone bool, err error) {
+	node := &corev1.Node{}
+	switch err := m.Client.Get(ctx, types.NamespacedName{Name: nc.Spec.TargetNode}, node); {
+	case apierrors.IsNotFound(err):
+		gone, err := m.lost(ctx, nc.Spec.TargetNode) // which only the API server may say
+		return "the node is not seen", gone, err
+	case err != nil:
+		return "", false, fmt.Errorf("reading node %s: %w", nc.Spec.TargetNode, err)
+	}
+	if why = dead(node); why == "" && heir.Spec.NodeName == "" {
+		why = "it has not taken it yet"
+	}
+	return why, false, nil
+}
+
+// lostWith says that a state is lost with its node.
+func lostWith(nc *v1alpha1.NodeCheckpoint) string {
+	return fmt.Sprintf("node %s is gone, and the pod's state with it", nc.Spec.TargetNode)
+}
+
+// awaitTarget waits for the node that has the state of a source that is gone, for as long as that is kept.
+func (m *migrate) awaitTarget(ctx context.Context, task orchestration.Task, l legacy) (rules.Result, error) {
+	why, gone, err := m.away(ctx, l.nc, l.heir)
+	switch {
+	case err != nil:
+		return rules.Result{}, err
+	case gone:
+		return m.lose(ctx, task, l.nc, lostWith(l.nc))
+	}
+	return m.outOfTime(ctx, task, l, rules.Result{Message: fmt.Sprintf("pod %s/%s waits for node %s, which has its state: %s%s; to have it begin anew, delete NodeCheckpoint %s",
+		l.heir.Namespace, l.heir.Name, l.nc.Spec.TargetNode, why, unschedulable(l.heir), l.nc.Name)})
+}
+
+// outOfTime gives the state up when the time is over, and the pod in the source's place has had as long as it takes to go on with it: that one may have
+// been made late, as no controller was there before. The time for which its node keeps it from that does not count: the state stays there, and is seen
+// to afterwards.
+func (m *migrate) outOfTime(ctx context.Context, task orchestration.Task, l legacy, result rules.Result) (rules.Result, error) {
+	if !m.over(task) {
+		return result, nil
+	}
+	kept := false
+	if task.Progress[progressBorne] != string(l.heir.UID) {
+		why, gone, err := m.away(ctx, l.nc, l.heir)
+		if err != nil {
+			return rules.Result{}, err
+		}
+		kept = why != "" && !gone
+	}
+	switch {
+	case !kept && m.since(task, progressMade) > toRestore(l.nc):
+		return m.loseOrKeep(ctx, task, l, "the time is over: "+result.Message)
+	case m.ends(task):
+		return m.leave(l, "the time is over: "+result.Message), nil
+	}
+	return result, nil
+}

@@ -1,0 +1,173 @@
+package migration_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+)
+
+// leaves has a node not be heard from, so that it takes no pod, or be back.
+func (w *town) leaves(node string, away bool) {
+	w.Helper()
+	w.crowded, w.unready = map[string]bool{node: away}, away
+	w.dies(node)
+	if away {
+		return
+	}
+	n := &corev1.Node{}
+	w.must(w.api.Get(w.Context(), client.ObjectKey{Name: w.name(node)}, n))
+	for i := range n.Status.Conditions {
+		if n.Status.Conditions[i].Type == corev1.NodeReady {
+			n.Status.Conditions[i].Status = corev1.ConditionTrue
+		}
+	}
+	w.must(w.api.Status().Update(w.Context(), n))
+	for _, p := range w.pods() { // what was bound before
+		if p.Spec.NodeName == n.Name && p.Status.Phase == corev1.PodPending {
+			w.run(&p)
+		}
+	}
+}
+
+// orphaned is a StatefulSet's pod that was evicted, whose target has its state and is away, for so long before the migration's time is over. bound: it has
+// taken the pod in its place before.
+func orphaned(t *testing.T, limit time.Duration, bound bool) (w *town, h *house, p *process) {
+	t.Helper()
+	w = newTown(t, 1)
+	w.gating = true
+	h = w.house("StatefulSet")
+	w.asks(w.first(), by("Checkpoint"), func(o *v1alpha1.PodMigration) { o.Spec.Timeout.Duration = limit })
+	p = w.further(w.start(), func() bool { return len(w.evicted) > 0 })
+	if bound {
+		w.unready = true
+		p = w.further(p, func() bool { c := w.copied(); return c != nil && c.Spec.NodeName != "" })
+	}
+	w.leaves("b", true)
+	return w, h, p
+}
+
+// A node that has the state of a source that is gone, and takes no pod for a while, as its kubelet is started again, has it still when it is back.
+func TestAStateWaitsForItsNode(t *testing.T) {
+	for what, bound := range map[string]bool{"it has not taken the pod": false, "it has taken the pod": true} {
+		w, h, p := orphaned(t, 20*time.Minute, bound)
+		said := false
+		for range 90 {
+			w.must(p.turn())
+			w.must(p.loop())
+			said = said || strings.Contains(w.move().Status.Message, "waits for node "+w.name("b")+", which has its state: the node is not ready")
+		}
+		if o := w.move(); o.Status.Phase.Over() || said == bound {
+			t.Errorf("%s: it is %s: %s; said so: %t", what, o.Status.Phase, o.Status.Message, said)
+		}
+		w.leaves("b", false)
+		w.further(p, func() bool { return w.move().Status.Phase.Over() })
+		if o := w.move(); o.Status.Phase != v1alpha1.MigrationSucceeded || w.places() != "b" || !strings.HasPrefix(w.pods()[0].Spec.Containers[0].Image, "mainspring.local/checkpoint/") {
+			t.Errorf("%s: it is %s: %s; %s", what, o.Status.Phase, o.Status.Message, w.everyone())
+		}
+		h.expectNothingLeft()
+		w.rest(p)
+	}
+}
+
+// When the migration's time is over before that, the state is kept for an hour, which the status says; then it is given up.
+func TestAStateWaitsForItsNodeForAnHour(t *testing.T) {
+	for what, c := range map[string]struct {
+		bound, back bool
+	}{"back": {false, true}, "back after it has taken the pod": {true, true}, "never back": {false, false}, "never back, with the pod": {true, false}} {
+		w, h, p := orphaned(t, 70*time.Second, c.bound)
+		p = w.further(p, func() bool { return over(w.actions(t.Context())) })
+		w.clock.Step(30 * time.Minute)
+		for range 3 {
+			w.must(p.turn())
+			w.must(p.loop())
+			p.leftovers()
+		}
+		o := w.move()
+		kept := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionMigrationState)
+		if o.Status.Phase.Over() || kept.Reason != "Kept" || !strings.Contains(o.Status.Message, "its state is kept on node "+w.name("b")) || w.copied() == nil {
+			t.Fatalf("%s: it is %s: %s; %+v; %s", what, o.Status.Phase, o.Status.Message, kept, w.everyone())
+		}
+		says, state := "goes on with its state on node "+w.name("b"), metav1.ConditionTrue
+		if c.back {
+			w.leaves("b", false)
+		} else {
+			says, state = "is given up", metav1.ConditionFalse
+			w.clock.Step(31 * time.Minute)
+		}
+		w.further(p, func() bool { return w.move().Status.Phase.Over() })
+		o = w.move()
+		kept = meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionMigrationState)
+		if o.Status.Phase != v1alpha1.MigrationFailed || !strings.Contains(o.Status.Message, says) || kept.Status != state {
+			t.Errorf("%s: it is %s: %s; %+v", what, o.Status.Phase, o.Status.Message, kept)
+		}
+		h.expectNothingLeft()
+		w.leaves("b", false)
+		w.rest(p)
+	}
+}
+
+// A node that somebody deletes takes the state with it: nobody waits for that.
+func TestAStateGoesWithItsNode(t *testing.T) {
+	w, h, p := orphaned(t, 20*time.Minute, false)
+	w.must(p.turn())
+	w.must(p.loop())
+	w.vanishes("b")
+	w.unready = false
+	began := w.clock.Now()
+	w.further(p, func() bool { return w.move().Status.Phase.Over() })
+	if o := w.move(); o.Status.Phase != v1alpha1.MigrationSucceededWithoutState || !strings.Contains(o.Status.Message, "is gone, and the pod's state with it") || w.clock.Now().Sub(began) > time.Minute {
+		t.Errorf("it is %s after %s: %s", o.Status.Phase, w.clock.Now().Sub(began), o.Status.Message)
+	}
+	h.expectNothingLeft()
+}
+
+// No pod is made for an owner that wants none any longer. A Job wants one though it may bear no further failure: the eviction was the last.
+func TestAnOwnerIsAskedBeforeItsPodIsMade(t *testing.T) {
+	var h *house
+	of := func(kind string) func(*town) { return func(w *town) { h = w.house(kind) } }
+	none := func(w *town) {
+		h.none = true
+		w.must(w.api.Patch(w.Context(), &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "house"}},
+			client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":0}}`))))
+	}
+	last := func(failed bool) func(w *town) {
+		return func(w *town) {
+			job := &batchv1.Job{}
+			w.must(w.api.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: "house"}, job))
+			job.Status.StartTime, job.Status.Failed = ptr.To(metav1.Now()), *job.Spec.BackoffLimit
+			if h.none = failed; failed {
+				for _, kind := range []batchv1.JobConditionType{batchv1.JobFailureTarget, batchv1.JobFailed} {
+					job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
+				}
+			}
+			w.must(w.api.Status().Update(w.Context(), job))
+		}
+	}
+	for _, j := range []journey{
+		{name: "StatefulSet of none", town: of("StatefulSet"), during: onceEvicted(none), phase: "Failed", says: "nothing takes its place: StatefulSet house, which made it, wants no pods any longer"},
+		{name: "Job at its last", town: of("Job"), during: onceEvicted(last(false)), phase: "Succeeded", says: "in place of", places: "b"},
+		{name: "Job that has failed", town: of("Job"), during: onceEvicted(last(true)), phase: "Failed", says: "nothing takes its place: Job house, which made it, has failed"},
+	} {
+		made := false
+		j.ask = func(w *town) {
+			ask("Checkpoint")(w)
+			live := w.late
+			w.late = func() { made = made || w.copied() != nil; live() }
+		}
+		j.tell(t, 0, false)
+		h.expectNothingLeft()
+		if made != (j.phase == "Succeeded") {
+			t.Errorf("%s: a pod was made in its place: %t", j.name, made)
+		}
+	}
+}
