@@ -12,15 +12,14 @@ import (
 )
 
 // replacing tells whether a pod that is created may be in the place of one that is migrated. That cannot be said for sure when
-// several are made at once: the controller lets the others go on. When nothing is known no pod waits.
+// several are made at once, or the eviction is refused: the controller lets the others go on. When nothing is known no pod waits.
 func (h Handlers) replacing(ctx context.Context, pod *corev1.Pod) bool {
-	owner := metav1.GetControllerOf(pod)
-	if h.Migrations == nil || owner == nil {
+	if h.Migrations == nil || metav1.GetControllerOf(pod) == nil {
 		return false
 	}
 	list := &v1alpha1.PodMigrationList{}
 	if err := h.Migrations.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
 		return false
 	}
-	return slices.ContainsFunc(list.Items, func(o v1alpha1.PodMigration) bool { return v1alpha1.AwaitsReplacement(&o, owner) })
+	return slices.ContainsFunc(list.Items, func(o v1alpha1.PodMigration) bool { return v1alpha1.AwaitsReplacement(&o, pod) })
 }

@@ -94,10 +94,13 @@ func (m *migrate) siblings(ctx context.Context, from client.Reader, namespace st
 		finished := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 		return by == nil || by.UID != owner.UID || finished || p.DeletionTimestamp != nil
 	})
-	slices.SortFunc(out, func(a, b corev1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(out, byAge)
 	return out, nil
+}
+
+// byAge puts the pod that was made first before the other.
+func byAge(a, b corev1.Pod) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
 // follow waits until a pod in the place of the one that was evicted runs with its cores on another node. That cannot be

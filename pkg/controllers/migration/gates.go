@@ -3,6 +3,7 @@ package migration
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +22,7 @@ import (
 )
 
 // Gates takes the gates of migrations off pods for which no migration waits: the webhook gates all that an owner makes
-// while one of its pods is on the move, and one of them takes the place of that.
+// while one of its pods is on the move, and as many of them take places as pods have really gone.
 type Gates struct {
 	Client client.Client
 	// API asks the API server itself.
@@ -67,8 +68,10 @@ func (g *Gates) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	if !gated(pod) || pod.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	if awaited, err := awaits(ctx, g.Client, pod); awaited || err != nil {
-		return reconcile.Result{}, err
+	for _, from := range []client.Reader{g.Client, g.API} { // what the cache does not show yet may wait for it
+		if awaited, err := awaits(ctx, from, pod); awaited || err != nil {
+			return reconcile.Result{RequeueAfter: again}, err
+		}
 	}
 	if kept, err := g.beside(ctx, pod); kept || err != nil {
 		return reconcile.Result{RequeueAfter: again}, err
@@ -81,24 +84,58 @@ func (g *Gates) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	return reconcile.Result{}, nil
 }
 
-// waitsFor tells whether a migration that is under way may let the pod run: it is in the place of its source, or may be.
-func waitsFor(o *v1alpha1.PodMigration, pod *corev1.Pod) bool {
-	if o.Status.Phase.Over() || o.Status.Source == nil {
-		return false
-	}
-	if of := pod.Annotations[mcv1.AnnotationReplaces]; of != "" {
-		return types.UID(of) == o.Status.Source.PodUID
-	}
-	return v1alpha1.AwaitsReplacement(o, metav1.GetControllerOf(pod))
-}
-
-// awaits tells whether any migration that is under way waits for the pod.
+// awaits tells whether any migration that is under way waits for the pod. One that says whose place it is in, or is a copy, is waited for by that migration.
+// Of the others of an owner the oldest are, as many as it has lost pods whose places nobody has: what it makes while an eviction is refused, or beside
+// that, is in nobody's place. It goes by what became of the pods, and not by what is on record of them: who has evicted one may have died over it.
 func awaits(ctx context.Context, from client.Reader, pod *corev1.Pod) (bool, error) {
 	list := &v1alpha1.PodMigrationList{}
 	if err := from.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
 		return false, fmt.Errorf("listing PodMigrations of namespace %s: %w", pod.Namespace, err)
 	}
-	return slices.ContainsFunc(list.Items, func(o v1alpha1.PodMigration) bool { return waitsFor(&o, pod) }), nil
+	of := types.UID(pod.Annotations[mcv1.AnnotationReplaces])
+	left := map[types.UID]bool{}
+	for i := range list.Items {
+		switch o := &list.Items[i]; {
+		case o.Status.Phase.Over() || o.Status.Source == nil:
+		case of != "" && of == o.Status.Source.PodUID:
+			return true, nil
+		case of == "" && v1alpha1.AwaitsReplacement(o, pod):
+			left[o.Status.Source.PodUID] = true
+		}
+	}
+	if len(left) == 0 {
+		return false, nil
+	}
+	pods := &corev1.PodList{}
+	if err := from.List(ctx, pods, client.InNamespace(pod.Namespace)); err != nil {
+		return false, fmt.Errorf("listing pods of namespace %s: %w", pod.Namespace, err)
+	}
+	return older(pod, pods.Items) < len(vacant(left, pods.Items)), nil
+}
+
+// vacant are those of pods that have gone, or are about to, in whose place there is no other.
+func vacant(left map[types.UID]bool, pods []corev1.Pod) map[types.UID]bool {
+	out := maps.Clone(left)
+	for i := range pods {
+		p := &pods[i]
+		if p.DeletionTimestamp == nil {
+			delete(out, p.UID)
+			delete(out, types.UID(p.Annotations[mcv1.AnnotationReplaces]))
+		}
+	}
+	return out
+}
+
+// older is how many pods were gated before a pod of the same owner, and may be in somebody's place as well as it.
+func older(pod *corev1.Pod, pods []corev1.Pod) (n int) {
+	owner := metav1.GetControllerOf(pod)
+	for i := range pods {
+		p := &pods[i]
+		if metav1.IsControlledBy(p, &metav1.ObjectMeta{UID: owner.UID}) && gated(p) && p.DeletionTimestamp == nil && p.Annotations[mcv1.AnnotationReplaces] == "" && byAge(*p, *pod) < 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // beside tells whether the pod is the copy of one that nobody makes again, and that one is still there: both would run then. Its gate stays for as long

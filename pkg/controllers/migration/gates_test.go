@@ -6,7 +6,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -79,5 +82,94 @@ func TestACopyOfAPodThatStays(t *testing.T) {
 	p.turns(3, nil)
 	if w.everyone() != "rt-1@a" {
 		t.Error(w.everyone())
+	}
+}
+
+// gatedPods are the names of pods behind the gate.
+func (w *town) gatedPods() (out []string) {
+	w.Helper()
+	for _, p := range w.pods() {
+		if len(p.Spec.SchedulingGates) > 0 {
+			out = append(out, p.Name)
+		}
+	}
+	return out
+}
+
+// What an owner makes while a PodDisruptionBudget forbids the eviction is in nobody's place. It runs, and the budget may wait for just that.
+func TestPodsMadeWhileTheEvictionIsRefusedRun(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 1)
+	w.gating = true
+	w.node("c", 2)
+	w.asks("rt-1", by("Restart"), func(o *v1alpha1.PodMigration) {
+		o.Spec.TargetNode, o.Spec.Timeout.Duration = w.name("c"), 60*time.Second
+	})
+	stage, behind := 0, 0
+	o := w.migrate(func(int, *process) {
+		switch {
+		case stage == 0 && w.move().Status.Phase == v1alpha1.MigrationCuttingOver:
+			w.budget()
+			stage++
+		case stage == 1:
+			w.scale(2)
+			stage++
+		case stage == 2 && w.places() == "a b": // as many run as the budget asks for beside the one that goes
+			w.must(w.api.DeleteAllOf(t.Context(), &policyv1.PodDisruptionBudget{}, client.InNamespace(w.namespace)))
+			stage++
+		}
+		if stage < 3 {
+			behind += len(w.gatedPods())
+		}
+	})[0]
+	if o.Status.Phase != v1alpha1.MigrationSucceeded || behind > 0 || w.places() != "b c" {
+		t.Errorf("%d turns behind a gate; it is %s: %s; %s", behind, o.Status.Phase, o.Status.Message, w.everyone())
+	}
+}
+
+// As many wait as have really gone, though the one in the place of that finds no node.
+func TestAsManyWaitAsHaveGone(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 2)
+	w.gating = true
+	w.node("c", 2)
+	w.crowded = map[string]bool{"c": true}
+	w.asks("rt-1", by("Restart"), func(o *v1alpha1.PodMigration) { o.Spec.TargetNode = w.name("c") })
+	stage, most := 0, 0
+	w.migrate(func(_ int, p *process) {
+		switch {
+		case stage == 0 && w.move().Status.Phase == v1alpha1.MigrationCuttingOver:
+			w.scale(4)
+			w.lazy = true // until the eviction, which is in this turn
+			stage++
+		case stage == 1 && len(w.evicted) > 0:
+			w.lazy = false
+			w.live() // three are made
+			w.must(p.loop())
+			most = len(w.gatedPods())
+			stage++
+		}
+	})
+	if stage != 2 || most != 1 || len(w.pods()) != 4 {
+		t.Errorf("stage %d: %d are behind the gate, want one; %s", stage, most, w.everyone())
+	}
+}
+
+// A StatefulSet's pods have names: those of other names are in nobody's place.
+func TestWhoseNameIsAwaited(t *testing.T) {
+	t.Parallel()
+	o := &v1alpha1.PodMigration{Status: v1alpha1.PodMigrationStatus{
+		Strategy: v1alpha1.StrategyRestart, Phase: v1alpha1.MigrationCuttingOver,
+		Owner: &v1alpha1.MigrationOwner{Kind: "StatefulSet", UID: "1"}, Source: &v1alpha1.MigrationEnd{PodName: "db-1"},
+	}}
+	for _, c := range []struct {
+		name, kind string
+		owner      types.UID
+		want       bool
+	}{{"db-1", "StatefulSet", "1", true}, {"db-2", "StatefulSet", "1", false}, {"db-1", "StatefulSet", "2", false}, {"", "ReplicaSet", "1", true}} {
+		by := metav1.OwnerReference{Kind: c.kind, UID: c.owner, Controller: ptr.To(true)}
+		if got := v1alpha1.AwaitsReplacement(o, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: c.name, OwnerReferences: []metav1.OwnerReference{by}}}); got != c.want {
+			t.Errorf("%+v: awaited: %t", c, got)
+		}
 	}
 }

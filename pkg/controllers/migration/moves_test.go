@@ -320,7 +320,7 @@ func (w *town) webhook(p *corev1.Pod) {
 	}
 	metav1.SetMetaDataLabel(&p.ObjectMeta, mcv1.LabelRT, "x")
 	for _, o := range w.moves() {
-		if w.gating && v1alpha1.AwaitsReplacement(&o, metav1.GetControllerOf(p)) {
+		if w.gating && v1alpha1.AwaitsReplacement(&o, p) {
 			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: v1alpha1.GateMigration}}
 		}
 	}

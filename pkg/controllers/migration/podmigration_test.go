@@ -149,7 +149,7 @@ func TestRestart(t *testing.T) {
 		{name: "pinned", ask: func(w *town) {
 			w.node("c", 2)
 			w.asks("rt-1", by("Restart"), func(o *v1alpha1.PodMigration) { o.Spec.TargetNode = w.name("c") })
-		}, phase: "Succeeded", places: "c"},
+		}, phase: "Succeeded", places: "c", deaths: true, since: 8},
 		{name: "evict", ask: ask("Evict"), phase: "Succeeded", says: "runs on node", places: "b"},
 		{name: "no-room-after-all", town: func(w *town) { w.node("c", 2) }, ask: func(w *town) {
 			w.asks("rt-1", by("Restart"), func(o *v1alpha1.PodMigration) { o.Spec.TargetNode = w.name("c") })

@@ -218,12 +218,12 @@ func (w *town) make() *corev1.Pod {
 		w.change(&p.Spec)
 	}
 	maps.Copy(p.Labels, w.owner.Spec.Template.Labels)
+	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(w.owner, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
 	for _, o := range w.moves() {
-		if w.gating && v1alpha1.AwaitsReplacement(&o, metav1.NewControllerRef(w.owner, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))) {
+		if w.gating && v1alpha1.AwaitsReplacement(&o, p) {
 			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: v1alpha1.GateMigration}}
 		}
 	}
-	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(w.owner, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
 	w.must(w.api.Create(w.Context(), p))
 	return p
 }

@@ -360,11 +360,14 @@ type PodMigrationList struct {
 	Items           []PodMigration `json:"items"`
 }
 
-// AwaitsReplacement tells whether a pod that an owner makes now may be in the place of the one that is migrated: that one
-// is about to go, or gone, and no other has its place.
-func AwaitsReplacement(o *PodMigration, owner *metav1.OwnerReference) bool {
-	s := o.Status
+// AwaitsReplacement tells whether a pod that is made now may be in the place of the one that is migrated: its owner's, which is about to go, or gone, and
+// no other has its place. A StatefulSet's has its name.
+func AwaitsReplacement(o *PodMigration, pod metav1.Object) bool {
+	s, owner := o.Status, metav1.GetControllerOf(pod)
 	if owner == nil || s.Owner == nil || s.Owner.UID != owner.UID || s.Strategy != StrategyRestart {
+		return false
+	}
+	if owner.Kind == "StatefulSet" && s.Source != nil && pod.GetName() != s.Source.PodName {
 		return false
 	}
 	placed := s.Target != nil && s.Target.PodUID != ""
