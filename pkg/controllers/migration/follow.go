@@ -106,7 +106,9 @@ func byAge(a, b corev1.Pod) int {
 // follow waits until a pod in the place of the one that was evicted runs with its cores on another node. That cannot be
 // undone, so whoever no longer wants it is told how it ended, too.
 func (m *migrate) follow(ctx context.Context, task orchestration.Task) (rules.Result, error) {
-	m.markEvicted(task)
+	if err := m.findEvicted(ctx, task); err != nil {
+		return rules.Result{}, err
+	}
 	b, err := recorded(task.Progress)
 	if err != nil {
 		return rules.Result{}, err
@@ -184,7 +186,7 @@ func (m *migrate) homeless(ctx context.Context, task orchestration.Task, pod *co
 func (m *migrate) arrived(task orchestration.Task, pod *corev1.Pod) rules.Result {
 	to, former := pod.Spec.NodeName, task.Object.Spec.Pods[0]
 	took := ""
-	if at, err := time.Parse(time.RFC3339Nano, task.Progress[progressEvicted]); err == nil {
+	if at, err := time.Parse(time.RFC3339Nano, task.Progress[progressEvicted]); err == nil && task.Progress[progressUntimed] == "" {
 		until, ok := readySince(pod)
 		if !ok || until.Before(at) { // its kubelet's clock has whole seconds
 			until = m.Clock.Now().Add(-steady)

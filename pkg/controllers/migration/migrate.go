@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -33,8 +34,9 @@ const (
 	progressDecision = "decision"
 	// progressBefore is a before, in JSON. It is on record before the eviction is asked for.
 	progressBefore = "before"
-	// progressEvicted is when the pod was found to be evicted, as RFC 3339.
+	// progressEvicted is when the pod was evicted, as RFC 3339, or, where progressUntimed says that nobody knows that, when it was found to be.
 	progressEvicted = "evicted"
+	progressUntimed = "untimed"
 	// progressTwin is the name of the copy that was made.
 	progressTwin = "copy"
 	// progressElsewhere is the target, of a migration that is undone only because that has no room for it.
@@ -326,9 +328,35 @@ func (m *migrate) evict(ctx context.Context, task orchestration.Task, pod *corev
 	return m.evictedBy(task, pod, answer), nil
 }
 
-// markEvicted remembers when the pod was evicted, or, by a process that died over it, was found to be.
-func (m *migrate) markEvicted(task orchestration.Task) {
+// markEvicted remembers when the pod was evicted.
+func (m *migrate) markEvicted(task orchestration.Task) { m.markEvictedAt(task, m.Clock.Now()) }
+
+func (m *migrate) markEvictedAt(task orchestration.Task, at time.Time) {
 	if _, ok := task.Progress[progressEvicted]; !ok {
-		task.Progress[progressEvicted] = m.Clock.Now().UTC().Format(time.RFC3339Nano)
+		task.Progress[progressEvicted] = at.UTC().Format(time.RFC3339Nano)
 	}
+}
+
+// findEvicted does so for a process that does not know that it was evicted, as another has died over it. A pod that still ends says since when it does; where
+// nothing is left of it nobody knows for how long it has not served, and that is not told then.
+func (m *migrate) findEvicted(ctx context.Context, task orchestration.Task) error {
+	if _, known := task.Progress[progressEvicted]; known {
+		return nil
+	}
+	named := task.Object.Spec.Pods[0]
+	for _, from := range []client.Reader{m.Client, m.API} {
+		pod := &corev1.Pod{}
+		err := from.Get(ctx, types.NamespacedName{Namespace: named.Namespace, Name: named.Name}, pod)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading pod %s/%s: %w", named.Namespace, named.Name, err)
+		}
+		if end := pod.DeletionTimestamp; err == nil && pod.UID == named.UID && end != nil {
+			grace := ptr.Deref(pod.DeletionGracePeriodSeconds, 0)
+			m.markEvictedAt(task, end.Add(-time.Duration(grace)*time.Second))
+			return nil
+		}
+	}
+	m.markEvicted(task)
+	task.Progress[progressUntimed] = "true"
+	return nil
 }

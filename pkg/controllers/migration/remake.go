@@ -59,7 +59,9 @@ func (m *migrate) store(ctx context.Context, task orchestration.Task, source *co
 
 // let has the copy run once nothing is left of the source.
 func (m *migrate) let(ctx context.Context, task orchestration.Task, twin *corev1.Pod) (rules.Result, error) {
-	m.markEvicted(task)
+	if err := m.findEvicted(ctx, task); err != nil {
+		return rules.Result{}, err
+	}
 	left, err := m.left(ctx, task.Object.Spec.Pods[0])
 	switch {
 	case err != nil:
