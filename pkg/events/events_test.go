@@ -34,6 +34,11 @@ func TestEventsSayWhatAndWhere(t *testing.T) {
 		{events.AgentSilent(pod, "u", "since long"), corev1.EventTypeWarning, "AgentSilent", []string{"since long"}},
 		{events.Preempting(pod, "u", "edge-1", []string{"a", "b"}), corev1.EventTypeNormal, "Preempting", []string{"edge-1", "a, b"}},
 		{events.Preempted(pod, "u", "default/web", "High", "edge-1"), corev1.EventTypeWarning, "Preempted", []string{"default/web", "High", "edge-1"}},
+		{events.Migrating(pod, "u", "default/web", "a", "b", "x", true), corev1.EventTypeNormal, "Migrating", []string{"from node a to run on node b, where cores are kept for it (action x)"}},
+		{events.Migrating(pod, "u", "default/web", "a", "b", "x", false), corev1.EventTypeNormal, "Migrating", []string{"from node a to run on node b (action x)"}},
+		{events.Migrating(pod, "u", "default/web", "a", "", "x", false), corev1.EventTypeNormal, "Migrating", []string{"from node a to run where the scheduler puts it (action x)"}},
+		{events.Migrated(pod, "u", "default/web", "a", "b", "x", true), corev1.EventTypeNormal, "Migrated", []string{"runs on node b with its cores, in place of one on node a (action x)"}},
+		{events.Migrated(pod, "u", "default/web", "a", "b", "x", false), corev1.EventTypeNormal, "Migrated", []string{"runs on node b, in place of one on node a (action x)"}},
 	} {
 		if c.event.Object != pod || c.event.Type != c.kind || c.event.Reason != c.reason {
 			t.Errorf("event is %+v, want %s %s", c.event, c.kind, c.reason)

@@ -18,9 +18,17 @@ const (
 	ReasonCheckpointing = "Checkpointing"
 )
 
-// Migrating tells a pod that it is evicted to run on another node, where its cores are kept for it.
-func Migrating(on runtime.Object, uid, pod, from, to, action string) Event {
-	return normal(on, ReasonMigrating, fmt.Sprintf("Evicted pod %s from node %s to run on node %s, where cores are kept for it (action %s)", pod, from, to, action), uid, action)
+// Migrating tells a pod that it is evicted to run on another node, where its cores are kept for it if a McKube governs it. Without a node the scheduler
+// chooses.
+func Migrating(on runtime.Object, uid, pod, from, to, action string, cores bool) Event {
+	where := "where the scheduler puts it"
+	if to != "" {
+		where = "on node " + to
+	}
+	if cores {
+		where += ", where cores are kept for it"
+	}
+	return normal(on, ReasonMigrating, fmt.Sprintf("Evicted pod %s from node %s to run %s (action %s)", pod, from, where, action), uid, action)
 }
 
 // Checkpointing tells a pod that it stands still, as its state is written and goes to another node.
@@ -33,9 +41,13 @@ func MigrationWaits(on runtime.Object, uid, why, action string) Event {
 	return warning(on, ReasonMigrationWaits, fmt.Sprintf("May not be evicted yet: %s (action %s)", why, action), uid, action)
 }
 
-// Migrated tells a pod that it runs in the place of another, which was on another node. Its McKube's status says where it is.
-func Migrated(on runtime.Object, uid, pod, from, to, action string) Event {
-	return normal(on, ReasonMigrated, fmt.Sprintf("Pod %s runs on node %s with its cores, in place of one on node %s (action %s)", pod, to, from, action), uid, action)
+// Migrated tells a pod that it runs in the place of another, which was on another node. The McKube of one that has cores says in its status which.
+func Migrated(on runtime.Object, uid, pod, from, to, action string, cores bool) Event {
+	with := ""
+	if cores {
+		with = " with its cores"
+	}
+	return normal(on, ReasonMigrated, fmt.Sprintf("Pod %s runs on node %s%s, in place of one on node %s (action %s)", pod, to, with, from, action), uid, action)
 }
 
 // MigrationElsewhere tells a PodMigration that it goes to another node than was decided, and why.

@@ -70,7 +70,7 @@ func (w *town) Publish(list ...events.Event) {
 	defer w.lock.Unlock()
 	for _, e := range list {
 		if o, ok := e.Object.(client.Object); ok && !strings.HasPrefix(e.Reason, "Action") {
-			w.told = append(w.told, e.Reason+" "+o.GetName())
+			w.told, w.said = append(w.told, e.Reason+" "+o.GetName()), append(w.said, e.Message)
 		}
 	}
 }

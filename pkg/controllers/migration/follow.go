@@ -208,7 +208,8 @@ func (m *migrate) withCores(pod *corev1.Pod) string {
 
 // done ends the action with a pod that was seen to do what the source did.
 func (m *migrate) done(task orchestration.Task, pod *corev1.Pod, message string) rules.Result {
-	m.Recorder.Publish(events.Migrated(pod, string(pod.UID), pod.Namespace+"/"+pod.Name, task.Object.Spec.Node, pod.Spec.NodeName, task.Object.Name))
+	name, cores := pod.Namespace+"/"+pod.Name, m.withCores(pod) != ""
+	m.Recorder.Publish(events.Migrated(pod, string(pod.UID), name, task.Object.Spec.Node, pod.Spec.NodeName, task.Object.Name, cores))
 	if down, err := time.ParseDuration(task.Progress[progressDown]); err == nil {
 		metrics.MigrationDowntime.Observe(down.Seconds())
 	}

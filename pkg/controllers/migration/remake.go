@@ -13,6 +13,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/eviction"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
 // strategyRemake is Restart for a pod that nobody makes again: its copy is stored before it goes, and is let run once it is
@@ -176,6 +177,7 @@ func (m *migrate) evictedBy(task orchestration.Task, pod *corev1.Pod, answer evi
 	}
 	m.markEvicted(task)
 	name := pod.Namespace + "/" + pod.Name // its McKube is told when it is done
-	m.Recorder.Publish(events.Migrating(pod, string(pod.UID), name, pod.Spec.NodeName, task.Object.Spec.TargetNode, task.Object.Name))
+	room, err := state.ParseMigration(task.Progress[state.ProgressReserved])
+	m.Recorder.Publish(events.Migrating(pod, string(pod.UID), name, pod.Spec.NodeName, task.Object.Spec.TargetNode, task.Object.Name, err == nil && len(room.Cores) > 0))
 	return rules.Result{Message: "evicted the pod"}
 }

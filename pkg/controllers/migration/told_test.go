@@ -30,3 +30,26 @@ func TestWhoIsToldOfAMigrationByStrategy(t *testing.T) {
 		}
 	}
 }
+
+// Pods that no McKube governs have no cores of their own, and nobody is told that they have.
+func TestWhatIsToldOfCores(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []v1alpha1.MigrationStrategy{v1alpha1.StrategyRestart, v1alpha1.StrategySurge, v1alpha1.StrategyEvict} {
+		for _, governed := range []bool{true, false} {
+			w := journey{town: func(w *town) {
+				if strategy == v1alpha1.StrategySurge {
+					w.rollout(1)
+				}
+				if !governed {
+					w.ungoverned()
+				}
+			}, ask: ask(strategy), phase: "Succeeded", places: "b"}.tell(t, 0, false)
+			w.lock.Lock()
+			said := strings.Join(w.said, "; ")
+			w.lock.Unlock()
+			if strings.Contains(said, "with its cores") != governed || !governed && strings.Contains(said, "cores") || strings.Contains(said, "on node ,") || !strings.Contains(said, "runs on node") {
+				t.Errorf("%s, governed: %t: %s", strategy, governed, said)
+			}
+		}
+	}
+}

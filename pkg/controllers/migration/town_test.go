@@ -48,9 +48,10 @@ type town struct {
 	namespace string
 	clock     *clocktesting.FakeClock
 	// lock is of what is told, evicted and counted: decisions are made side by side.
-	lock  sync.Mutex
-	told  []string
-	owner *appsv1.ReplicaSet
+	lock sync.Mutex
+	// told are the Events' reasons, and of whom they are, said their words.
+	told, said []string
+	owner      *appsv1.ReplicaSet
 	// containers of each pod; every one has a McKube and a claim.
 	containers []string
 	// lazy: the owner makes nothing. unready: what it makes does not run with its cores. home: it is bound to the node
