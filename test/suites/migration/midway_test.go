@@ -1,6 +1,8 @@
 package migration_test
 
 import (
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +16,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test"
 	"github.com/mainspring-rt/mainspring/pkg/test/environment"
 )
+
+// phasePoll is short: the controller is to die within a phase that passes within a second.
+const phasePoll = 5 * time.Millisecond
 
 func never() *mcoperatorv1.Migration {
 	return &mcoperatorv1.Migration{Policy: mcoperatorv1.MigrationNever}
@@ -118,25 +123,27 @@ var _ = Describe("Midway", func() {
 	})
 
 	DescribeTable("a controller that dies is followed by one that goes on",
-		func(strategy mckubev1alpha1.MigrationStrategy, writes int) {
+		func(strategy mckubev1alpha1.MigrationStrategy, phase mckubev1alpha1.MigrationPhase) {
 			nodes := twoNodes()
 			place := replicated(test.McKube("control", 40, test.Critical("High")), 1)[0]
 			m := test.PodMigration("move", place.Pod, test.To(other(nodes, place.Pod)), test.By(strategy))
 			env.ExpectApplied(m)
-			env.EventuallyWrites(writes)
+			Eventually(func(g Gomega) { g.Expect(read(g, m).Status.Phase).To(Equal(phase)) }).WithPolling(phasePoll).Should(Succeed())
 			env.Controller.Kill9()
+			Expect(read(Default, m).Status.Phase).NotTo(Satisfy(mckubev1alpha1.MigrationPhase.Over), "it died too late")
 			Expect(env.Controller.Start(env, env.Controller.Flags()...)).To(Succeed())
 			eventuallyEnds(m, mckubev1alpha1.MigrationSucceeded)
 			now := env.EventuallyPlace("control")
 			Expect(now.Node).To(Equal(other(nodes, place.Pod)))
 			nothingLeft()
 		},
-		Entry("surging, early", mckubev1alpha1.StrategySurge, 2),
-		Entry("surging, later", mckubev1alpha1.StrategySurge, 12),
-		Entry("surging, near its end", mckubev1alpha1.StrategySurge, 24),
-		Entry("restarting, early", mckubev1alpha1.StrategyRestart, 2),
-		Entry("restarting, later", mckubev1alpha1.StrategyRestart, 12),
-		Entry("restarting, near its end", mckubev1alpha1.StrategyRestart, 24),
+		Entry("surging, before anything is decided", mckubev1alpha1.StrategySurge, mckubev1alpha1.MigrationPhase("")),
+		Entry("surging, as the copy is made", mckubev1alpha1.StrategySurge, mckubev1alpha1.MigrationRestoring),
+		Entry("surging, as the copy proves itself", mckubev1alpha1.StrategySurge, mckubev1alpha1.MigrationVerifying),
+		Entry("surging, as the source goes", mckubev1alpha1.StrategySurge, mckubev1alpha1.MigrationCuttingOver),
+		Entry("restarting, before anything is decided", mckubev1alpha1.StrategyRestart, mckubev1alpha1.MigrationPhase("")),
+		Entry("restarting, as the source goes", mckubev1alpha1.StrategyRestart, mckubev1alpha1.MigrationCuttingOver),
+		Entry("restarting, as what is in its place proves itself", mckubev1alpha1.StrategyRestart, mckubev1alpha1.MigrationVerifying),
 	)
 })
 
