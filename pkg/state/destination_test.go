@@ -114,3 +114,24 @@ func TestOwned(t *testing.T) {
 		}
 	}
 }
+
+// A pod that goes by its name alone loses its budget with it, unless what is made in its place has the same.
+func TestForsaken(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]string{"": "m", "ReplicaSet": "m", "Job": "m", "StatefulSet": ""} {
+		p := statetest.Pod("default", "p", "p-1", "app")
+		p.Labels["app"] = "p"
+		if kind != "" {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "o", UID: "o", Controller: ptr.To(true)}}
+		}
+		m := statetest.McKube("default", "m", "p", "High", 10, 10)
+		view, _ := statetest.Build(p, m).Pod("p-1")
+		if got := view.Forsaken(); (got != "") != (want != "") || want != "" && !strings.HasPrefix(got, "McKube m governs the pod by its name") {
+			t.Errorf("of %q by name: %q", kind, got)
+		}
+		view, _ = statetest.Build(p, statetest.Selecting(m, "p")).Pod("p-1")
+		if got := view.Forsaken(); got != "" || len(view.Governed) != 1 {
+			t.Errorf("of %q by label: %q", kind, got)
+		}
+	}
+}

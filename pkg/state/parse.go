@@ -146,6 +146,7 @@ func parsePod(p *corev1.Pod) *PodView {
 	owner := metav1.GetControllerOf(p)
 	out.Remade = owner != nil
 	out.Owned = out.Remade && owner.Kind != "DaemonSet" && owner.Kind != "Node"
+	out.Namesake = out.Remade && owner.Kind == "StatefulSet"
 	out.Containers = make([]string, 0, len(p.Spec.Containers))
 	for _, c := range p.Spec.Containers {
 		out.Containers = append(out.Containers, c.Name)

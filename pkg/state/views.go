@@ -39,6 +39,8 @@ type PodView struct {
 	Owned bool
 	// Remade: a controller makes it again when it goes, be it on its node only.
 	Remade bool
+	// Namesake: what is made again in its place has its name, as of a StatefulSet.
+	Namesake bool
 	// Replaces is the pod in whose place it was made on another node; empty for none, and for one of which nobody has kept that.
 	Replaces types.UID
 	// Governed lists the containers that McKubes govern, by name. Derived from McKubes and claims.

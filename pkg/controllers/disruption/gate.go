@@ -184,6 +184,10 @@ func (g *Gate) refuses(ctx context.Context, action *v1alpha1.RTAction) (refusal,
 		reason = ReasonNotEvicted
 	}
 	if why == "" && err == nil {
+		why = forsaken(g.store.Snapshot(), action.Spec.Node)
+		never = why != ""
+	}
+	if why == "" && err == nil {
 		why, err = g.crowdedOut(ctx, action.Spec.Node)
 		reason = ReasonNoCore
 	}

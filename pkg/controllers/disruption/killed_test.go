@@ -175,7 +175,7 @@ func (w *world) expectTakenBack(action string) {
 func (w *world) reveal(pods ...*corev1.Pod) {
 	w.Helper()
 	for _, pod := range pods {
-		w.must(w.store.Update(statetest.McKube("default", pod.Name, pod.Name, "High", 50, 50)))
+		w.must(w.store.Update(statetest.Selecting(statetest.McKube("default", pod.Name, pod.Name, "High", 50, 50), pod.Name)))
 		w.must(w.store.Update(heldFor(pod, pod.Spec.NodeName, 50)))
 	}
 	nodes := &corev1.NodeList{}

@@ -112,6 +112,20 @@ func homeless(s *state.Snapshot, nodes []string, elsewhere map[types.UID]bool, r
 	return out
 }
 
+// forsaken is which real-time pod would be without its budget in its new place if a node went away; empty: none.
+func forsaken(s *state.Snapshot, node string) string {
+	n, ok := s.NodeView(node)
+	if !ok {
+		return ""
+	}
+	for i := range n.Servers {
+		if pod, ok := s.Pod(n.Servers[i].PodUID); ok && pod.Owned && pod.Forsaken() != "" {
+			return fmt.Sprintf("pod %s/%s must stay: %s", pod.Namespace, pod.Name, pod.Forsaken())
+		}
+	}
+	return ""
+}
+
 // governed tells whether the node has real-time work.
 func governed(s *state.Snapshot, node string) bool {
 	n, ok := s.NodeView(node)

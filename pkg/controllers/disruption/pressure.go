@@ -138,10 +138,14 @@ func (p *rtPressure) ended(ctx context.Context, c *disruption.Candidate, results
 	})
 }
 
-// permitted is a command that leaves every real-time container a core, and whose node's pods may all be evicted.
+// permitted is a command that leaves every real-time container a core and its budget, and whose node's pods may all be evicted.
 func (p *rtPressure) permitted(ctx context.Context, command disruption.Command) (disruption.Command, note, error) {
-	if objections := p.housed(ctx, p.Store.Snapshot(), &command); len(objections) > 0 {
+	snapshot := p.Store.Snapshot()
+	if objections := p.housed(ctx, snapshot, &command); len(objections) > 0 {
 		return disruption.Command{}, note{impossible: true, message: objections[0].message}, nil
+	}
+	if why := forsaken(snapshot, command.Candidates[0].Name()); why != "" {
+		return disruption.Command{}, note{impossible: true, message: why}, nil
 	}
 	why, never, err := kept(ctx, p.Client, p.Clock, command.Candidates[0].Name())
 	if why != "" || err != nil {

@@ -233,6 +233,7 @@ func (w *world) join(name string, cores ...rt.Core) *corev1.Node {
 func (w *world) pod(name, node string, percent int64) *corev1.Pod {
 	w.Helper()
 	pod := statetest.Pod("default", name, "", "app")
+	pod.Labels["app"] = name
 	pod.CreationTimestamp = metav1.Time{}
 	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web-1", Controller: ptr.To(true)}}
 	pod.Spec.NodeName = node
@@ -241,7 +242,7 @@ func (w *world) pod(name, node string, percent int64) *corev1.Pod {
 	pod.Status.Phase = corev1.PodRunning
 	w.create(pod)
 	if percent > 0 {
-		w.must(w.store.Update(statetest.McKube("default", name, name, "High", percent, percent)))
+		w.must(w.store.Update(statetest.Selecting(statetest.McKube("default", name, name, "High", percent, percent), name)))
 		w.must(w.store.Update(heldFor(pod, node, percent)))
 	}
 	w.sync()

@@ -48,8 +48,9 @@ type planner struct {
 	before layout
 	pods   map[types.UID][]*state.ServerView
 	moved  map[types.UID]bool
-	// goes are the destinations that were asked for.
+	// goes are the destinations that were asked for, ties why pods must stay that were asked about.
 	goes map[types.UID]*state.Destination
+	ties map[types.UID]string
 }
 
 // option is an action that would help.
@@ -139,8 +140,9 @@ func (p *planner) late() bool {
 func (p planner) choose() (out answer, ok bool) {
 	p.prepare()
 	for _, r := range p.rungs() {
-		why := r.why
-		for i, o := range p.sorted(r.find(&p)) {
+		list := p.sorted(r.find(&p))
+		why := r.why + p.staying(r.kind)
+		for i, o := range list {
 			if i == tries {
 				break
 			}
@@ -193,7 +195,7 @@ func submittable(t orchestration.Ticket, now time.Time) bool {
 // no longer.
 func (p *planner) prepare() {
 	p.crowd, p.before = crowdOf(p.Node, p.Sufferers), layoutOf(p.Node)
-	p.pods, p.goes = podsOn(p.Node), map[types.UID]*state.Destination{}
+	p.pods, p.goes, p.ties = podsOn(p.Node), map[types.UID]*state.Destination{}, map[types.UID]string{}
 	p.moved = movedBy(p.Answers)
 }
 

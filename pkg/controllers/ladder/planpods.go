@@ -2,7 +2,6 @@ package ladder
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -84,11 +83,11 @@ func (p *planner) overfills(uid types.UID, d state.Destination) bool {
 	return false
 }
 
-// movable tells whether a pod may be moved to another node: somebody makes it again, no McKube of it forbids it, and it
-// was not moved for this cause.
+// movable tells whether a pod may be moved to another node: somebody makes it again, no McKube of it forbids it, it was not moved for this cause,
+// and nothing ties it to the node.
 func (p *planner) movable(uid types.UID) bool {
 	view, ok := p.Snapshot.Pod(uid)
-	return ok && view.Owned && mayLeave(p.pods[uid]) && p.free(uid)
+	return ok && view.Owned && mayLeave(p.pods[uid]) && p.free(uid) && !p.tied(view)
 }
 
 func mayLeave(servers []*state.ServerView) bool {
@@ -118,31 +117,6 @@ func (p *planner) destination(uid types.UID) (state.Destination, bool) {
 func (p *planner) suits(uid types.UID, n *state.NodeView, coming ...*state.PodView) bool {
 	view, ok := p.Snapshot.Pod(uid)
 	return ok && n.Agent == state.AgentAlive && !n.Tainted(mcv1.TaintPressure) && p.Fits(n.Name, append(slices.Clip(coming), view)...)
-}
-
-// mostShut is how many nodes are named that take nobody.
-const mostShut = 3
-
-// shut says which other nodes with cores take nobody for now, and why: one that was opened for the pressure may be among them.
-func (p *planner) shut() string {
-	var out []string
-	for n := range p.Snapshot.Nodes() {
-		why := n.Shut()
-		if why == "" && n.Agent != state.AgentAlive {
-			why = "the node's agent has not been heard of"
-		}
-		if why != "" && n.Name != p.Node.Name && n.Offered && n.UID != "" && !n.Deleting {
-			out = append(out, n.Name+": "+why)
-		}
-	}
-	slices.Sort(out)
-	switch {
-	case len(out) == 0:
-		return ""
-	case len(out) > mostShut: // how many others is not told, as that changes all the time in a storm, and each change is told
-		out = append(out[:mostShut], "and others")
-	}
-	return " (these take nobody now: " + strings.Join(out, ", ") + ")"
 }
 
 // roomAt is the bandwidth that the others leave to a server where it would go.
@@ -180,7 +154,7 @@ func (p *planner) leaves(s Sufferer, room rt.PPM) effect {
 func (p *planner) preemptions() []option {
 	var out []option
 	for _, set := range p.sets(p.evictable) {
-		o := option{Pods: set, What: "evicting " + p.names(set)}
+		o := option{Pods: set, What: "evicting " + p.names(set) + p.bereft(set)}
 		o.effect, o.price = p.gone(set)
 		out = append(out, o)
 	}
@@ -241,7 +215,7 @@ func (p *planner) replacements() []option {
 	o := option{leavers: sortedPods(p.pods), What: "replacing node " + p.Node.Name}
 	for _, uid := range o.leavers {
 		view, ok := p.Snapshot.Pod(uid)
-		if !ok || !view.Owned || !mayLeave(p.pods[uid]) || p.Held(uid) || criticalityOf(p.pods[uid]) > p.crowd.sufferers[0].Criticality {
+		if !ok || !view.Owned || !mayLeave(p.pods[uid]) || p.Held(uid) || p.tied(view) || criticalityOf(p.pods[uid]) > p.crowd.sufferers[0].Criticality {
 			return nil
 		}
 		o.price += priceOf(p.Node, p.pods[uid])

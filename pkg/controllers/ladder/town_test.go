@@ -58,7 +58,8 @@ func (w *town) node(name string, cores int) *corev1.Node {
 func (w *town) run(name, node string, criticality mcv1.Criticality, lowMs, highMs int64, core int) *corev1.Pod {
 	p := statetest.On(statetest.WithClaim(statetest.Pod("default", name, types.UID(name), "app"), "app", name+"-claim"), node)
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "set", UID: "set", Controller: ptr.To(true)}}
-	m := statetest.McKube("default", name, name, criticality, lowMs, highMs)
+	p.Labels["app"] = name
+	m := statetest.Selecting(statetest.McKube("default", name, name, criticality, lowMs, highMs), name)
 	w.pods[name], w.mckubes[name] = p, m
 	need := highMs
 	if criticality == "Low" {

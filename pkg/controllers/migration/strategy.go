@@ -90,14 +90,8 @@ func (r *Reconciler) find(ctx context.Context, q question) (way, *refusal, error
 
 // ungoverned is which McKube would not govern the pod in the source's place, as that has another name. Who says Evict gets what an eviction is.
 func ungoverned(q question, w wish) *refusal {
-	by := metav1.GetControllerOf(q.pod)
-	if w.strategy == v1alpha1.StrategyEvict || by != nil && by.Kind == "StatefulSet" {
-		return nil
-	}
-	for _, g := range q.view.Governed {
-		if g.McKube.Spec.Selector == nil {
-			return &refusal{ReasonGovernedByName, fmt.Sprintf("McKube %s governs the pod by its name, and the one in its place has another; give it a selector", g.McKube.Name)}
-		}
+	if why := q.view.Forsaken(); why != "" && w.strategy != v1alpha1.StrategyEvict {
+		return &refusal{ReasonGovernedByName, why}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,7 +52,16 @@ func (m *migrate) verify(ctx context.Context, task orchestration.Task, pod *core
 	if m := immovable(view); m != nil {
 		return fmt.Sprintf("McKube %s says migration.policy Never", m.Name), nil
 	}
+	if why := view.Forsaken(); why != "" && renames(strategy, pod) {
+		return why, nil
+	}
 	return m.unowned(ctx, task, pod)
+}
+
+// renames tells whether the pod in the source's place has another name than it where its owner does not see to that. Who says Evict gets what an
+// eviction is.
+func renames(by v1alpha1.MigrationStrategy, source *corev1.Pod) bool {
+	return by != v1alpha1.StrategyEvict && (by != v1alpha1.StrategyCheckpoint || !heritable(metav1.GetControllerOf(source)))
 }
 
 // declined is why the target does not take the pod, as things are now; empty: it does.

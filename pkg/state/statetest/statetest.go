@@ -101,6 +101,12 @@ func McKube(namespace, name, pod string, criticality mcv1.Criticality, lowMs, hi
 	}
 }
 
+// Selecting has a McKube govern pods by their label app instead of by their name, which those that a controller makes again do not have.
+func Selecting(m *mcv1.McKube, app string) *mcv1.McKube {
+	m.Spec.Podname, m.Spec.Selector = "", &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+	return m
+}
+
 // Claim is the container's claim, given a core when node is not empty.
 func Claim(p *corev1.Pod, name, container, node string, core int, ppm rt.PPM) *resourcev1.ResourceClaim {
 	c := &resourcev1.ResourceClaim{ObjectMeta: meta(p.Namespace, name, types.UID("claim-"+string(p.UID)+"-"+container))}

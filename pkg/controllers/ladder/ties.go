@@ -1,0 +1,76 @@
+package ladder
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// mostNamed is how many nodes, or pods, are named of a kind.
+const mostNamed = 3
+
+// shut says which other nodes with cores take nobody for now, and why: one that was opened for the pressure may be among them.
+func (p *planner) shut() string {
+	var out []string
+	for n := range p.Snapshot.Nodes() {
+		why := n.Shut()
+		if why == "" && n.Agent != state.AgentAlive {
+			why = "the node's agent has not been heard of"
+		}
+		if why != "" && n.Name != p.Node.Name && n.Offered && n.UID != "" && !n.Deleting {
+			out = append(out, n.Name+": "+why)
+		}
+	}
+	return few("these take nobody now", out)
+}
+
+// tied tells whether a pod must stay because whoever takes its place would not be what it is. Why is told with the rungs that would move it.
+func (p *planner) tied(view *state.PodView) bool {
+	why := view.Forsaken()
+	if why != "" {
+		p.ties[view.UID] = "pod " + view.Key().String() + ": " + why
+	}
+	return why != ""
+}
+
+// staying says which pods are tied to the node, and why, where a rung would move pods off it.
+func (p *planner) staying(kind rules.Kind) string {
+	switch kind {
+	case rules.Migrate, rules.OpenNode, rules.ReplaceNode:
+	default:
+		return ""
+	}
+	var out []string
+	for _, why := range p.ties {
+		out = append(out, why)
+	}
+	return few("these must stay", out)
+}
+
+// bereft says of whom of a set the pod in its place has no budget, and why. They are evicted all the same: to be governed by name must not keep a
+// pod from making room for a more critical one.
+func (p *planner) bereft(set []types.UID) string {
+	var out []string
+	for _, uid := range set {
+		if view, ok := p.Snapshot.Pod(uid); ok && view.Remade && view.Forsaken() != "" {
+			out = append(out, "pod "+view.Key().String()+": "+view.Forsaken())
+		}
+	}
+	return few("without budget from then on", out)
+}
+
+// few names some of a list, in brackets behind what they are; nothing of an empty one.
+func few(what string, list []string) string {
+	slices.Sort(list)
+	switch {
+	case len(list) == 0:
+		return ""
+	case len(list) > mostNamed: // how many others is not told, as that changes all the time in a storm, and each change is told
+		list = append(list[:mostNamed], "and others")
+	}
+	return " (" + what + ": " + strings.Join(list, ", ") + ")"
+}

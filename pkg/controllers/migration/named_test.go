@@ -1,0 +1,34 @@
+package migration_test
+
+import (
+	"testing"
+)
+
+// What a ReplicaSet makes in the place of a pod has another name: where a McKube governs the pod by its name that one would run without its budget, and
+// the action would have succeeded. It is refused whenever that is so, up to the eviction.
+func TestAnActionTakesNoPodItsBudget(t *testing.T) {
+	t.Parallel()
+	const says = "McKube rt governs the pod by its name, and the one in its place has another; give it a selector"
+	for _, s := range []story{
+		{name: "from-the-beginning", before: (*town).named},
+		{name: "once-the-cores-are-kept", meanwhile: once("reserved", (*town).named)},
+		{name: "while-its-eviction-is-refused", before: (*town).budget, meanwhile: func(w *town) func(int, *process) {
+			done := false
+			return func(turn int, p *process) {
+				if turn > 5 && !done && w.progressOf("before") {
+					done = true
+					w.named()
+					p.look()
+				}
+			}
+		}},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			s.phases, s.says, s.running = "RolledBack", says, "rt-1@a"
+			if w := s.tell(t, 0, false); len(w.evicted) > 0 {
+				t.Errorf("evicted: %v", w.evicted)
+			}
+		})
+	}
+}
