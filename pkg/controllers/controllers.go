@@ -93,9 +93,10 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 	}
 	list = append(list, realtime(op, cluster, store, queue, o.Realtime)...)
 	latest := usage.NewLatest(op.Clock, o.Resources.Pressure.MaxAge())
-	list = append(list, migrations(op, cluster, store, queue, latest, o)...)
+	moving := newMoving(op, cluster, store, queue, o.Migrations)
+	list = append(list, moving.loops(queue, latest, o.Migrations)...)
 	list = append(list, resources(op, cluster, store, latest, o.Resources)...)
-	list = append(list, pressure(op, store, queue, o.Pressure))
+	list = append(list, pressure(op, store, queue, moving, o.Pressure))
 	if list, err = (opening{o, op, overlaid, cluster, store}).withOpening(ctx, list, queue); err != nil {
 		return Set{}, err
 	}

@@ -1,11 +1,14 @@
 package controllers
 
 import (
+	"context"
+
 	"github.com/awslabs/operatorpkg/controller"
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
 	"sigs.k8s.io/karpenter/pkg/operator"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/migration"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/migrationpolicy"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
@@ -28,26 +31,46 @@ type Migrations struct {
 	SecretNamespace string
 }
 
-// migrations are the loops that move pods to other nodes. The queue's actions of that kind are done here, too.
-func migrations(op *operator.Operator, cluster *state.Cluster, store *rtstate.Store, queue *orchestration.Queue, latest *usage.Latest, o Options) []controller.Controller {
-	simulator := &placement.Simulator{Client: op.GetClient(), Cluster: cluster, Recorder: op.EventRecorder, Clock: op.Clock}
-	judge := policy.NewJudge(policy.Options{
-		Client: op.GetClient(), Secrets: op.GetAPIReader(), Namespace: o.Migrations.SecretNamespace, Clock: op.Clock, Default: o.Migrations.Engine,
-	})
-	d := migration.Dependencies{
+// moving is all that it takes to move pods to other nodes, and to say how one would go.
+type moving struct {
+	migration.Dependencies
+	simulator *placement.Simulator
+	judge     *policy.Judge
+}
+
+func newMoving(op *operator.Operator, cluster *state.Cluster, store *rtstate.Store, queue *orchestration.Queue, o Migrations) moving {
+	m := moving{
+		simulator: &placement.Simulator{Client: op.GetClient(), Cluster: cluster, Recorder: op.EventRecorder, Clock: op.Clock},
+		judge: policy.NewJudge(policy.Options{
+			Client: op.GetClient(), Secrets: op.GetAPIReader(), Namespace: o.SecretNamespace, Clock: op.Clock, Default: o.Engine,
+		}),
+	}
+	m.Dependencies = migration.Dependencies{
 		Clock: op.Clock, Client: op.GetClient(), API: op.GetAPIReader(), Store: store, Recorder: recorder{op.EventRecorder},
 		Running:   func() []*v1alpha1.RTAction { return queue.Running(rules.Migrate) },
-		Placement: simulator, Judge: judge,
+		Placement: m.simulator, Judge: m.judge, Checkpointing: o.Checkpointing,
 	}
-	queue.Handle(rules.Migrate, migration.New(d))
+	return m
+}
+
+// loops move pods to other nodes. The queue's actions of that kind are done here, too.
+func (m moving) loops(queue *orchestration.Queue, latest *usage.Latest, o Migrations) []controller.Controller {
+	queue.Handle(rules.Migrate, migration.New(m.Dependencies))
 	return []controller.Controller{
 		migration.NewReconciler(migration.ReconcilerDependencies{
-			Dependencies: d, Actions: queue, Rooms: simulator.Rooms, Load: latest.Load,
-			Checkpointing: o.Migrations.Checkpointing, Threshold: o.Migrations.Threshold,
+			Dependencies: m.Dependencies, Actions: queue, Rooms: m.simulator.Rooms, Load: latest.Load, Threshold: o.Threshold,
 		}),
-		&migration.Gates{Client: op.GetClient(), API: op.GetAPIReader()},
-		&migration.Leftovers{Dependencies: d},
-		&migration.Strays{Dependencies: d},
-		&migrationpolicy.Controller{Client: op.GetClient(), Tokens: judge},
+		&migration.Gates{Client: m.Client, API: m.API},
+		&migration.Leftovers{Dependencies: m.Dependencies},
+		&migration.Strays{Dependencies: m.Dependencies},
+		&migrationpolicy.Controller{Client: m.Client, Tokens: m.judge},
 	}
+}
+
+// passage is how the ladder's pods would go: by what whoever moves them finds.
+func (m moving) passage(ctx context.Context, pod *rtstate.PodView, node string) (ladder.Passage, error) {
+	way, err := m.Passage(ctx, pod, node)
+	return ladder.Passage{
+		Veto: way.Veto, Beside: way.Strategy == v1alpha1.StrategySurge, Anew: way.Stateless, Bound: way.Bound, Timeout: way.Timeout,
+	}, err
 }

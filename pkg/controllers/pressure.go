@@ -15,13 +15,13 @@ import (
 
 // pressure is the loop that answers real-time pressure. Its preemptions, and those for pending pods, are actions of one
 // kind and of two reasons.
-func pressure(op *operator.Operator, store *rtstate.Store, queue *orchestration.Queue, o ladder.Options) controller.Controller {
+func pressure(op *operator.Operator, store *rtstate.Store, queue *orchestration.Queue, m moving, o ladder.Options) controller.Controller {
 	queue.Handle(rules.Preempt, preemptions{
 		pressed: ladder.NewPreempt(op.GetClient(), op.GetAPIReader(), store),
 		pending: rtruntime.NewPreempt(op.GetAPIReader()),
 	})
 	return ladder.New(ladder.Dependencies{
-		Clock: op.Clock, Client: op.GetClient(), Recorder: op.EventRecorder, Store: store, Actions: queue, Options: o,
+		Clock: op.Clock, Client: op.GetClient(), Recorder: op.EventRecorder, Store: store, Actions: queue, Passage: m.passage, Options: o,
 	})
 }
 

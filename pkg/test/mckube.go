@@ -41,6 +41,13 @@ func GovernsWorkload(workload string) McKubeChange {
 	return func(m *mcoperatorv1.McKube) { m.Spec.Podname, m.Spec.Selector = "", Selector(workload) }
 }
 
+// Restarts has pods be moved one after the other: no second one serves before the first goes.
+func Restarts() McKubeChange {
+	return func(m *mcoperatorv1.McKube) {
+		m.Spec.Migration = &mcoperatorv1.Migration{Policy: mcoperatorv1.MigrationRestart}
+	}
+}
+
 // GovernsPod lets the McKube govern the pod of that name.
 func GovernsPod(name string) McKubeChange {
 	return func(m *mcoperatorv1.McKube) { m.Spec.Podname = name }

@@ -2,6 +2,7 @@ package ladder
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -68,13 +69,14 @@ func (v visit) climb(ctx context.Context) (time.Duration, error) {
 		return wait, nil
 	}
 	machines := machines{client: v.Client, ctx: ctx}
+	passages := passages{ask: v.Passage, ctx: ctx, known: map[passageKey]Passage{}}
 	chosen, ok := planner{
 		Snapshot: v.snapshot, Node: v.node, Episode: v.scene.Episode, Sufferers: v.scene.Sufferers, Answers: v.scene.Answers,
 		Ticket: v.Actions.Find, Held: func(uid types.UID) bool { return v.Actions.HoldsPod(uid) != "" }, Fits: machines.fit,
-		Pool: v.node.Label(karpenterv1.NodePoolLabelKey), Options: v.Options, Now: v.scene.Now,
+		Passage: passages.of, Pool: v.node.Label(karpenterv1.NodePoolLabelKey), Options: v.Options, Now: v.scene.Now,
 	}.choose()
-	if machines.err != nil {
-		return 0, machines.err
+	if err := errors.Join(machines.err, passages.err); err != nil {
+		return 0, err
 	}
 	if !ok {
 		m.planned = v.scene.Now.Add(replan)
@@ -178,4 +180,32 @@ func (m *machines) fit(node string, views ...*state.PodView) bool {
 		}
 	}
 	return resources.Fits(resources.RequestsForPods(all...), machine.Status.Allocatable)
+}
+
+// passages tells how pods would go to other nodes, each asked about once. Errors are kept.
+type passages struct {
+	ask   func(context.Context, *state.PodView, string) (Passage, error)
+	ctx   context.Context //nolint:containedctx // it lives as long as one plan
+	known map[passageKey]Passage
+	err   error
+}
+
+type passageKey struct {
+	pod  types.UID
+	node string
+}
+
+// of is how a pod would go to a node. Of whom that cannot be asked it is not known that it may.
+func (p *passages) of(pod *state.PodView, node string) Passage {
+	key := passageKey{pod.UID, node}
+	if found, ok := p.known[key]; ok {
+		return found
+	}
+	found, err := p.ask(p.ctx, pod, node)
+	if err != nil {
+		p.err = errors.Join(p.err, fmt.Errorf("asking how pod %s would go to another node: %w", pod.Key(), err))
+		found = Passage{Veto: "it is not known how it would go"}
+	}
+	p.known[key] = found
+	return found
 }

@@ -49,6 +49,19 @@ type Actions interface {
 	Listen(f func(*v1alpha1.RTAction))
 }
 
+// Passage is how a pod would go to another node.
+type Passage struct {
+	// Veto is why it must not go; empty: it may.
+	Veto string
+	// Beside: another pod serves before it goes.
+	Beside bool
+	// Anew is why it would begin anew, though its state was to come along; Bound: it goes with its state or not at all.
+	Anew  string
+	Bound bool
+	// Timeout is how long that may take; 0: as long as moves usually do.
+	Timeout time.Duration
+}
+
 // Dependencies are the collaborators of the loop. All are required.
 type Dependencies struct {
 	Clock    clock.Clock
@@ -56,7 +69,9 @@ type Dependencies struct {
 	Recorder karpenterevents.Recorder
 	Store    *state.Store
 	Actions  Actions
-	Options  Options
+	// Passage is how whoever moves pods would move one to a node that has room for it; without node, to any.
+	Passage func(ctx context.Context, pod *state.PodView, node string) (Passage, error)
+	Options Options
 }
 
 // ladder is the loop over nodes. It has one worker: each plan sees what the one before has asked for.

@@ -39,6 +39,8 @@ type planner struct {
 	Ticket func(orchestration.Request) (orchestration.Ticket, bool)
 	Held   func(types.UID) bool
 	Fits   func(node string, pods ...*state.PodView) bool
+	// Passage is how a pod would go to a node, or without that to any.
+	Passage func(pod *state.PodView, node string) Passage
 	// Pool of the node; empty: nobody manages it.
 	Pool    string
 	Options Options
@@ -48,7 +50,7 @@ type planner struct {
 	before layout
 	pods   map[types.UID][]*state.ServerView
 	moved  map[types.UID]bool
-	// goes are the destinations that were asked for, ties why pods must stay that were asked about.
+	// goes are the destinations that were asked for, ties why pods must stay that the rung was asked about.
 	goes map[types.UID]*state.Destination
 	ties map[types.UID]string
 }
@@ -140,6 +142,7 @@ func (p *planner) late() bool {
 func (p planner) choose() (out answer, ok bool) {
 	p.prepare()
 	for _, r := range p.rungs() {
+		p.ties = map[types.UID]string{}
 		list := p.sorted(r.find(&p))
 		why := r.why + p.staying(r.kind)
 		for i, o := range list {
@@ -195,7 +198,7 @@ func submittable(t orchestration.Ticket, now time.Time) bool {
 // no longer.
 func (p *planner) prepare() {
 	p.crowd, p.before = crowdOf(p.Node, p.Sufferers), layoutOf(p.Node)
-	p.pods, p.goes, p.ties = podsOn(p.Node), map[types.UID]*state.Destination{}, map[types.UID]string{}
+	p.pods, p.goes = podsOn(p.Node), map[types.UID]*state.Destination{}
 	p.moved = movedBy(p.Answers)
 }
 

@@ -34,7 +34,7 @@ func (p *planner) migration(set []types.UID) (option, bool) {
 	if !ok {
 		return option{}, false
 	}
-	o := option{Pods: set[:1], Target: d.Node, What: "moving " + p.names(set[:1]) + " to node " + d.Node}
+	o := option{Pods: set[:1], Target: d.Node, What: "moving " + p.names(set[:1]) + " to node " + d.Node + p.anew(set[0], d.Node)}
 	o.effect, o.price = p.gone(set)
 	o.Crowds = p.overfills(set[0], d)
 	return o, true
@@ -50,7 +50,7 @@ func (p *planner) departure(s Sufferer) (option, bool) {
 		return option{}, false
 	}
 	o := option{Pods: []types.UID{s.PodUID}, leavers: []types.UID{s.PodUID}, Target: d.Node, price: priceOf(p.Node, p.pods[s.PodUID])}
-	o.What = "moving " + p.names(o.Pods) + " itself to node " + d.Node
+	o.What = "moving " + p.names(o.Pods) + " itself to node " + d.Node + p.anew(s.PodUID, d.Node)
 	o.effect = p.leaves(s, p.roomAt(d, s.ID))
 	return o, true
 }
@@ -101,7 +101,7 @@ func mayLeave(servers []*state.ServerView) bool {
 func (p *planner) destination(uid types.UID) (state.Destination, bool) {
 	known, asked := p.goes[uid]
 	if !asked {
-		found, ok := p.Snapshot.Destination(uid, func(n *state.NodeView) bool { return p.suits(uid, n) })
+		found, ok := p.roomiest(uid)
 		if ok {
 			known = &found
 		}
@@ -113,10 +113,35 @@ func (p *planner) destination(uid types.UID) (state.Destination, bool) {
 	return *known, true
 }
 
+// roomiest is the node with most room for a pod, of those to which it can take its state, if it is to and there are any.
+func (p *planner) roomiest(uid types.UID) (state.Destination, bool) {
+	anew := false
+	found, ok := p.Snapshot.Destination(uid, func(n *state.NodeView) bool {
+		suits := p.suits(uid, n)
+		loses := suits && p.passage(uid, n.Name).Anew != ""
+		anew = anew || loses
+		return suits && !loses
+	})
+	if ok || !anew {
+		return found, ok
+	}
+	return p.Snapshot.Destination(uid, func(n *state.NodeView) bool { return p.suits(uid, n) })
+}
+
+// passage is how a pod would go to a node.
+func (p *planner) passage(uid types.UID, node string) Passage {
+	view, ok := p.Snapshot.Pod(uid)
+	if !ok {
+		return Passage{Veto: "the pod is gone"}
+	}
+	return p.Passage(view, node)
+}
+
 // suits tells whether a node may take a pod beside others that come there, whatever its cores say.
 func (p *planner) suits(uid types.UID, n *state.NodeView, coming ...*state.PodView) bool {
 	view, ok := p.Snapshot.Pod(uid)
-	return ok && n.Agent == state.AgentAlive && !n.Tainted(mcv1.TaintPressure) && p.Fits(n.Name, append(slices.Clip(coming), view)...)
+	return ok && n.Agent == state.AgentAlive && !n.Tainted(mcv1.TaintPressure) && p.Fits(n.Name, append(slices.Clip(coming), view)...) &&
+		p.Passage(view, n.Name).Veto == ""
 }
 
 // roomAt is the bandwidth that the others leave to a server where it would go.
@@ -215,13 +240,15 @@ func (p *planner) replacements() []option {
 	o := option{leavers: sortedPods(p.pods), What: "replacing node " + p.Node.Name}
 	for _, uid := range o.leavers {
 		view, ok := p.Snapshot.Pod(uid)
-		if !ok || !view.Owned || !mayLeave(p.pods[uid]) || p.Held(uid) || p.tied(view) || criticalityOf(p.pods[uid]) > p.crowd.sufferers[0].Criticality {
+		if !ok || !view.Owned || !mayLeave(p.pods[uid]) || p.Held(uid) || criticalityOf(p.pods[uid]) > p.crowd.sufferers[0].Criticality {
 			return nil
 		}
 		o.price += priceOf(p.Node, p.pods[uid])
 		switch {
 		case view.Deleting:
 			continue // it goes in any case
+		case p.tied(view) || p.chained(view):
+			return nil
 		case p.moved[uid]:
 			o.again = append(o.again, uid)
 		}

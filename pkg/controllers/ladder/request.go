@@ -1,6 +1,7 @@
 package ladder
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -59,6 +60,10 @@ func (p *planner) request(o option, passed []string) orchestration.Request {
 			Kind: "Pod", Namespace: first.Namespace, Name: first.Pod, UID: first.PodUID, Criticality: first.Criticality.String(),
 		},
 		StartBy: p.Now.Add(p.Options.Patience), Timeout: p.timeout(o),
+	}
+	if o.Kind == rules.Migrate {
+		way := p.passage(o.Pods[0], o.Target)
+		r.Beside, r.Timeout = way.Beside, cmp.Or(way.Timeout, r.Timeout)
 	}
 	for _, uid := range o.Pods {
 		r.Pods = append(r.Pods, p.actionPod(uid))

@@ -126,16 +126,15 @@ func (s *stage) node(name string, cores int) {
 	s.nodes = append(s.nodes, n.Name)
 }
 
-// run has a pod of one container run on a core with a claim there.
+// run has a pod of one container run on a core with a claim there. What is made in its place has its name, as a StatefulSet's has.
 func (s *stage) run(name, node string, criticality mcv1.Criticality, budgetMs int64, core int) *corev1.Pod {
 	s.Helper()
-	m := statetest.Selecting(statetest.McKube(s.namespace, name, name, criticality, budgetMs, budgetMs), name)
-	m.ObjectMeta, m.Spec.Container = metav1.ObjectMeta{Namespace: s.namespace, Name: name}, "app"
+	m := statetest.McKube(s.namespace, name, name, criticality, budgetMs, budgetMs)
+	m.ObjectMeta = metav1.ObjectMeta{Namespace: s.namespace, Name: name}
 	s.must(client.IgnoreAlreadyExists(s.api.Create(s.Context(), m)))
 	p := statetest.On(statetest.WithClaim(statetest.Pod(s.namespace, name, "", "app"), "app", name), s.namespace+"-"+node)
 	p.ObjectMeta = metav1.ObjectMeta{Namespace: s.namespace, Name: name, Labels: p.Labels}
-	p.Labels["app"] = name
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "set", UID: "set", Controller: ptr.To(true)}}
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "set", UID: "set", Controller: ptr.To(true)}}
 	p.Spec.Containers[0].Image, p.Spec.TerminationGracePeriodSeconds = "none", ptr.To(int64(0))
 	status := p.Status
 	s.must(s.api.Create(s.Context(), p))

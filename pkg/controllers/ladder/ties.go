@@ -1,6 +1,7 @@
 package ladder
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -28,13 +29,23 @@ func (p *planner) shut() string {
 	return few("these take nobody now", out)
 }
 
-// tied tells whether a pod must stay because whoever takes its place would not be what it is. Why is told with the rungs that would move it.
+// tied tells whether a pod must stay because whoever takes its place would not be what it is, or cannot. Why is told with the rungs that would move
+// it.
 func (p *planner) tied(view *state.PodView) bool {
-	why := view.Forsaken()
+	why := cmp.Or(view.Forsaken(), p.Passage(view, "").Veto)
 	if why != "" {
 		p.ties[view.UID] = "pod " + view.Key().String() + ": " + why
 	}
 	return why != ""
+}
+
+// chained tells whether a pod must not leave with its node: it takes its state along or stays, and who closes a node does not see to that.
+func (p *planner) chained(view *state.PodView) bool {
+	bound := p.Passage(view, "").Bound
+	if bound {
+		p.ties[view.UID] = "pod " + view.Key().String() + ": its MigrationPolicy requires its state, which does not come along when a node is closed"
+	}
+	return bound
 }
 
 // staying says which pods are tied to the node, and why, where a rung would move pods off it.
@@ -61,6 +72,14 @@ func (p *planner) bereft(set []types.UID) string {
 		}
 	}
 	return few("without budget from then on", out)
+}
+
+// anew says that a pod begins anew where it goes, though its state was to come along, and why.
+func (p *planner) anew(uid types.UID, node string) string {
+	if why := p.passage(uid, node).Anew; why != "" {
+		return " (where it begins anew: " + why + ")"
+	}
+	return ""
 }
 
 // few names some of a list, in brackets behind what they are; nothing of an empty one.

@@ -130,7 +130,8 @@ func (w *town) planner(node, source string, sufferers ...string) ladder.Planner 
 		Snapshot: s, Node: n, Episode: ladder.Episode{Node: n.RTNode.UID, Begun: start, Active: true, Stage: source},
 		Ticket: func(orchestration.Request) (orchestration.Ticket, bool) { return orchestration.Ticket{}, false },
 		Held:   func(types.UID) bool { return false }, Fits: func(string, ...*state.PodView) bool { return true },
-		Pool: "edge", Options: ladder.Defaults(), Now: start,
+		Passage: func(*state.PodView, string) ladder.Passage { return ladder.Passage{} },
+		Pool:    "edge", Options: ladder.Defaults(), Now: start,
 	}
 	for _, name := range sufferers {
 		v, ok := n.Server(name + "/app")

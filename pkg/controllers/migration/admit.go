@@ -31,6 +31,9 @@ type question struct {
 	// asked is the node that was asked for; empty: any but those that were tried.
 	asked string
 	tried []string
+	// settled: an action that was there first goes to that node, whatever is thought of it here. planned: that is only thought of, and the owner of
+	// another kind than ReplicaSet, of which there is no cache, is asked when it is done.
+	settled, planned bool
 	// others are all migrations.
 	others []v1alpha1.PodMigration
 }
@@ -212,7 +215,7 @@ func (r *Reconciler) propose(ctx context.Context, q question) (answer, error) {
 			return answer{refusal: &refusal{ReasonAlreadyMigrating, fmt.Sprintf("PodMigration %s moves the pod", other.Name)}}, nil
 		}
 	}
-	w, no, err := r.find(ctx, q)
+	w, no, err := r.find(ctx, q, r.choose)
 	if err != nil || no != nil {
 		return answer{refusal: no}, err
 	}

@@ -40,11 +40,16 @@ func (r *Reconciler) allowed(ctx context.Context, o *v1alpha1.PodMigration) time
 	if err := r.Client.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.PodName}, pod); err != nil {
 		return Allowance(o.Status.Strategy, 0, 0)
 	}
+	return needed(o.Status.Strategy, pod)
+}
+
+// needed is how long a pod may take to go by a strategy.
+func needed(by v1alpha1.MigrationStrategy, pod *corev1.Pod) time.Duration {
 	grace := time.Duration(0)
 	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
 		grace = time.Duration(*s) * time.Second
 	}
-	return Allowance(o.Status.Strategy, grace, memory(pod))
+	return Allowance(by, grace, memory(pod))
 }
 
 // memory is how much memory a pod may have: its limits, and where it has none its requests.

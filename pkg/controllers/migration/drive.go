@@ -237,10 +237,15 @@ func (r *Reconciler) admitted(s *v1alpha1.PodMigrationStatus, q question, a answ
 	s.Target = &v1alpha1.MigrationEnd{Node: a.target}
 	now := r.Clock.Now()
 	setCondition(s, v1alpha1.ConditionMigrationAdmitted, metav1.ConditionTrue, reason, would(q, a), now)
+	tellState(s, a.way, now)
+}
+
+// tellState says whether the pod's state comes along, where it was to.
+func tellState(s *v1alpha1.PodMigrationStatus, w way, now time.Time) {
 	switch {
-	case a.stateless != "":
-		setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionFalse, ReasonStateImpossible, a.stateless, now)
-	case a.strategy == v1alpha1.StrategyCheckpoint:
+	case w.stateless != "":
+		setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionFalse, ReasonStateImpossible, w.stateless, now)
+	case w.strategy == v1alpha1.StrategyCheckpoint:
 		setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionTrue, "Checkpoint", "its state comes along", now)
 	}
 }

@@ -97,6 +97,8 @@ type Dependencies struct {
 	Placement Placement
 	// Judge says what policy says.
 	Judge Judge
+	// Checkpointing: strategy Checkpoint may be used.
+	Checkpointing bool
 }
 
 // New makes the executor of actions of kind Migrate.
@@ -117,7 +119,13 @@ func (m *migrate) Step(ctx context.Context, task orchestration.Task) (rules.Resu
 	if err := m.Store.Synced(); err != nil { // what it does not show yet is not gone
 		return rules.Result{}, err
 	}
+	var first waiting
+	var no vetoed
 	switch err := m.begin(ctx, task); {
+	case errors.As(err, &first):
+		return rules.Result{Message: first.Error()}, nil
+	case errors.As(err, &no):
+		return rules.Result{Undo: true, Message: no.Error()}, nil
 	case errors.Is(err, errForgotten) && task.Undoing():
 		return rules.Result{Outcome: rules.RolledBack, Message: "nothing was done"}, nil
 	case errors.Is(err, errForgotten):

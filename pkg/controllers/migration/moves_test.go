@@ -53,7 +53,7 @@ func (c *court) questions() []policy.Question {
 // reconciler is the loop over PodMigrations of a process.
 func (p *process) reconciler() *migration.Reconciler {
 	return migration.NewReconciler(migration.ReconcilerDependencies{
-		Dependencies: p.dependencies(), Actions: p.queue, Rooms: p.rooms, Load: p.measured, Checkpointing: true, Threshold: 0.85,
+		Dependencies: p.dependencies(), Actions: p.queue, Rooms: p.rooms, Load: p.measured, Threshold: 0.85,
 	})
 }
 

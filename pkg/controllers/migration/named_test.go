@@ -12,11 +12,14 @@ func TestAnActionTakesNoPodItsBudget(t *testing.T) {
 	for _, s := range []story{
 		{name: "from-the-beginning", before: (*town).named},
 		{name: "once-the-cores-are-kept", meanwhile: once("reserved", (*town).named)},
-		{name: "while-its-eviction-is-refused", before: (*town).budget, meanwhile: func(w *town) func(int, *process) {
-			done := false
+		{name: "while-its-eviction-is-refused", meanwhile: func(w *town) func(int, *process) {
+			since := 0
 			return func(turn int, p *process) {
-				if turn > 5 && !done && w.progressOf("before") {
-					done = true
+				switch {
+				case since == 0 && w.progressOf("before"):
+					w.budget()
+					since = turn
+				case since > 0 && turn == since+4:
 					w.named()
 					p.look()
 				}

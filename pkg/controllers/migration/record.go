@@ -20,6 +20,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
+	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
 // causePrefix begins the cause of an action that is for a PodMigration, whose UID follows.
@@ -29,33 +30,52 @@ const causePrefix = "migration/"
 var errForgotten = errors.New("its PodMigration is gone")
 
 // begin remembers which PodMigration the action is of, and by which strategy the pod goes. An action that nobody has
-// made for a PodMigration is given one, for people to read.
+// made for a PodMigration is given one, for people to read, and goes the way that one for the same would: it is chosen anew until something is done.
 func (m *migrate) begin(ctx context.Context, task orchestration.Task) error {
-	if task.Progress[progressStrategy] != "" {
+	of, asked := strings.CutPrefix(task.Object.Spec.Cause, causePrefix)
+	chosen := task.Progress[progressStrategy] != ""
+	switch {
+	case chosen && (asked || task.Undoing() || begun(task)):
+		return nil
+	case asked:
+		return m.recall(ctx, task, types.UID(of))
+	case task.Undoing():
+		task.Progress[progressStrategy] = string(v1alpha1.StrategyRestart)
 		return nil
 	}
-	of, asked := strings.CutPrefix(task.Object.Spec.Cause, causePrefix)
-	strategy := v1alpha1.StrategyRestart
-	switch {
-	case asked:
-		o, err := m.asked(ctx, task.Object.Spec.Pods[0].Namespace, types.UID(of))
-		if err != nil {
-			return err
-		}
-		task.Progress[progressMigration] = o.Name
-		if stateless(o) {
-			task.Progress[progressStateless] = "true"
-		}
-		strategy = cmp.Or(o.Status.Strategy, strategy)
-		if strategy == v1alpha1.StrategyRestart && o.Status.Owner == nil {
-			strategy = strategyRemake
-		}
-	case !task.Undoing():
+	if _, kept := task.Progress[progressMigration]; !kept {
 		name, err := m.keep(ctx, task.Object)
 		if err != nil {
 			return err
 		}
 		task.Progress[progressMigration] = name
+	}
+	return m.chooseWay(ctx, task)
+}
+
+// begun tells whether anything may have been done.
+func begun(task orchestration.Task) bool {
+	for _, entry := range []string{state.ProgressReserved, progressBefore, progressTwin} {
+		if _, ok := task.Progress[entry]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// recall remembers what was decided on a PodMigration.
+func (m *migrate) recall(ctx context.Context, task orchestration.Task, of types.UID) error {
+	o, err := m.asked(ctx, task.Object.Spec.Pods[0].Namespace, of)
+	if err != nil {
+		return err
+	}
+	task.Progress[progressMigration] = o.Name
+	if stateless(o) {
+		task.Progress[progressStateless] = "true"
+	}
+	strategy := cmp.Or(o.Status.Strategy, v1alpha1.StrategyRestart)
+	if strategy == v1alpha1.StrategyRestart && o.Status.Owner == nil {
+		strategy = strategyRemake
 	}
 	task.Progress[progressStrategy] = string(strategy)
 	return nil
@@ -86,8 +106,7 @@ func (m *migrate) keep(ctx context.Context, action *v1alpha1.RTAction) (string, 
 			Finalizers:  []string{v1alpha1.FinalizerMigration},
 		},
 		Spec: v1alpha1.PodMigrationSpec{
-			PodName: pod.Name, PodUID: pod.UID, TargetNode: action.Spec.TargetNode, Strategy: v1alpha1.StrategyRestart,
-			Trigger: triggerOf(action), Reason: record.Short(action.Spec.Message, 1024),
+			PodName: pod.Name, PodUID: pod.UID, TargetNode: action.Spec.TargetNode, Trigger: triggerOf(action), Reason: record.Short(action.Spec.Message, 1024),
 		},
 	}
 	err := m.Client.Create(ctx, o)

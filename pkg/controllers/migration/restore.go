@@ -119,7 +119,7 @@ func untimely(_ context.Context, q question) (string, error) {
 }
 
 // partial names a container of the pod that would not go on with the others: one that is made anew beside them, or that its owner does not make.
-func (r *Reconciler) partial(ctx context.Context, q question) (string, error) {
+func (d Dependencies) partial(ctx context.Context, q question) (string, error) {
 	for i := range q.pod.Spec.InitContainers {
 		c := &q.pod.Spec.InitContainers[i]
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
@@ -129,7 +129,7 @@ func (r *Reconciler) partial(ctx context.Context, q question) (string, error) {
 	if !isReplicaSet(q.pod) {
 		return "", nil
 	}
-	set, err := r.replicaSet(ctx, q.pod)
+	set, err := d.replicaSet(ctx, q.pod)
 	if err != nil || set == nil {
 		return "", err
 	}

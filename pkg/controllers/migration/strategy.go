@@ -48,24 +48,29 @@ type way struct {
 	target   string
 	// stateless is why the pod begins anew though its state was to come along.
 	stateless string
+	// bound: the pod goes with its state or not at all.
+	bound bool
 }
 
+// chooser finds the node that a pod goes to, of those of a filter. The refusal says why there is none.
+type chooser func(ctx context.Context, q question, only func(*state.Snapshot, string) string) (string, *refusal, error)
+
 // find goes down the ladder, from what is wished for, to the first rung that holds: Checkpoint, Surge, Restart. Evict is only
-// for whom it is said.
-func (r *Reconciler) find(ctx context.Context, q question) (way, *refusal, error) {
+// for whom it is said. Whoever moves a pod, by a PodMigration or by an action, goes the way that is found here.
+func (d Dependencies) find(ctx context.Context, q question, choose chooser) (way, *refusal, error) {
 	w := wished(q.object, q.view, q.policy)
+	if w.strategy == v1alpha1.StrategyEvict && q.settled {
+		w.strategy = v1alpha1.StrategyRestart
+	}
 	out := way{}
 	if w.strategy == v1alpha1.StrategyCheckpoint {
-		target, no, err := r.withState(ctx, q)
-		if err != nil || no == nil {
-			return way{strategy: v1alpha1.StrategyCheckpoint, target: target}, nil, err
+		with, no, err := d.carried(ctx, q, choose)
+		if err != nil || no != nil || with.strategy != "" {
+			return with, no, err
 		}
-		if q.policy != nil && q.policy.Spec.RequireState || metav1.GetControllerOf(q.pod) == nil {
-			return way{}, no, nil
-		}
-		out.stateless, w.strategy, w.order = no.message, "", false
+		out, w = with, wish{}
 	}
-	if no, err := r.owned(ctx, q, w); no != nil || err != nil {
+	if no, err := d.owned(ctx, q, w); no != nil || err != nil {
 		return way{}, no, err
 	}
 	if w.strategy == v1alpha1.StrategyEvict {
@@ -73,7 +78,7 @@ func (r *Reconciler) find(ctx context.Context, q question) (way, *refusal, error
 	}
 	out.strategy = v1alpha1.StrategyRestart
 	if w.strategy == "" || w.strategy == v1alpha1.StrategySurge {
-		why, err := r.single(ctx, q)
+		why, err := d.single(ctx, q)
 		switch {
 		case err != nil:
 			return way{}, nil, err
@@ -83,9 +88,24 @@ func (r *Reconciler) find(ctx context.Context, q question) (way, *refusal, error
 			return way{}, &refusal{ReasonSurgeImpossible, why}, nil
 		}
 	}
-	target, no, err := r.choose(ctx, q, nil)
+	target, no, err := choose(ctx, q, nil)
 	out.target = target
 	return out, no, err
+}
+
+// carried is the way of a pod that is to take its state along; without strategy it is only why the pod begins anew.
+func (d Dependencies) carried(ctx context.Context, q question, choose chooser) (way, *refusal, error) {
+	bound := q.policy != nil && q.policy.Spec.RequireState
+	target, no, err := d.withState(ctx, q, choose)
+	switch {
+	case err != nil:
+		return way{}, nil, err
+	case no == nil:
+		return way{strategy: v1alpha1.StrategyCheckpoint, target: target, bound: bound}, nil, nil
+	case bound || metav1.GetControllerOf(q.pod) == nil:
+		return way{}, no, nil
+	}
+	return way{stateless: no.message}, nil, nil
 }
 
 // ungoverned is which McKube would not govern the pod in the source's place, as that has another name. Who says Evict gets what an eviction is.
@@ -97,7 +117,7 @@ func ungoverned(q question, w wish) *refusal {
 }
 
 // owned is why nobody makes the pod again, where that is needed: a pod of its own is made again here, if that is said.
-func (r *Reconciler) owned(ctx context.Context, q question, w wish) (*refusal, error) {
+func (d Dependencies) owned(ctx context.Context, q question, w wish) (*refusal, error) {
 	if metav1.GetControllerOf(q.pod) == nil {
 		if why := imageless(q.pod); why != "" {
 			return &refusal{ReasonImageUnknown, why}, nil
@@ -107,7 +127,7 @@ func (r *Reconciler) owned(ctx context.Context, q question, w wish) (*refusal, e
 		}
 		return &refusal{ReasonNoOwner, "no controller owns the pod, so nothing would make it again; say strategy Restart or Checkpoint"}, nil
 	}
-	why, err := r.orphanOf(ctx, q)
+	why, err := d.orphanOf(ctx, q)
 	switch {
 	case err != nil:
 		return nil, err
@@ -118,9 +138,12 @@ func (r *Reconciler) owned(ctx context.Context, q question, w wish) (*refusal, e
 }
 
 // orphanOf is why nobody would make the pod again, by the ReplicaSet that was read for the question, if it is one's.
-func (r *Reconciler) orphanOf(ctx context.Context, q question) (string, error) {
+func (d Dependencies) orphanOf(ctx context.Context, q question) (string, error) {
 	if !isReplicaSet(q.pod) {
-		return r.orphan(ctx, q.pod)
+		if q.planned {
+			return "", nil
+		}
+		return d.orphan(ctx, q.pod)
 	}
 	owner := *metav1.GetControllerOf(q.pod)
 	if q.set == nil {
@@ -130,7 +153,7 @@ func (r *Reconciler) orphanOf(ctx context.Context, q question) (string, error) {
 }
 
 // single is why no two pods of the owner may run for a while that do the same; empty: they may.
-func (r *Reconciler) single(ctx context.Context, q question) (string, error) {
+func (d Dependencies) single(ctx context.Context, q question) (string, error) {
 	if !isReplicaSet(q.pod) {
 		return "only a ReplicaSet's pods may be there twice for a while", nil
 	}
@@ -141,31 +164,31 @@ func (r *Reconciler) single(ctx context.Context, q question) (string, error) {
 	case set.Spec.Template.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == "":
 		return fmt.Sprintf("ReplicaSet %s has no label %s by which a copy could be kept from it for a while", set.Name, appsv1.DefaultDeploymentUniqueLabelKey), nil
 	}
-	if why, err := r.recreated(ctx, set); why != "" || err != nil {
+	if why, err := d.recreated(ctx, set); why != "" || err != nil {
 		return why, err
 	}
-	return r.exclusive(ctx, q.pod)
+	return d.exclusive(ctx, q.pod)
 }
 
 // recreated tells of a Deployment that never wants an old and a new pod at once.
-func (r *Reconciler) recreated(ctx context.Context, set *appsv1.ReplicaSet) (string, error) {
+func (d Dependencies) recreated(ctx context.Context, set *appsv1.ReplicaSet) (string, error) {
 	by := metav1.GetControllerOf(set)
 	if by == nil || by.Kind != "Deployment" {
 		return "", nil
 	}
-	d := &appsv1.Deployment{}
+	deployment := &appsv1.Deployment{}
 	key := types.NamespacedName{Namespace: set.Namespace, Name: by.Name}
-	err := r.Client.Get(ctx, key, d)
+	err := d.Client.Get(ctx, key, deployment)
 	if apierrors.IsNotFound(err) { // only the API server may say so
-		err = r.API.Get(ctx, key, d)
+		err = d.API.Get(ctx, key, deployment)
 	}
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Sprintf("Deployment %s is gone", by.Name), nil
 	case err != nil:
 		return "", fmt.Errorf("reading Deployment %s/%s: %w", set.Namespace, by.Name, err)
-	case d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType:
-		return fmt.Sprintf("Deployment %s has strategy Recreate: no two of its pods may run at once", d.Name), nil
+	case deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType:
+		return fmt.Sprintf("Deployment %s has strategy Recreate: no two of its pods may run at once", deployment.Name), nil
 	}
 	return "", nil
 }
@@ -205,13 +228,13 @@ func renamed(_ context.Context, q question) (string, error) {
 }
 
 // withState is where the pod goes with its state, or why it cannot take it along.
-func (r *Reconciler) withState(ctx context.Context, q question) (string, *refusal, error) {
-	for _, ask := range []func(context.Context, question) (string, error){r.switchedOff, r.unique, renamed, r.partial, leavesBehind, untimely, r.unwritten} {
+func (d Dependencies) withState(ctx context.Context, q question, choose chooser) (string, *refusal, error) {
+	for _, ask := range []func(context.Context, question) (string, error){d.switchedOff, d.unique, renamed, d.partial, leavesBehind, untimely, d.unwritten} {
 		if why, err := ask(ctx, q); why != "" || err != nil {
 			return "", lost(why), err
 		}
 	}
-	target, refused, err := r.choose(ctx, q, func(s *state.Snapshot, node string) string { return incapable(s, node, true) })
+	target, refused, err := choose(ctx, q, func(s *state.Snapshot, node string) string { return incapable(s, node, true) })
 	if refused != nil {
 		return "", lost(refused.message), err
 	}
@@ -223,28 +246,28 @@ func lost(why string) *refusal {
 	return &refusal{ReasonStateImpossible, "its state cannot come along: " + why}
 }
 
-func (r *Reconciler) switchedOff(_ context.Context, q question) (string, error) {
-	if !r.Checkpointing || q.policy != nil && q.policy.Spec.Checkpointing != nil && !*q.policy.Spec.Checkpointing {
+func (d Dependencies) switchedOff(_ context.Context, q question) (string, error) {
+	if !d.Checkpointing || q.policy != nil && q.policy.Spec.Checkpointing != nil && !*q.policy.Spec.Checkpointing {
 		return "checkpointing is switched off", nil
 	}
 	return "", nil
 }
 
 // unique is why the pod's owner, or what it has, does not bear a copy under another name.
-func (r *Reconciler) unique(ctx context.Context, q question) (string, error) {
+func (d Dependencies) unique(ctx context.Context, q question) (string, error) {
 	by := metav1.GetControllerOf(q.pod)
 	switch {
 	case by == nil:
-		return r.exclusive(ctx, q.pod)
+		return d.exclusive(ctx, q.pod)
 	case heritable(by):
-		return r.orphan(ctx, q.pod)
+		return d.orphanOf(ctx, q)
 	case !isReplicaSet(q.pod):
 		return fmt.Sprintf("%s %s makes its pods anew", by.Kind, by.Name), nil
 	}
-	if why, err := r.orphanOf(ctx, q); why != "" || err != nil {
+	if why, err := d.orphanOf(ctx, q); why != "" || err != nil {
 		return why, err
 	}
-	return r.single(ctx, q)
+	return d.single(ctx, q)
 }
 
 // leavesBehind names a volume that is a directory of the node.
@@ -257,8 +280,8 @@ func leavesBehind(_ context.Context, q question) (string, error) {
 	return "", nil
 }
 
-func (r *Reconciler) unwritten(_ context.Context, q question) (string, error) {
-	return incapable(r.Store.Snapshot(), q.pod.Spec.NodeName, false), nil
+func (d Dependencies) unwritten(_ context.Context, q question) (string, error) {
+	return incapable(d.Store.Snapshot(), q.pod.Spec.NodeName, false), nil
 }
 
 // incapable is why a node cannot write, or restore, the state of containers, as its agent says; empty: it can.

@@ -39,7 +39,7 @@ var _ = Describe("Bad days:", func() {
 
 	It("a PodDisruptionBudget that never allows it is waited for only as long as there is pressure", func() {
 		env.ExpectApplied(twoCores(), test.PodDisruptionBudget("lesser", 0))
-		control, lesser := crowdedNode(test.McKube("lesser", 35))
+		control, lesser := crowdedNode(test.McKube("lesser", 35, test.Restarts()))
 		governed(test.McKube("other", 80, test.Critical(high)))
 		began := env.Now()
 		play(control, crowded)
@@ -49,6 +49,20 @@ var _ = Describe("Bad days:", func() {
 		eventuallyOver()
 		undisturbed(began, control.Pod, lesser.Pod)
 		Expect(phases("Migrate")).To(HaveEach(BeElementOf("Withdrawn", "Expired")))
+	})
+
+	It("a PodDisruptionBudget that never allows an eviction keeps no pod that another one can serve for before it goes", func() {
+		env.ExpectApplied(twoCores(), test.PodDisruptionBudget("lesser", 0))
+		control, lesser := crowdedNode(test.McKube("lesser", 35))
+		other := governed(test.McKube("other", 80, test.Critical(high))).Node
+		began := env.Now()
+		play(control, crowded)
+		action := eventuallyAnswered("Migrate")
+		Expect(action.Spec.Beside).To(BeTrue())
+		env.EventuallyGone(lesser.Pod)
+		Expect(env.EventuallyPlace("lesser").Node).To(Equal(other))
+		eventuallyOver()
+		Expect(fewestReady(env.History().Since(began), "lesser")).To(Equal(1))
 	})
 
 	It("the controller is killed again and again while it migrates: the pod goes once, and nothing is left half done", func() {

@@ -1,0 +1,113 @@
+package ladder_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state"
+)
+
+// going has pods go as is said of "pod" or "pod node"; of others nothing is in the way.
+func going(p ladder.Planner, ways map[string]ladder.Passage) ladder.Planner {
+	p.Passage = func(pod *state.PodView, node string) ladder.Passage {
+		if way, ok := ways[pod.Name+" "+node]; ok {
+			return way
+		}
+		return ways[pod.Name]
+	}
+	return p
+}
+
+func TestWhoMovesHow(t *testing.T) {
+	t.Parallel()
+	veto := ladder.Passage{Veto: "its state cannot come along"}
+	for name, c := range map[string]struct {
+		change func(*town)
+		ways   map[string]ladder.Passage
+		want   string
+	}{
+		"whoever may not go stays": {nil, map[string]ladder.Passage{"large": veto}, "Migrate: moving default/small to node b"},
+		"nobody may go":            {nil, map[string]ladder.Passage{"large": veto, "small": veto, "high": veto}, "Preempt: evicting default/large"},
+		"where it may go": {func(w *town) {
+			w.node("c", 1)
+			w.run("there", "c", "Low", 10, 10, 0)
+		}, map[string]ladder.Passage{"large b": veto}, "Migrate: moving default/large to node c"},
+		"where it can take its state": {func(w *town) {
+			w.node("c", 1)
+			w.run("there", "c", "Low", 10, 10, 0)
+		}, map[string]ladder.Passage{"large b": {Anew: "node b cannot"}}, "Migrate: moving default/large to node c"},
+		"nowhere with its state": {nil, map[string]ladder.Passage{"large": {Anew: "nobody can"}},
+			"Migrate: moving default/large to node b (where it begins anew: nobody can)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := crowded()
+			w.node("b", 1)
+			if c.change != nil {
+				c.change(w)
+			}
+			if got := chosen(t, going(w.planner("a", ladder.SourceOverruns, "high"), c.ways)); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// For who may not go at all no node is opened, and it is told why.
+func TestNoNodeIsOpenedForWhoMayNotGo(t *testing.T) {
+	t.Parallel()
+	w := crowded()
+	w.gone("small", "large")
+	w.run("equal", "a", "High", 20, 30, 0)
+	p := w.planner("a", ladder.SourceOverruns, "high")
+	if got := chosen(t, p); got != "OpenNode: opening a node for default/equal" {
+		t.Fatalf("it is %s", got)
+	}
+	veto := ladder.Passage{Veto: "its state cannot come along"}
+	if got := chosen(t, going(p, map[string]ladder.Passage{"equal": veto})); got != "OpenNode: opening a node for default/high" {
+		t.Errorf("with equal bound to its node it is %s", got)
+	}
+	a, ok := going(p, map[string]ladder.Passage{"equal": veto, "high": veto}).Choose()
+	want := "(these must stay: pod default/equal: its state cannot come along, pod default/high: its state cannot come along)"
+	if passed := strings.Join(a.Passed, "; "); ok || !strings.Contains(passed, want) {
+		t.Errorf("chosen %q; passed over %s", a.What, passed)
+	}
+}
+
+// The action says what the queue has to know of the way: whether PodDisruptionBudgets are charged, and how long it may take.
+func TestAMoveIsAskedForAsItIsMade(t *testing.T) {
+	t.Parallel()
+	w := crowded()
+	w.node("b", 1)
+	p := w.planner("a", ladder.SourceOverruns, "high")
+	for _, way := range []ladder.Passage{{}, {Beside: true, Timeout: 7 * time.Minute}} {
+		want := way.Timeout
+		if want == 0 {
+			want = 5 * time.Minute
+		}
+		a, _ := going(p, map[string]ladder.Passage{"large b": way}).Choose()
+		if r := a.Request; r.Kind != rules.Migrate || r.Beside != way.Beside || r.Timeout != want {
+			t.Errorf("of %+v: %+v", way, r)
+		}
+	}
+}
+
+// Who closes a node does not see to it that a pod takes its state along.
+func TestANodeIsNotReplacedUnderAPodThatMustTakeItsStateAlong(t *testing.T) {
+	t.Parallel()
+	w := newTown()
+	w.node("a", 1)
+	w.run("high", "a", "High", 40, 40, 0)
+	w.run("equal", "a", "High", 20, 30, 0)
+	p := w.planner("a", ladder.SourceMisses, "equal", "high")
+	if got := chosen(t, p); got != "ReplaceNode: replacing node a" {
+		t.Fatalf("it is %s", got)
+	}
+	a, _ := going(p, map[string]ladder.Passage{"equal": {Bound: true}}).Choose()
+	if a.Kind == rules.ReplaceNode || !strings.Contains(strings.Join(a.Passed, "; "), "pod default/equal: its MigrationPolicy requires its state") {
+		t.Errorf("chosen %s %s, passed over %v", a.Kind, a.What, a.Passed)
+	}
+}
