@@ -221,10 +221,22 @@ func (m model) wrong(s state) string {
 			return fmt.Sprintf("%s has succeeded at nothing", m.actions[i].ID)
 		}
 	}
-	if int(s.spent) > m.budget {
-		return "the budget is exceeded"
+	if promised := m.promised(s); promised > m.budget {
+		return fmt.Sprintf("%d of a budget of %d are spent or promised", promised, m.budget)
 	}
 	return ""
+}
+
+// promised is how much of the budget is spent, and what actions that have begun may still spend: the world itself would refuse the step that exceeds it,
+// but by then an action has begun for which there was nothing.
+func (m model) promised(s state) int {
+	out := int(s.spent)
+	for i := range m.actions {
+		if s.record[i].phase == rules.Running && s.done[i] < steps {
+			out += m.charge(m.actions[i])
+		}
+	}
+	return out
 }
 
 // clash: what two actions use together is more than there is.
