@@ -49,7 +49,7 @@ func (q *Queue) publish(before, o *v1alpha1.RTAction) {
 	switch p := phaseOf(o); {
 	case p == rules.Waiting && o.Status.WaitingFor != "":
 		q.Recorder.Publish(events.ActionWaits(beneficiary(o), did))
-	case p == rules.Running && rules.Kind(o.Spec.Kind) == rules.Migrate && o.Spec.Beneficiary.Kind == "Pod": // it is told when something is done to it
+	case p == rules.Running && rules.Kind(o.Spec.Kind) == rules.Migrate && forItself(o): // it is told when something is done to it
 	case p == rules.Running:
 		q.Recorder.Publish(events.ActionStarted(append(targets, beneficiary(o)), did)...)
 	case p == rules.RollingBack:
@@ -60,6 +60,12 @@ func (q *Queue) publish(before, o *v1alpha1.RTAction) {
 	case p.Over():
 		q.Recorder.Publish(events.ActionFinished([]runtime.Object{beneficiary(o)}, did)...)
 	}
+}
+
+// forItself tells whether an action is done to the pod that it is for.
+func forItself(o *v1alpha1.RTAction) bool {
+	b := o.Spec.Beneficiary
+	return b.Kind == "Pod" && slices.ContainsFunc(o.Spec.Pods, func(p v1alpha1.ActionPod) bool { return p.Namespace == b.Namespace && p.Name == b.Name })
 }
 
 // beneficiary is a reference to it.

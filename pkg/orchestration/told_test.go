@@ -8,27 +8,34 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// A pod whose own migration begins is told what is done to it by whoever does that; one that goes for others' sake is told that its action has begun.
+// A pod whose own migration begins is told what is done to it by whoever does that; one that goes for others' sake is told that its action has begun, and
+// so is who it goes for: the ladder moves one pod for another.
 func TestAMigrationThatBeginsIsToldForOthersSake(t *testing.T) {
-	for kind, want := range map[string][]string{"Pod": nil, "McKube": {"ActionStarted"}} {
+	started := []string{"ActionStarted"}
+	for kind, c := range map[string]struct{ moved, sufferer []string }{
+		"its own": {}, "another pod's": {started, started}, "a McKube's": {started, nil},
+	} {
 		t.Run(kind, func(t *testing.T) {
 			s := newStage(t)
 			s.node("n1")
 			s.node("n2")
 			p := s.spawn()
 			s.turns(p, 1)
-			pod := s.pod("a1")
+			pod, other := s.pod("a1"), s.pod("b1")
 			r := s.request(rules.Migrate, "First", "n1", pod)
 			r.TargetNode = "n2"
-			if kind == "Pod" {
-				r.Beneficiary = v1alpha1.ActionBeneficiary{Kind: kind, Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Criticality: "Low"}
+			switch kind {
+			case "its own":
+				r.Beneficiary = v1alpha1.ActionBeneficiary{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Criticality: "Low"}
+			case "another pod's":
+				r.Beneficiary = v1alpha1.ActionBeneficiary{Kind: "Pod", Namespace: other.Namespace, Name: other.Name, UID: other.UID, Criticality: "High"}
 			}
 			s.conduct["First"] = conduct{hangs: true}
 			s.submit(p, r)
 			s.turns(p, 2)
 			s.is("First Running")
-			if got := s.told.on("a1"); !slices.Equal(got, want) {
-				t.Errorf("the pod is told %v, want %v", got, want)
+			if moved, sufferer := s.told.on("a1"), s.told.on("b1"); !slices.Equal(moved, c.moved) || !slices.Equal(sufferer, c.sufferer) {
+				t.Errorf("the pod that goes is told %v, the other %v; want %v and %v", moved, sufferer, c.moved, c.sufferer)
 			}
 		})
 	}
