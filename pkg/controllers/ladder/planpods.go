@@ -113,19 +113,38 @@ func (p *planner) destination(uid types.UID) (state.Destination, bool) {
 	return *known, true
 }
 
-// roomiest is the node with most room for a pod, of those to which it can take its state, if it is to and there are any.
+// roomiest is the node with most room for a pod, of those to which it can take its state, if it is to, and that had room when it was to go there before,
+// if there are any.
 func (p *planner) roomiest(uid types.UID) (state.Destination, bool) {
-	anew := false
+	full, avoided := p.full(uid), false
 	found, ok := p.Snapshot.Destination(uid, func(n *state.NodeView) bool {
 		suits := p.suits(uid, n)
-		loses := suits && p.passage(uid, n.Name).Anew != ""
-		anew = anew || loses
-		return suits && !loses
+		avoid := suits && (slices.Contains(full, n.Name) || p.passage(uid, n.Name).Anew != "")
+		avoided = avoided || avoid
+		return suits && !avoid
 	})
-	if ok || !anew {
+	if ok || !avoided {
 		return found, ok
 	}
 	return p.Snapshot.Destination(uid, func(n *state.NodeView) bool { return p.suits(uid, n) })
+}
+
+// targets is to how many nodes a pod is to go for one pressure, one after another, while they have no room for it when its turn comes.
+const targets = 3
+
+// full are the nodes that had no room for a pod when it was to go there for this pressure; none any longer once that were many.
+func (p *planner) full(uid types.UID) []string {
+	var out []string
+	for _, o := range p.Answers {
+		if node := o.Status.Progress[state.ProgressElsewhere]; node != "" && len(o.Spec.Pods) == 1 && o.Spec.Pods[0].UID == uid && phaseOf(o).Over() {
+			out = append(out, node)
+		}
+	}
+	slices.Sort(out)
+	if out = slices.Compact(out); len(out) >= targets {
+		return nil
+	}
+	return out
 }
 
 // passage is how a pod would go to a node.

@@ -90,7 +90,7 @@ func (r *Reconciler) over(ctx context.Context, o *v1alpha1.PodMigration, action 
 
 // displaced tells whether only the target was in the way of an action, and nothing is left of it.
 func displaced(action *v1alpha1.RTAction) bool {
-	return rules.Phase(action.Status.Phase) == rules.RolledBack && !action.Status.Unwanted && action.Status.Progress[progressElsewhere] != ""
+	return rules.Phase(action.Status.Phase) == rules.RolledBack && !action.Status.Unwanted && action.Status.Progress[state.ProgressElsewhere] != ""
 }
 
 // triedFor are the targets that were tried for a migration.

@@ -25,7 +25,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// Entries of an action's progress, beside state.ProgressReserved.
+// Entries of an action's progress, beside state.ProgressReserved and state.ProgressElsewhere.
 const (
 	// progressMigration is the name of the PodMigration, progressStrategy how the pod goes.
 	progressMigration = "migration"
@@ -39,8 +39,6 @@ const (
 	progressUntimed = "untimed"
 	// progressTwin is the name of the copy that was made.
 	progressTwin = "copy"
-	// progressElsewhere is the target, of a migration that is undone only because that has no room for it.
-	progressElsewhere = "elsewhere"
 	// progressCut is since when nothing can be undone any longer, as RFC 3339.
 	progressCut = "cut"
 	// progressUntaken is why nobody will ever own a copy that was handed over.
