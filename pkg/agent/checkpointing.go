@@ -16,7 +16,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/kubelet"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/host"
-	"github.com/mainspring-rt/mainspring/pkg/statefile"
+	"github.com/mainspring-rt/mainspring/pkg/keptfile"
 )
 
 // checkpoints takes the state of containers to other nodes, and theirs to this one.
@@ -69,7 +69,7 @@ func (c *checkpoints) Collect(to chan<- prometheus.Metric) {
 // tellCRIU writes the file, where it is not there already: containers that run name it, and a full disk must not keep the agent from
 // starting.
 func tellCRIU(file string) error {
-	if was, err := statefile.Read(file, len(criuOptions)); err == nil && string(was) == criuOptions {
+	if was, err := keptfile.Read(file, len(criuOptions)); err == nil && string(was) == criuOptions {
 		return nil
 	}
 	next := file + ".next"

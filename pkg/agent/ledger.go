@@ -10,7 +10,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
-	"github.com/mainspring-rt/mainspring/pkg/statefile"
+	"github.com/mainspring-rt/mainspring/pkg/keptfile"
 )
 
 // ledger adds up what instances of the fast path count, so that counters never go back: neither
@@ -101,7 +101,7 @@ const maxLedger = 16 << 20
 // readLedger reads a file; a new ledger when there is none. One that cannot be read is an error, and the
 // new ledger is good all the same.
 func readLedger(path string) (*ledger, error) {
-	data, err := statefile.Read(path, maxLedger)
+	data, err := keptfile.Read(path, maxLedger)
 	if errors.Is(err, fs.ErrNotExist) {
 		return newLedger(), nil
 	}

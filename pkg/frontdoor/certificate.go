@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
-	"github.com/mainspring-rt/mainspring/pkg/statefile"
+	"github.com/mainspring-rt/mainspring/pkg/keptfile"
 	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
 )
 
@@ -132,7 +132,7 @@ func readFiles(dir string) (map[string][]byte, error) {
 		return data, nil
 	}
 	for _, name := range files {
-		content, err := statefile.Read(filepath.Join(dir, name), maxKept)
+		content, err := keptfile.Read(filepath.Join(dir, name), maxKept)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mainspring-rt/mainspring/pkg/frontdoor"
-	"github.com/mainspring-rt/mainspring/pkg/statefile"
+	"github.com/mainspring-rt/mainspring/pkg/keptfile"
 	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
 )
 
@@ -26,7 +26,7 @@ func TestAKeptCertificateThatIsTooLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = frontdoor.NewCertificate(frontdoor.CertificateOptions{Keep: dir, DNSNames: []string{"localhost"}, Clock: clock.RealClock{}, Log: logr.Discard()})
-	if !errors.Is(err, statefile.ErrTooLong) {
+	if !errors.Is(err, keptfile.ErrTooLong) {
 		t.Errorf("a file of a terabyte is answered with %v", err)
 	}
 }

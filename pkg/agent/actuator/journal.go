@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mainspring-rt/mainspring/pkg/statefile"
+	"github.com/mainspring-rt/mainspring/pkg/keptfile"
 )
 
 // journalFile is the name of the journal in the state directory.
@@ -91,7 +91,7 @@ func openJournal(dir, boot string) (*journal, error) {
 		return nil, fmt.Errorf("making the state directory: %w", err)
 	}
 	j := &journal{path: filepath.Join(dir, journalFile), boot: boot}
-	data, err := statefile.Read(j.path, maxJournal)
+	data, err := keptfile.Read(j.path, maxJournal)
 	if err == nil {
 		j.records, err = parseJournal(data, boot)
 	}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mainspring-rt/mainspring/pkg/statefile"
+	"github.com/mainspring-rt/mainspring/pkg/keptfile"
 )
 
 // choiceFile is the name of the record in the state directory of what Start chose.
@@ -143,7 +143,7 @@ func (m *machine) governed(of func(record) bool) bool {
 // former is what a process of this boot chose; nothing when there was none.
 func (m *machine) former(dir string) (choice, error) {
 	path := filepath.Join(dir, choiceFile)
-	data, err := statefile.Read(path, maxChoice)
+	data, err := keptfile.Read(path, maxChoice)
 	if errors.Is(err, fs.ErrNotExist) {
 		return choice{}, nil
 	}

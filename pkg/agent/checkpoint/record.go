@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mainspring-rt/mainspring/pkg/statefile"
+	"github.com/mainspring-rt/mainspring/pkg/keptfile"
 )
 
 // Role of this node in a NodeCheckpoint.
@@ -97,11 +97,11 @@ var errUnreadable = errors.New("reading a record")
 const maxRecord = 1 << 20
 
 func readRecord(path string) (*record, error) {
-	content, err := statefile.Read(path, maxRecord)
+	content, err := keptfile.Read(path, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if errors.Is(err, statefile.ErrTooLong) {
+	if errors.Is(err, keptfile.ErrTooLong) {
 		return nil, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
 	if err != nil {

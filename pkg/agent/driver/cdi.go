@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
-	"github.com/mainspring-rt/mainspring/pkg/statefile"
+	"github.com/mainspring-rt/mainspring/pkg/keptfile"
 )
 
 // What a container finds in its environment.
@@ -95,7 +95,7 @@ func (c cdiFolder) save(r Record) error {
 		return fmt.Errorf("encoding the CDI specification of claim %s: %w", r.UID, err)
 	}
 	data = append(data, '\n')
-	if there, err := statefile.Read(c.path(r.UID), maxFile); err == nil && bytes.Equal(there, data) {
+	if there, err := keptfile.Read(c.path(r.UID), maxFile); err == nil && bytes.Equal(there, data) {
 		return nil
 	}
 	return writeWhole(c.path(r.UID), data, 0o644)
@@ -141,7 +141,7 @@ func (c cdiFolder) restore(records map[types.UID]Record, lost []types.UID) (map[
 // claimOf is the name of the claim whose specification is there.
 func (c cdiFolder) claimOf(uid types.UID) (types.NamespacedName, bool) {
 	var spec cdiSpec
-	data, err := statefile.Read(c.path(uid), maxFile)
+	data, err := keptfile.Read(c.path(uid), maxFile)
 	if err != nil || json.Unmarshal(data, &spec) != nil || len(spec.Devices) != 1 {
 		return types.NamespacedName{}, false
 	}

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mainspring-rt/mainspring/pkg/statefile"
+	"github.com/mainspring-rt/mainspring/pkg/keptfile"
 )
 
 const (
@@ -66,7 +66,7 @@ func (c checkpoint) load() (records map[types.UID]Record, lost []types.UID, err 
 }
 
 func (c checkpoint) read(uid types.UID) (Record, error) {
-	data, err := statefile.Read(c.path(uid), maxFile)
+	data, err := keptfile.Read(c.path(uid), maxFile)
 	if err != nil {
 		return Record{}, err
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
-	"github.com/mainspring-rt/mainspring/pkg/statefile"
+	"github.com/mainspring-rt/mainspring/pkg/keptfile"
 )
 
 // store keeps the last table on disk: it is there before it is acted upon, whole or not at all.
@@ -51,7 +51,7 @@ func (s store) save(k kept) error {
 
 // load returns the table that was kept; false: there is none. One that cannot be read or makes no sense is an error.
 func (s store) load() (kept, bool, error) {
-	data, err := statefile.Read(s.path, maxKept)
+	data, err := keptfile.Read(s.path, maxKept)
 	if errors.Is(err, fs.ErrNotExist) {
 		return kept{}, false, nil
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
-	"github.com/mainspring-rt/mainspring/pkg/statefile"
+	"github.com/mainspring-rt/mainspring/pkg/keptfile"
 )
 
 // note says on disk what a run has to undo, from before it does anything until all is undone. The run after one
@@ -54,11 +54,11 @@ const maxNote = table.MaxServers * 1000
 
 // load reads the note of a run that did not come to its end; nil: it did.
 func load(file string) (*note, error) {
-	data, err := statefile.Read(file, maxNote)
+	data, err := keptfile.Read(file, maxNote)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil && !errors.Is(err, statefile.ErrTooLong) {
+	if err != nil && !errors.Is(err, keptfile.ErrTooLong) {
 		return nil, fmt.Errorf("reading what an earlier run left to undo: %w", err)
 	}
 	var n note

@@ -1,4 +1,4 @@
-package statefile_test
+package keptfile_test
 
 import (
 	"errors"
@@ -7,26 +7,26 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/mainspring-rt/mainspring/pkg/statefile"
+	"github.com/mainspring-rt/mainspring/pkg/keptfile"
 )
 
 func TestAFileIsReadWholeOrNotAtAll(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	if _, err := statefile.Read(path, 4); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := keptfile.Read(path, 4); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("error %v; want that there is none", err)
 	}
 	for _, text := range []string{"", "123", "1234"} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if data, err := statefile.Read(path, 4); err != nil || string(data) != text {
+		if data, err := keptfile.Read(path, 4); err != nil || string(data) != text {
 			t.Errorf("%q reads as %q: %v", text, data, err)
 		}
 	}
 	if err := os.WriteFile(path, []byte("12345"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if data, err := statefile.Read(path, 4); !errors.Is(err, statefile.ErrTooLong) || data != nil {
+	if data, err := keptfile.Read(path, 4); !errors.Is(err, keptfile.ErrTooLong) || data != nil {
 		t.Errorf("it reads as %q: %v; want it refused", data, err)
 	}
 }
@@ -40,7 +40,7 @@ func TestAFileOfATerabyteIsRefused(t *testing.T) {
 	if err := os.Truncate(path, 1<<40); err != nil {
 		t.Skipf("SKIPPED: this test needs a file system that holds such a file: %v", err)
 	}
-	if _, err := statefile.Read(path, 1<<20); !errors.Is(err, statefile.ErrTooLong) {
+	if _, err := keptfile.Read(path, 1<<20); !errors.Is(err, keptfile.ErrTooLong) {
 		t.Errorf("error %v; want it refused", err)
 	}
 }

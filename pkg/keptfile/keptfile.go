@@ -1,5 +1,5 @@
-// Package statefile reads the files that a process has kept for the one after it.
-package statefile
+// Package keptfile reads the files that a process has kept for the one after it.
+package keptfile
 
 import (
 	"errors"
