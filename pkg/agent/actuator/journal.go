@@ -75,7 +75,8 @@ type journal struct {
 	path    string
 	boot    string
 	file    *os.File
-	size    int // of the file, in bytes
+	size    int  // of the file, in bytes
+	whole   bool // the file is open, and ends with a whole line
 	records []record
 	held    map[string]bool
 }
@@ -85,7 +86,8 @@ type journalHead struct {
 }
 
 // openJournal reads the journal of a state directory, or begins one. A last line that is not whole was
-// being written when the process died: its change was not made.
+// being written when the process died, or there was no room for it: its change was not made. What is there is gone on with,
+// for which a disk that is full has room.
 func openJournal(dir, boot string) (*journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the state directory: %w", err)
@@ -98,7 +100,16 @@ func openJournal(dir, boot string) (*journal, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading the journal %s: %w; if the machine was set right by hand, remove the file", j.path, err)
 	}
+	text := data[:bytes.LastIndexByte(data, '\n')+1]
+	if err == nil && ofBoot(firstLine(text), boot) {
+		return j, j.goOn(len(text))
+	}
 	return j, j.rewrite()
+}
+
+func firstLine(text []byte) []byte {
+	line, _, _ := bytes.Cut(text, []byte{'\n'})
+	return line
 }
 
 // parseJournal reads the records of a boot from a journal's text. That of another boot is void, and may be broken: a machine
@@ -173,8 +184,15 @@ func (j *journal) keep(records ...record) error {
 	if j.size+lines.Len() > maxJournal {
 		return fmt.Errorf("writing the journal: it would have %d bytes; want at most %d, which are read again", j.size+lines.Len(), maxJournal)
 	}
-	if _, err := j.file.Write(lines.Bytes()); err != nil {
-		return fmt.Errorf("writing the journal: %w", errors.Join(err, j.rewrite()))
+	if !j.whole {
+		if err := j.rewrite(); err != nil {
+			return err
+		}
+	}
+	if _, err := j.file.Write(lines.Bytes()); err != nil { // maybe a part of it is there, and what comes next must not come behind that
+		cut := j.file.Truncate(int64(j.size))
+		j.whole = cut == nil
+		return fmt.Errorf("writing the journal: %w", errors.Join(err, cut))
 	}
 	j.size += lines.Len()
 	for _, r := range fresh {
@@ -242,7 +260,6 @@ func (j *journal) drop(records ...record) error {
 
 // rewrite puts the journal on disk as it is now, and opens it for keep.
 func (j *journal) rewrite() error {
-	j.held = map[string]bool{}
 	head, err := json.Marshal(journalHead{Boot: j.boot})
 	if err != nil {
 		return fmt.Errorf("writing the journal: %w", err)
@@ -254,20 +271,38 @@ func (j *journal) rewrite() error {
 			return fmt.Errorf("writing the journal: %w", err)
 		}
 		text = append(append(text, line...), '\n')
-		j.held[r.key()] = true
 	}
+	j.hold()
 	if err := replace(j.path, text); err != nil {
 		return fmt.Errorf("writing the journal: %w", err)
 	}
+	return j.goOn(len(text))
+}
+
+// goOn opens the file for keep, of which so many bytes are the records.
+func (j *journal) goOn(size int) error {
+	j.whole = false
+	j.hold()
 	file, err := os.OpenFile(j.path, os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("writing the journal: %w", err)
 	}
+	if err := file.Truncate(int64(size)); err != nil {
+		return fmt.Errorf("writing the journal: %w", errors.Join(err, file.Close()))
+	}
 	if j.file != nil {
 		_ = j.file.Close()
 	}
-	j.file, j.size = file, len(text)
+	j.file, j.size, j.whole = file, size, true
 	return nil
+}
+
+// hold remembers of what there are records.
+func (j *journal) hold() {
+	j.held = map[string]bool{}
+	for _, r := range j.records {
+		j.held[r.key()] = true
+	}
 }
 
 // replace a file by another with the same name, so that either is there whole when the process dies.
@@ -279,7 +314,7 @@ func replace(path string, data []byte) error {
 	}
 	_, err = file.Write(data)
 	if err = errors.Join(err, file.Close()); err != nil {
-		return err
+		return errors.Join(err, os.Remove(fresh)) // a disk that is full needs the room
 	}
 	return os.Rename(fresh, path)
 }
