@@ -22,6 +22,8 @@ type fifoGroup struct {
 	phase atomic.Uint32
 	// crowded: the group had more than fifoThreads. Its threads are ordinary ones from then on.
 	crowded atomic.Bool
+	// recorded: the journal has what the group's first thread had. Who gets our policy before that would be taken to have brought it.
+	recorded atomic.Bool
 	// Slow side, under the machine's lock.
 	core     int
 	periodUs int64
@@ -87,7 +89,7 @@ func (g *fifoGroup) Throttle() error {
 	return g.sweepHot(unix.SCHED_NORMAL, 0)
 }
 
-// Replenish makes all real-time again. HOT.
+// Replenish makes all real-time again, once it is on record what they were: before that Check does. HOT.
 func (g *fifoGroup) Replenish() error {
 	if !g.enter() {
 		return ErrGone
@@ -98,6 +100,9 @@ func (g *fifoGroup) Replenish() error {
 	}
 	if g.phase.Load()&1 == 1 {
 		g.phase.Add(1)
+	}
+	if !g.recorded.Load() {
+		return nil
 	}
 	return g.sweepHot(unix.SCHED_FIFO, uint32(g.priority.Load()))
 }
@@ -282,7 +287,13 @@ func (g *fifoGroup) remember(attrs map[int32]unix.SchedAttr) error {
 			Thread: int(tid), Started: started, Attr: scheduleOf(a), By: FIFO,
 		})
 	}
-	return m.journal.keep(records...)
+	if err := m.journal.keep(records...); err != nil {
+		return err
+	}
+	if len(attrs) > 0 {
+		g.recorded.Store(true)
+	}
+	return nil
 }
 
 // Read what was recorded, and the cores.
