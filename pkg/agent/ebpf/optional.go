@@ -98,13 +98,20 @@ type Histogram struct {
 	MaxNs uint64
 }
 
-// RunQueue is the histogram of a slot since the monitor was opened; empty without Options.RunQueue.
+// RunQueue is the histogram of a slot since it was forgotten; empty without Options.RunQueue.
 func (m *Monitor) RunQueue(slot int) Histogram {
 	var h Histogram
 	if m.runqueue != nil {
 		_ = m.runqueue.Lookup(uint32(slot), &h) // the slots are fixed: only one beyond them is not there
 	}
 	return h
+}
+
+// ForgetRunQueue begins the histogram of a slot anew, which another server gets.
+func (m *Monitor) ForgetRunQueue(slot int) {
+	if m.runqueue != nil {
+		_ = m.runqueue.Put(uint32(slot), Histogram{}) // the slots are fixed: only one beyond them is not there
+	}
 }
 
 // Quantile is the upper bound of the bucket that holds the q-th part of the waits.

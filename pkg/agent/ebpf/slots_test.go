@@ -315,4 +315,8 @@ func TestRunQueueLatency(t *testing.T) {
 	if h.MaxNs < uint64(2*ms) || h.SumNs < uint64(5*2*ms) || h.Quantile(1) < 2*time.Millisecond {
 		t.Errorf("waits %+v: want at least 5 of about 4 ms", h)
 	}
+	m.ForgetRunQueue(6)
+	if h := m.RunQueue(6); h != (ebpf.Histogram{}) {
+		t.Errorf("waits %+v once they are forgotten", h)
+	}
 }

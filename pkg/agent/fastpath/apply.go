@@ -74,6 +74,7 @@ func (e *Engine) drop(en *entry) {
 	e.close(en, true)
 	*e.Programs.Config(en.slot) = ebpf.Config{}
 	*e.Programs.State(en.slot) = ebpf.State{}
+	e.Programs.ForgetRunQueue(en.slot)
 	e.slots.free(en.slot)
 	delete(e.entries, en.spec.ID)
 }

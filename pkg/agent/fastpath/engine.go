@@ -25,6 +25,8 @@ type Programs interface {
 	Ring(core int) (Ring, error)
 	// RunQueue is how long threads of a slot waited for their core.
 	RunQueue(slot int) ebpf.Histogram
+	// ForgetRunQueue begins that anew, for a server that gets the slot.
+	ForgetRunQueue(slot int)
 	Lost() uint64
 	Unseen() uint64
 	// Close detaches them, and takes away the memory of Config and State.

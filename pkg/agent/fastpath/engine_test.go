@@ -26,6 +26,7 @@ func TestATableIsPutInForce(t *testing.T) {
 	if k.groups["/a"].budgetUs != 2_000 || k.groups["/b"].budgetUs != 4_000 {
 		t.Errorf("budgets %d and %d; want low, and high for mode Reserved", k.groups["/a"].budgetUs, k.groups["/b"].budgetUs)
 	}
+	n.programs.waited[n.programs.slots[100]] = ebpf.Histogram{Count: [24]uint64{3: 99, 5: 1}, MaxNs: 20_000}
 	report := n.Report()
 	if report.Generation != 3 || len(report.Servers) != 2 || report.Lost != 7 || report.Unseen != 5 {
 		t.Errorf("%+v", report)
@@ -40,6 +41,23 @@ func TestATableIsPutInForce(t *testing.T) {
 	}
 	if b.BudgetNs != 4_000_000 || b.AlarmNs >= 2_000_001 {
 		t.Errorf("the programs watch %+v; want an alarm at low", b)
+	}
+}
+
+// A server has nothing of how long another waited that had its slot before.
+func TestASlotThatChangesHandsHasWaitedForNobody(t *testing.T) {
+	k := newKernel("/a", "/b")
+	n := start(t, k, t.TempDir())
+	n.apply(tableOf(1, high("a", "/a", 0)))
+	slot := n.programs.slots[100]
+	n.programs.waited[slot] = ebpf.Histogram{Count: [24]uint64{3: 99}, MaxNs: 20_000}
+	n.apply(tableOf(2))
+	n.apply(tableOf(3, high("b", "/b", 0)))
+	if got := n.programs.slots[101]; got != slot {
+		t.Fatalf("it has slot %d; want that of the other, %d", got, slot)
+	}
+	if w := n.reported("b").RunQueue; w != nil && *w != (table.Waits{}) {
+		t.Errorf("it has waited %+v", *w)
 	}
 }
 

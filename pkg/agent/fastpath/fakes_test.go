@@ -172,22 +172,22 @@ type programs struct {
 	configs  [table.MaxServers]ebpf.Config
 	states   [table.MaxServers]ebpf.State
 	slots    map[uint64]int
+	waited   map[int]ebpf.Histogram
 	rings    map[int]*ring
 	trackErr error
 	closed   atomic.Bool
 }
 
 func newPrograms() *programs {
-	return &programs{slots: map[uint64]int{}, rings: map[int]*ring{}}
+	return &programs{slots: map[uint64]int{}, waited: map[int]ebpf.Histogram{}, rings: map[int]*ring{}}
 }
 
 func (p *programs) Hook() string                 { return "fake" }
 func (p *programs) Notes() []string              { return []string{"nothing is real"} }
 func (p *programs) Config(slot int) *ebpf.Config { return &p.configs[slot] }
 func (p *programs) State(slot int) *ebpf.State   { return &p.states[slot] }
-func (p *programs) RunQueue(int) ebpf.Histogram {
-	return ebpf.Histogram{Count: [24]uint64{3: 99, 5: 1}, MaxNs: 20_000}
-}
+func (p *programs) RunQueue(slot int) ebpf.Histogram { return p.waited[slot] }
+func (p *programs) ForgetRunQueue(slot int)          { delete(p.waited, slot) }
 func (p *programs) Close() error { p.closed.Store(true); return nil }
 func (p *programs) Lost() uint64 { return 7 }
 
