@@ -36,8 +36,8 @@ func (e *exam) preemptRT() Finding {
 	realtime, saw := e.read("/sys/kernel/realtime")
 	version, versionSaw := e.read(versionPath)
 	if realtime == "1" || strings.Contains(version, "PREEMPT_RT") {
-		return note("nearly all of the kernel can be preempted by real-time tasks; also the threads ktimers/N, in which the timers run that raise budgets and, with backend fifo, end them: at their default priority 1 a container that never yields keeps its core's from running",
-			"for p in $(pgrep ktimers/); do chrt -f -p 90 $p; done (containers get at most 85)").saw(saw, versionSaw)
+		return note("nearly all of the kernel can be preempted by real-time tasks; also the threads ktimers/N, in which the timers run that raise budgets and, with backend fifo, end them, and irq_work/N, which wake the agent: at their default priority 1 a container that never yields keeps its core's from running",
+			"for p in $(pgrep 'ktimers/|irq_work/'); do chrt -f -p 90 $p; done (containers get at most 85)").saw(saw, versionSaw)
 	}
 	return note("long sections of the kernel cannot be preempted: now and then a real-time task waits hundreds of microseconds or more for its core",
 		"for bounded latencies boot a kernel with CONFIG_PREEMPT_RT (mainline since 6.12; linux-image-rt-amd64, kernel-rt)").saw(saw, versionSaw)
