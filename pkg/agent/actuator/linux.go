@@ -107,11 +107,16 @@ func (l linux) progress(tid int) (usedNs uint64, state byte, err error) {
 	return parseProgress(string(stat), string(times))
 }
 
-// borrow ends the thread afterwards: whatever was done to it ends with it.
+// borrow ends the thread afterwards: whatever was done to it ends with it. The process's first thread never ends, so it lends another.
 func (l linux) borrow(do func(tid int, home map[string]string) error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() {
+			defer runtime.UnlockOSThread()
+			done <- l.borrow(do)
+			return
+		}
 		// It has our own policy, which may be real-time, and could not enter a group without budget.
 		_, err := demote(l, unix.Gettid())
 		// The process may keep to the host's cores; SCHED_DEADLINE wants a thread to be allowed on all of its root domain.
@@ -170,7 +175,7 @@ func (f *linuxFiles) keep(names ...string) {
 
 // reread a file that is kept open. Control files are short.
 func reread(fd int) (string, error) {
-	var buf [512]byte
+	var buf [4096]byte // the longest have a number for each CPU
 	n, err := retry(func() (int, error) { return unix.Pread(fd, buf[:], 0) })
 	if n == len(buf) {
 		return "", unix.EOVERFLOW

@@ -158,11 +158,14 @@ func (s Server) validateEscalation() error {
 		return fmt.Errorf("mode %q; want %s or %s", s.Mode, Elastic, Reserved)
 	case s.Overruns < 1 || s.Periods < s.Overruns || s.Periods > MaxPeriods:
 		return fmt.Errorf("overruns %d of periods %d; want 1 <= overruns <= periods <= %d", s.Overruns, s.Periods, MaxPeriods)
-	case s.DwellUs < 0:
-		return fmt.Errorf("dwellUs %d; want at least 0", s.DwellUs)
+	case s.DwellUs < 0 || s.DwellUs > MaxDwellUs:
+		return fmt.Errorf("dwellUs %d; want 0 to %d", s.DwellUs, int64(MaxDwellUs))
 	}
 	return nil
 }
+
+// MaxDwellUs is a day: what it is doubled to must be a time, too.
+const MaxDwellUs = 24 * 3600 * 1_000_000
 
 // MaxPeriods is the longest window in which overruns are counted.
 const MaxPeriods = 64

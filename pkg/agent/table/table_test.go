@@ -48,6 +48,7 @@ func TestFaultsNameFieldValueAndBound(t *testing.T) {
 		"more of than periods": {func(s *table.Server) { s.Overruns = 3; s.Periods = 2 }, []string{"overruns 3 of periods 2"}},
 		"too many periods":     {func(s *table.Server) { s.Periods = 65 }, []string{"<= 64"}},
 		"negative dwell":       {func(s *table.Server) { s.DwellUs = -1 }, []string{"dwellUs -1"}},
+		"endless dwell":        {func(s *table.Server) { s.DwellUs = 1 << 60 }, []string{"dwellUs 1152921504606846976; want 0 to 86400000000"}},
 		"least below low":      {func(s *table.Server) { s.LeastUs = 1_999 }, []string{"leastUs 1999", "2000", "4000"}},
 		"least above high":     {func(s *table.Server) { s.LeastUs = 4_001 }, []string{"leastUs 4001"}},
 		"unknown criticality":  {func(s *table.Server) { s.Criticality = "Extreme" }, []string{"criticality", "Extreme"}},
