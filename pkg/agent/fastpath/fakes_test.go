@@ -182,14 +182,14 @@ func newPrograms() *programs {
 	return &programs{slots: map[uint64]int{}, waited: map[int]ebpf.Histogram{}, rings: map[int]*ring{}}
 }
 
-func (p *programs) Hook() string                 { return "fake" }
-func (p *programs) Notes() []string              { return []string{"nothing is real"} }
-func (p *programs) Config(slot int) *ebpf.Config { return &p.configs[slot] }
-func (p *programs) State(slot int) *ebpf.State   { return &p.states[slot] }
+func (p *programs) Hook() string                     { return "fake" }
+func (p *programs) Notes() []string                  { return []string{"nothing is real"} }
+func (p *programs) Config(slot int) *ebpf.Config     { return &p.configs[slot] }
+func (p *programs) State(slot int) *ebpf.State       { return &p.states[slot] }
 func (p *programs) RunQueue(slot int) ebpf.Histogram { return p.waited[slot] }
 func (p *programs) ForgetRunQueue(slot int)          { delete(p.waited, slot) }
-func (p *programs) Close() error { p.closed.Store(true); return nil }
-func (p *programs) Lost() uint64 { return 7 }
+func (p *programs) Close() error                     { p.closed.Store(true); return nil }
+func (p *programs) Lost() uint64                     { return 7 }
 
 func (p *programs) Unseen() uint64 { return 5 }
 func (p *programs) Track(id uint64, slot int) error {
