@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -71,6 +72,9 @@ func (r *Reconciler) accompany(ctx context.Context, o *v1alpha1.PodMigration) (t
 		if action.Name == name && recordOf(o, action) {
 			return r.watch(ctx, o, action, unwanted(o))
 		}
+	}
+	if kept, err := r.outlives(ctx, o, name, rules.Failed); kept || err != nil {
+		return again, err
 	}
 	return 0, r.finish(ctx, o, v1alpha1.MigrationFailed, "ActionGone", fmt.Sprintf("action %s is gone, and nobody knows what became of it", name))
 }
@@ -247,6 +251,8 @@ func tellState(s *v1alpha1.PodMigrationStatus, w way, now time.Time) {
 		setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionFalse, ReasonStateImpossible, w.stateless, now)
 	case w.strategy == v1alpha1.StrategyCheckpoint:
 		setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionTrue, "Checkpoint", "its state comes along", now)
+	default:
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionMigrationState)
 	}
 }
 

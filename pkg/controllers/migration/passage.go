@@ -127,12 +127,13 @@ func (m *migrate) veto(ctx context.Context, task orchestration.Task, no *refusal
 
 // take remembers the way, and says on the record what becomes of the pod's state where that was to come along.
 func (m *migrate) take(ctx context.Context, task orchestration.Task, w way) error {
+	was := v1alpha1.MigrationStrategy(task.Progress[progressStrategy]) == v1alpha1.StrategyCheckpoint || task.Progress[progressStateless] != ""
 	task.Progress[progressStrategy] = string(w.strategy)
 	delete(task.Progress, progressStateless)
 	if w.stateless != "" {
 		task.Progress[progressStateless] = "true"
 	}
-	if w.stateless == "" && w.strategy != v1alpha1.StrategyCheckpoint {
+	if w.stateless == "" && w.strategy != v1alpha1.StrategyCheckpoint && !was { // nothing is said of a state that need not come along
 		return nil
 	}
 	return m.enter(ctx, task, v1alpha1.MigrationPending, func(s *v1alpha1.PodMigrationStatus) { tellState(s, w, m.Clock.Now()) })
