@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -24,8 +25,8 @@ func (m *migrate) away(ctx context.Context, nc *v1alpha1.NodeCheckpoint, heir *c
 	case err != nil:
 		return "", false, fmt.Errorf("reading node %s: %w", nc.Spec.TargetNode, err)
 	}
-	if why = dead(node); why == "" && heir.Spec.NodeName == "" {
-		why = "it has not taken it yet"
+	if why = dead(node); why == "" && heir.Spec.NodeName == "" && node.Spec.Unschedulable {
+		why = "it is cordoned"
 	}
 	return why, false, nil
 }
@@ -45,12 +46,12 @@ func (m *migrate) awaitTarget(ctx context.Context, task orchestration.Task, l le
 		return m.lose(ctx, task, l.nc, lostWith(l.nc))
 	}
 	return m.outOfTime(ctx, task, l, rules.Result{Message: fmt.Sprintf("pod %s/%s waits for node %s, which has its state: %s%s; to have it begin anew, delete NodeCheckpoint %s",
-		l.heir.Namespace, l.heir.Name, l.nc.Spec.TargetNode, why, unschedulable(l.heir), l.nc.Name)})
+		l.heir.Namespace, l.heir.Name, l.nc.Spec.TargetNode, cmp.Or(why, "it has not taken it yet"), unschedulable(l.heir), l.nc.Name)})
 }
 
 // outOfTime gives the state up when the time is over, and the pod in the source's place has had as long as it takes to go on with it: that one may have
 // been made late, as no controller was there before. The time for which its node keeps it from that does not count: the state stays there, and is seen
-// to afterwards.
+// to afterwards. A node that is well and has no room is no such: its pods may stay for ever, so that the pod begins anew, unless a policy forbids that.
 func (m *migrate) outOfTime(ctx context.Context, task orchestration.Task, l legacy, result rules.Result) (rules.Result, error) {
 	if !m.over(task) {
 		return result, nil
@@ -62,6 +63,11 @@ func (m *migrate) outOfTime(ctx context.Context, task orchestration.Task, l lega
 			return rules.Result{}, err
 		}
 		kept = why != "" && !gone
+		if !kept && !gone && l.heir.Spec.NodeName == "" {
+			if kept, err = m.required(ctx, l.heir); err != nil {
+				return rules.Result{}, err
+			}
+		}
 	}
 	switch {
 	case !kept && m.since(task, progressMade) > toRestore(l.nc):
@@ -70,4 +76,13 @@ func (m *migrate) outOfTime(ctx context.Context, task orchestration.Task, l lega
 		return m.leave(l, "the time is over: "+result.Message), nil
 	}
 	return result, nil
+}
+
+// required tells whether the pod's MigrationPolicy has it go on with its state or not at all.
+func (m *migrate) required(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	p, err := m.Judge.For(ctx, pod)
+	if err != nil {
+		return false, fmt.Errorf("finding the MigrationPolicy of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return p != nil && p.Spec.RequireState, nil
 }

@@ -116,6 +116,41 @@ func TestAStateWaitsForItsNodeForAnHour(t *testing.T) {
 	}
 }
 
+// A node that is well, and whose room somebody else has got, may have none for ever: the pod begins anew when the migration's time is over, unless a
+// policy forbids that.
+func TestAStateDoesNotWaitForRoom(t *testing.T) {
+	for what, required := range map[string]bool{"it may begin anew": false, "it must not": true} {
+		w := newTown(t, 1)
+		w.gating = true
+		h := w.house("StatefulSet")
+		w.asks(w.first(), by("Checkpoint"), func(o *v1alpha1.PodMigration) { o.Spec.Timeout.Duration = 70 * time.Second })
+		p := w.further(w.start(), func() bool { return len(w.evicted) > 0 })
+		w.crowded = map[string]bool{"b": true}
+		if required {
+			w.judge.policy = &v1alpha1.MigrationPolicy{Spec: v1alpha1.MigrationPolicySpec{RequireState: true}}
+		}
+		began := w.clock.Now()
+		for range 5 * 60 {
+			w.must(p.turn())
+			w.must(p.loop())
+			p.leftovers()
+		}
+		o := w.move()
+		if over := o.Status.Phase.Over(); over == required || over && o.Status.Phase != v1alpha1.MigrationSucceededWithoutState && o.Status.Phase != v1alpha1.MigrationFailed {
+			t.Errorf("%s: after %s it is %s: %s; %s", what, w.clock.Now().Sub(began), o.Status.Phase, o.Status.Message, w.everyone())
+		}
+		if required {
+			w.crowded = nil
+			w.further(p, func() bool { return w.move().Status.Phase.Over() })
+		}
+		if got := w.pods(); len(got) != 1 || strings.HasPrefix(got[0].Spec.Containers[0].Image, "mainspring.local/checkpoint/") != required {
+			t.Errorf("%s: %s", what, w.everyone())
+		}
+		h.expectNothingLeft()
+		w.rest(p)
+	}
+}
+
 // A node that somebody deletes takes the state with it: nobody waits for that.
 func TestAStateGoesWithItsNode(t *testing.T) {
 	w, h, p := orphaned(t, 20*time.Minute, false)

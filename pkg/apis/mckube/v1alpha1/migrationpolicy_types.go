@@ -142,8 +142,9 @@ type MigrationPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=true
 	Checkpointing *bool `json:"checkpointing,omitempty"`
-	// requireState: a pod whose state cannot come along is left where it is. Default false: it begins anew, and the status
-	// says so.
+	// requireState: a pod whose state cannot come along is left where it is, as far as that is known before anything is done: a
+	// StatefulSet's or Job's pod whose restore fails once its source has ended begins anew all the same. Default false: it begins
+	// anew, and the status says so.
 	// +optional
 	RequireState bool `json:"requireState,omitempty"`
 	// interval at which nodes are looked at for the selected pods. Left out: that of the controller (30s).
