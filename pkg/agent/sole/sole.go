@@ -56,16 +56,16 @@ func Take(ctx context.Context, dir, name string, w Waiting) (*Lock, error) {
 	if err := await(ctx, w, try, func() *HeldError { return &HeldError{Path: path, Holder: holder(file)} }); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	// Who holds it is for messages only: the lock itself is the kernel's.
-	if err := errors.Join(file.Truncate(0), write(file)); err != nil {
-		return nil, errors.Join(fmt.Errorf("writing who holds the lock: %w", err), file.Close())
-	}
+	sign(file)
 	return &Lock{file: file}, nil
 }
 
-func write(file *os.File) error {
-	_, err := file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	return err
+// sign writes who holds a lock, which is for messages only: the lock itself is the kernel's, and is held on a disk that is full, too.
+func sign(file *os.File) {
+	if err := file.Truncate(0); err != nil {
+		return
+	}
+	_, _ = file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 }
 
 // await repeats what takes a lock while another process has it; held says what, and who.
