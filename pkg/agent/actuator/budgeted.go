@@ -189,6 +189,7 @@ func (b *budgeted) Sweep() ([]string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	forgot, err := b.forgetRooms()
+	err = errors.Join(err, b.journal.mend())
 	if !forgot && err == nil && b.now() < b.settleAt {
 		return nil, nil
 	}

@@ -125,6 +125,9 @@ func (c cfsFiles) write(m *machine, t target, _ int, b Budget) error {
 	}
 	weight := max(1, min(10_000, 10_000*b.RuntimeUs/b.PeriodUs))
 	if c.unified {
+		if err := m.keep(t, cpuMax, cpuWeight); err != nil { // also where it has the value that is wanted now: the hot side writes others
+			return err
+		}
 		if err := m.set(t, cpuMax, fmt.Sprintf("%d %d", b.RuntimeUs, b.PeriodUs)); err != nil {
 			return err
 		}

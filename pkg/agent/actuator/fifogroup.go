@@ -171,7 +171,7 @@ func (g *fifoGroup) tend() (drifted int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("listing the threads of %s: %w", g.path, asGone(err))
 	}
-	if len(tids) > fifoThreads && len(g.known) == 0 {
+	if len(tids) > fifoThreads && !g.ours() {
 		return 0, fmt.Errorf("group %s: %w", g.path, errCrowded) // none is real-time by us
 	}
 	if len(tids) > fifoThreads {
@@ -201,6 +201,11 @@ func (g *fifoGroup) tend() (drifted int, err error) {
 	}
 	g.known = known
 	return drifted, errors.Join(faults...)
+}
+
+// ours says that threads of the group may be real-time by us: by this process, or by one before it.
+func (g *fifoGroup) ours() bool {
+	return g.recorded.Load() || slices.ContainsFunc(g.backend.journal.of(g.path), func(r record) bool { return r.Thread != 0 && r.Inode == g.id() })
 }
 
 // demoteAll makes ordinary threads of the real-time ones, also of those that such a thread has made meanwhile.
@@ -290,7 +295,7 @@ func (g *fifoGroup) remember(attrs map[int32]unix.SchedAttr) error {
 	if err := m.journal.keep(records...); err != nil {
 		return err
 	}
-	if len(attrs) > 0 {
+	if len(had) > 0 || len(records) > 1 { // beside the priority
 		g.recorded.Store(true)
 	}
 	return nil

@@ -76,7 +76,7 @@ type journal struct {
 	boot    string
 	file    *os.File
 	size    int  // of the file, in bytes
-	whole   bool // the file is open, and ends with a whole line
+	whole   bool // the file is open, and is what the records are
 	records []record
 	held    map[string]bool
 }
@@ -184,10 +184,8 @@ func (j *journal) keep(records ...record) error {
 	if j.size+lines.Len() > maxJournal {
 		return fmt.Errorf("writing the journal: it would have %d bytes; want at most %d, which are read again", j.size+lines.Len(), maxJournal)
 	}
-	if !j.whole {
-		if err := j.rewrite(); err != nil {
-			return err
-		}
+	if err := j.mend(); err != nil {
+		return err
 	}
 	if _, err := j.file.Write(lines.Bytes()); err != nil { // maybe a part of it is there, and what comes next must not come behind that
 		cut := j.file.Truncate(int64(j.size))
@@ -255,6 +253,15 @@ func (j *journal) drop(records ...record) error {
 		out[r.key()] = true
 	}
 	j.records = slices.DeleteFunc(j.records, func(r record) bool { return out[r.key()] })
+	j.whole = false
+	return j.rewrite()
+}
+
+// mend writes what could not be written.
+func (j *journal) mend() error {
+	if j.whole {
+		return nil
+	}
 	return j.rewrite()
 }
 

@@ -110,6 +110,7 @@ func (p *plain) Sweep() ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, err := p.forgetRooms()
+	err = errors.Join(err, p.journal.mend())
 	var did []string
 	for _, group := range p.unused() {
 		did = append(did, "put back "+group)

@@ -170,21 +170,23 @@ func (m *machine) journaledBelow(level string) bool {
 // again, and what is in force until then may be less than was asked for, but is not nothing.
 const sparedFor = time.Minute
 
-// opened notes how an Open ended.
+// opened notes how an Open ended, and since when it fails: whoever tries again and again does not keep for ever what nobody governs.
 func (m *machine) opened(group string, err error) {
-	delete(m.failed, group)
-	if err != nil && !gone(err) {
+	if err == nil || gone(err) {
+		delete(m.failed, group)
+	} else if _, before := m.failed[group]; !before {
 		m.failed[group] = m.now()
 	}
 }
 
-// spared says that Open of a group, or of one below it, failed a short time ago.
+// spared says that Open of a group, or of one below it, fails since a short time ago.
 func (m *machine) spared(group string) bool {
 	for path, at := range m.failed {
-		if m.now()-at > sparedFor.Nanoseconds() {
-			delete(m.failed, path)
-		} else if path == group || below(path, group) {
+		switch recent := m.now()-at <= sparedFor.Nanoseconds(); {
+		case recent && (path == group || below(path, group)):
 			return true
+		case !recent && len(m.journal.of(path)) == 0:
+			delete(m.failed, path) // nothing is left to spare
 		}
 	}
 	return false
