@@ -33,7 +33,7 @@ type Request struct {
 	// Displaces are the pods with real-time containers that leave Node with it, for kind ReplaceNode only: 200 at most. Whoever asks again
 	// for the same node asks for the same action, whatever runs there by then.
 	Displaces []v1alpha1.ActionPod
-	// Beside: another pod serves before one of Pods goes.
+	// Beside: another pod serves before one of Pods goes; else none does.
 	Beside bool
 	// Uses beside those that follow from the above.
 	Uses []v1alpha1.ActionUse

@@ -96,6 +96,30 @@ func TestAMoveIsAskedForAsItIsMade(t *testing.T) {
 	}
 }
 
+// Who is late itself goes without another before it, which might be late wherever it runs, and never prove itself; so does a less critical one that is
+// late, too, when it goes as a neighbour. Whoever only lacks a core, or room, does not.
+func TestWhoIsLateItselfGoesWithoutAnotherBeforeIt(t *testing.T) {
+	t.Parallel()
+	for source, beside := range map[string]bool{
+		ladder.SourceMisses: false, ladder.SourceOverruns: false, ladder.SourceNoCore: true, ladder.SourceNoRoom: true,
+	} {
+		w := crowded()
+		w.node("b", 1)
+		stays := ladder.Passage{Veto: "it stays"}
+		a, _ := going(w.planner("a", source, "high"), map[string]ladder.Passage{"high": {Beside: true}, "large": stays, "small": stays}).Choose()
+		if r := a.Request; a.What != "moving default/high itself to node b" || r.Beside != beside {
+			t.Errorf("%s: %s, beside %t, want %t", source, a.What, r.Beside, beside)
+		}
+		w = crowded()
+		w.node("b", 1)
+		p := going(w.planner("a", ladder.SourceOverruns, "high", "large"), map[string]ladder.Passage{"large": {Beside: true}})
+		p.Sufferers[1].Source = source
+		if a, _ := p.Choose(); a.What != "moving default/large to node b" || a.Request.Beside != beside {
+			t.Errorf("a neighbour of %s: %s, beside %t, want %t", source, a.What, a.Request.Beside, beside)
+		}
+	}
+}
+
 // Who closes a node does not see to it that a pod takes its state along.
 func TestANodeIsNotReplacedUnderAPodThatMustTakeItsStateAlong(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,9 @@ func (s *stage) spawn() *process {
 	}
 	p.ladder = ladder.New(ladder.Dependencies{
 		Clock: s.clock, Client: guarded, Recorder: s.told, Store: p.store, Actions: p.queue, Options: s.options,
-		Passage: func(context.Context, *state.PodView, string) (ladder.Passage, error) { return ladder.Passage{}, nil },
+		Passage: func(context.Context, *state.PodView, string) (ladder.Passage, error) {
+			return ladder.Passage{Beside: true}, nil
+		},
 	}).(reconcile.Reconciler)
 	return p
 }
@@ -196,6 +198,9 @@ func (c crew) Step(ctx context.Context, task orchestration.Task) (rules.Result, 
 	case rules.Rearrange:
 		return rules.Result{Outcome: rules.Succeeded}, c.rearrange(task.Object)
 	case rules.Migrate:
+		if o := task.Object; o.Spec.Beside && c.misses[o.Spec.Pods[0].Name] > 0 {
+			return rules.Result{Undo: true, Message: "its copy is late, too, and never proves itself"}, nil
+		}
 		if !c.fits(task.Object) {
 			return rules.Result{Undo: true, Message: "no core of the target takes it any more"}, nil
 		}

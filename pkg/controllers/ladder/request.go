@@ -3,6 +3,7 @@ package ladder
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,7 +64,7 @@ func (p *planner) request(o option, passed []string) orchestration.Request {
 	}
 	if o.Kind == rules.Migrate {
 		way := p.passage(o.Pods[0], o.Target)
-		r.Beside, r.Timeout = way.Beside, cmp.Or(way.Timeout, r.Timeout)
+		r.Beside, r.Timeout = way.Beside && !p.behind(o.Pods[0]), cmp.Or(way.Timeout, r.Timeout)
 	}
 	for _, uid := range o.Pods {
 		r.Pods = append(r.Pods, p.actionPod(uid))
@@ -84,6 +85,14 @@ func (p *planner) request(o option, passed []string) orchestration.Request {
 		r.Message += "; cheaper ones do not help: " + strings.Join(passed, "; ")
 	}
 	return r
+}
+
+// behind tells whether a pod is late itself, or would be if it went on beyond its budget. No other is to serve before such a one goes: late wherever
+// it runs, that would never prove itself, and nobody would learn that it is not the node that is late.
+func (p *planner) behind(uid types.UID) bool {
+	return slices.ContainsFunc(p.Sufferers, func(s Sufferer) bool {
+		return s.PodUID == uid && (s.Source == SourceMisses || s.Source == SourceOverruns)
+	})
 }
 
 // words say what an option does and brings.

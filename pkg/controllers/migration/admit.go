@@ -34,6 +34,8 @@ type question struct {
 	// settled: an action that was there first goes to that node, whatever is thought of it here. planned: that is only thought of, and the owner of
 	// another kind than ReplicaSet, of which there is no cache, is asked when it is done.
 	settled, planned bool
+	// alone: no other pod is to serve before it goes, though one may.
+	alone bool
 	// others are all migrations.
 	others []v1alpha1.PodMigration
 }

@@ -102,6 +102,7 @@ func (m *migrate) chooseWay(ctx context.Context, task orchestration.Task) error 
 	if err != nil {
 		return err
 	}
+	q.alone = !task.Object.Spec.Beside
 	w, no, err := m.find(ctx, q, towards(snapshot))
 	if err != nil {
 		return err

@@ -95,8 +95,11 @@ func TestAnActionGoesTheWayOfAPodMigration(t *testing.T) {
 	t.Parallel()
 	beside := func(r *orchestration.Request) { r.Beside = true }
 	for _, e := range []errand{
-		{name: "of-a-deployment", town: rollout, strategy: v1alpha1.StrategySurge, phase: "Succeeded", says: "in place of", deaths: true},
-		{name: "of-a-deployment-beside", town: rollout, ask: beside, strategy: v1alpha1.StrategySurge, phase: "Succeeded"},
+		{name: "of-a-deployment", town: rollout, strategy: v1alpha1.StrategyRestart, phase: "Succeeded", evictions: 1},
+		{name: "of-a-deployment-beside", town: rollout, ask: beside, strategy: v1alpha1.StrategySurge, phase: "Succeeded", says: "in place of", deaths: true},
+		{name: "surge-by-policy", town: each(rollout, func(w *town) {
+			w.judge.policy = &v1alpha1.MigrationPolicy{Spec: v1alpha1.MigrationPolicySpec{Strategy: v1alpha1.StrategySurge}}
+		}), strategy: v1alpha1.StrategyRestart, phase: "Succeeded", evictions: 1},
 		{name: "of-a-replicaset", strategy: v1alpha1.StrategyRestart, phase: "Succeeded", evictions: 1},
 		{name: "of-a-replicaset-beside", ask: beside, phase: "RolledBack", says: "another pod was to serve before it goes", places: "a"},
 		{name: "restart-by-mckube", town: each(rollout, wants(mcv1.MigrationRestart, v1alpha1.MigrationPolicySpec{})), strategy: v1alpha1.StrategyRestart,
@@ -106,7 +109,7 @@ func TestAnActionGoesTheWayOfAPodMigration(t *testing.T) {
 		}), strategy: v1alpha1.StrategyRestart, phase: "Succeeded", evictions: 1},
 		{name: "with-its-state", town: each(rollout, (*town).able, wants(mcv1.MigrationCheckpoint, v1alpha1.MigrationPolicySpec{RequireState: true})),
 			strategy: v1alpha1.StrategyCheckpoint, state: "True", phase: "Succeeded", deaths: true},
-		{name: "without-its-state", town: each(rollout, wants(mcv1.MigrationCheckpoint, v1alpha1.MigrationPolicySpec{})),
+		{name: "without-its-state", town: each(rollout, wants(mcv1.MigrationCheckpoint, v1alpha1.MigrationPolicySpec{})), ask: beside,
 			strategy: v1alpha1.StrategySurge, state: "False", phase: "SucceededWithoutState"},
 		{name: "not-without-its-state", town: each(rollout, wants(mcv1.MigrationCheckpoint, v1alpha1.MigrationPolicySpec{RequireState: true})),
 			phase: "RolledBack", says: "its state cannot come along: the agent of node", places: "a"},

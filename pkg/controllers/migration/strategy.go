@@ -77,7 +77,7 @@ func (d Dependencies) find(ctx context.Context, q question, choose chooser) (way
 		return way{strategy: v1alpha1.StrategyEvict, stateless: out.stateless}, nil, nil
 	}
 	out.strategy = v1alpha1.StrategyRestart
-	if w.strategy == "" || w.strategy == v1alpha1.StrategySurge {
+	if !q.alone && (w.strategy == "" || w.strategy == v1alpha1.StrategySurge) {
 		why, err := d.single(ctx, q)
 		switch {
 		case err != nil:

@@ -162,7 +162,7 @@ type RTActionSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=200
 	Displaces []ActionPod `json:"displaces,omitempty"`
-	// beside: another pod serves before one of pods goes, so PodDisruptionBudgets are not charged for it.
+	// beside: another pod serves before one of pods goes, so PodDisruptionBudgets are not charged for it. Left out: none does.
 	// +optional
 	Beside bool `json:"beside,omitempty"`
 	// uses is what else nobody may have meanwhile, beside what follows from the fields above: its pods, its nodes, places
