@@ -50,6 +50,12 @@ func each(list ...func(*town)) func(*town) {
 
 func rollout(w *town) { w.rollout(1) }
 
+// limping is a Deployment of which one pod is not ready.
+func limping(w *town) {
+	w.rollout(2)
+	w.sicken(1)
+}
+
 func (e errand) tell(t *testing.T, dieAt int) *town {
 	t.Helper()
 	w := newTown(t, 1)
@@ -102,6 +108,8 @@ func TestAnActionGoesTheWayOfAPodMigration(t *testing.T) {
 		}), strategy: v1alpha1.StrategyRestart, phase: "Succeeded", evictions: 1},
 		{name: "of-a-replicaset", strategy: v1alpha1.StrategyRestart, phase: "Succeeded", evictions: 1},
 		{name: "of-a-replicaset-beside", ask: beside, phase: "RolledBack", says: "another pod was to serve before it goes", places: "a"},
+		{name: "not-beside-a-pod-that-is-not-ready", town: limping, ask: beside, phase: "RolledBack", says: "another pod was to serve before it goes", places: "a a"},
+		{name: "of-a-deployment-with-a-pod-that-is-not-ready", town: limping, strategy: v1alpha1.StrategyRestart, phase: "Succeeded", evictions: 1, places: "a b"},
 		{name: "restart-by-mckube", town: each(rollout, wants(mcv1.MigrationRestart, v1alpha1.MigrationPolicySpec{})), strategy: v1alpha1.StrategyRestart,
 			phase: "Succeeded", evictions: 1},
 		{name: "evict-by-policy", town: each(rollout, func(w *town) {
@@ -183,6 +191,9 @@ func TestPassage(t *testing.T) {
 	}{
 		"of a Deployment":              {rollout, false, "Surge"},
 		"of a ReplicaSet":              {nil, false, "Restart"},
+		"beside one that is not ready": {limping, false, "Restart"},
+		"where all others are ready":   {func(w *town) { w.rollout(2) }, false, "Surge"},
+		"not ready itself":             {func(w *town) { w.rollout(2); w.sicken(0) }, false, "Surge"},
 		"by name":                      {(*town).named, true, "not: McKube rt governs the pod by its name"},
 		"with its state":               {each(rollout, (*town).able, must), false, "Checkpoint bound"},
 		"with its state, if possible":  {each(rollout, (*town).able, may), false, "Checkpoint"},

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -79,6 +80,9 @@ func (d Dependencies) find(ctx context.Context, q question, choose chooser) (way
 	out.strategy = v1alpha1.StrategyRestart
 	if !q.alone && (w.strategy == "" || w.strategy == v1alpha1.StrategySurge) {
 		why, err := d.single(ctx, q)
+		if why == "" && err == nil {
+			why, err = d.limping(ctx, q)
+		}
 		switch {
 		case err != nil:
 			return way{}, nil, err
@@ -168,6 +172,24 @@ func (d Dependencies) single(ctx context.Context, q question) (string, error) {
 		return why, err
 	}
 	return d.exclusive(ctx, q.pod)
+}
+
+// limping is which other pod of the ReplicaSet is not ready, for which a Surge would wait before it cuts over, as that one would go instead of
+// the source. A PodMigration waits for it. An action without one answers a pressure that goes on meanwhile, so it goes the next way.
+func (d Dependencies) limping(ctx context.Context, q question) (string, error) {
+	if !q.settled {
+		return "", nil
+	}
+	list := &corev1.PodList{}
+	if err := d.Client.List(ctx, list, client.InNamespace(q.pod.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("listing pods of namespace %s: %w", q.pod.Namespace, err)
+	}
+	for i := range list.Items {
+		if p := &list.Items[i]; p.UID != q.pod.UID && metav1.IsControlledBy(p, q.set) && p.DeletionTimestamp == nil && !finished(p) && !ready(p) {
+			return fmt.Sprintf("pod %s of the same ReplicaSet is not ready", p.Name), nil
+		}
+	}
+	return "", nil
 }
 
 // recreated tells of a Deployment that never wants an old and a new pod at once.
