@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/state"
@@ -134,33 +133,5 @@ func TestANodeIsNotReplacedUnderAPodThatMustTakeItsStateAlong(t *testing.T) {
 	a, _ := going(p, map[string]ladder.Passage{"equal": {Bound: true}}).Choose()
 	if a.Kind == rules.ReplaceNode || !strings.Contains(strings.Join(a.Passed, "; "), "pod default/equal: its MigrationPolicy requires its state") {
 		t.Errorf("chosen %s %s, passed over %v", a.Kind, a.What, a.Passed)
-	}
-}
-
-// A node that had no room when the pod's turn came is passed over for another one, three times; then it is the turn of the roomiest again.
-func TestAPodGoesElsewhereWhereItsTargetIsFull(t *testing.T) {
-	t.Parallel()
-	w := crowded()
-	for i, node := range []string{"b", "c", "d", "e"} {
-		w.node(node, 1)
-		if i > 0 {
-			w.run("on-"+node, node, "Low", int64(5*i), int64(5*i), 0)
-		}
-	}
-	p := w.planner("a", ladder.SourceOverruns, "high")
-	for _, want := range []string{"b", "c", "d", "b"} {
-		if got := chosen(t, p); got != "Migrate: moving default/large to node "+want {
-			t.Fatalf("after %d attempts it is %s, want node %s", len(p.Answers), got, want)
-		}
-		a, _ := p.Choose()
-		o := &v1alpha1.RTAction{Spec: v1alpha1.RTActionSpec{Kind: "Migrate", Pods: a.Request.Pods, TargetNode: a.Target}}
-		o.Status = v1alpha1.RTActionStatus{Phase: "RolledBack", Progress: map[string]string{state.ProgressElsewhere: a.Target}}
-		p.Answers = append(p.Answers, o)
-	}
-	denied := w.planner("a", ladder.SourceOverruns, "high")
-	denied.Answers = []*v1alpha1.RTAction{p.Answers[0].DeepCopy()}
-	denied.Answers[0].Status.Progress = nil // it was undone for another reason
-	if got := chosen(t, denied); got != "Migrate: moving default/large to node b" {
-		t.Errorf("it is %s", got)
 	}
 }

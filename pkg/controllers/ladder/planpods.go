@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
@@ -60,14 +61,16 @@ func (p *planner) allMove(set []types.UID) (state.Destination, bool) {
 	if len(set) == 1 {
 		return p.destination(set[0])
 	}
-	coming := map[string][]*state.PodView{}
-	all, ok := p.Snapshot.Destinations(set, func(uid types.UID, n *state.NodeView) bool {
-		view, ok := p.Snapshot.Pod(uid)
-		if !ok || !p.suits(uid, n, coming[n.Name]...) {
-			return false
-		}
-		coming[n.Name] = append(coming[n.Name], view) // it is asked last of all
-		return true
+	all, ok := preferred(p, set, func(avoid func(types.UID, string) bool) (map[types.UID]state.Destination, bool) {
+		coming := map[string][]*state.PodView{}
+		return p.Snapshot.Destinations(set, func(uid types.UID, n *state.NodeView) bool {
+			view, ok := p.Snapshot.Pod(uid)
+			if !ok || !p.suits(uid, n, coming[n.Name]...) || avoid(uid, n.Name) {
+				return false
+			}
+			coming[n.Name] = append(coming[n.Name], view) // it is asked last of all
+			return true
+		})
 	})
 	return all[set[0]], ok
 }
@@ -113,20 +116,37 @@ func (p *planner) destination(uid types.UID) (state.Destination, bool) {
 	return *known, true
 }
 
-// roomiest is the node with most room for a pod, of those to which it can take its state, if it is to, and that had room when it was to go there before,
-// if there are any.
+// roomiest is the node with most room for a pod, of those that are preferred.
 func (p *planner) roomiest(uid types.UID) (state.Destination, bool) {
-	full, avoided := p.full(uid), false
-	found, ok := p.Snapshot.Destination(uid, func(n *state.NodeView) bool {
-		suits := p.suits(uid, n)
-		avoid := suits && (slices.Contains(full, n.Name) || p.passage(uid, n.Name).Anew != "")
-		avoided = avoided || avoid
-		return suits && !avoid
+	return preferred(p, []types.UID{uid}, func(avoid func(types.UID, string) bool) (state.Destination, bool) {
+		return p.Snapshot.Destination(uid, func(n *state.NodeView) bool { return p.suits(uid, n) && !avoid(uid, n.Name) })
 	})
-	if ok || !avoided {
-		return found, ok
+}
+
+// preferred finds where pods go: to nodes to which they can take their state, where they are to, and that had room when they were to go there
+// before; where there are none, without the state rather than to one that was full; else to any.
+func preferred[T any](p *planner, pods []types.UID, find func(avoid func(types.UID, string) bool) (T, bool)) (found T, ok bool) {
+	full := map[types.UID][]string{}
+	for _, uid := range pods {
+		full[uid] = p.full(uid)
 	}
-	return p.Snapshot.Destination(uid, func(n *state.NodeView) bool { return p.suits(uid, n) })
+	wasFull := func(uid types.UID, node string) bool { return slices.Contains(full[uid], node) }
+	for _, avoid := range []func(types.UID, string) bool{
+		func(uid types.UID, node string) bool { return wasFull(uid, node) || p.passage(uid, node).Anew != "" },
+		wasFull,
+		func(types.UID, string) bool { return false },
+	} {
+		avoided := false
+		found, ok = find(func(uid types.UID, node string) bool {
+			no := avoid(uid, node)
+			avoided = avoided || no
+			return no
+		})
+		if ok || !avoided {
+			break
+		}
+	}
+	return found, ok
 }
 
 // targets is to how many nodes a pod is to go for one pressure, one after another, while they have no room for it when its turn comes.
@@ -136,7 +156,8 @@ const targets = 3
 func (p *planner) full(uid types.UID) []string {
 	var out []string
 	for _, o := range p.Answers {
-		if node := o.Status.Progress[state.ProgressElsewhere]; node != "" && len(o.Spec.Pods) == 1 && o.Spec.Pods[0].UID == uid && phaseOf(o).Over() {
+		node, undone := o.Status.Progress[state.ProgressElsewhere], phaseOf(o) == rules.RolledBack && !o.Status.Unwanted
+		if node != "" && undone && len(o.Spec.Pods) == 1 && o.Spec.Pods[0].UID == uid {
 			out = append(out, node)
 		}
 	}
