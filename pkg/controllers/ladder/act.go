@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/karpenter/pkg/utils/resources"
 
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
@@ -75,20 +77,22 @@ func (v visit) climb(ctx context.Context) (time.Duration, error) {
 		Ticket: v.Actions.Find, Held: func(uid types.UID) bool { return v.Actions.HoldsPod(uid) != "" }, Fits: machines.fit,
 		Passage: passages.of, Pool: v.node.Label(karpenterv1.NodePoolLabelKey), Options: v.Options, Now: v.scene.Now,
 	}.choose()
-	if err := errors.Join(machines.err, passages.err); err != nil {
-		return 0, err
-	}
-	if !ok {
+	switch {
+	case machines.err != nil:
+		return 0, machines.err
+	case !ok && passages.err != nil:
+		return 0, passages.err
+	case !ok:
 		m.planned = v.scene.Now.Add(replan)
 		v.unanswered(strings.Join(chosen.Passed, "; "))
 		return replan, nil
-	}
-	if chosen.Vain && m.unanswered == "" {
+	case chosen.Vain && m.unanswered == "":
 		v.unanswered("all that would help was tried in vain, and is tried again: " + strings.Join(chosen.Passed, "; "))
 	}
 	if err := v.note(ctx, chosen.Leaving); err != nil {
 		return 0, err
 	}
+	chosen.Request.Message += few("of these it is not known how they would go", passages.unknown)
 	if _, err := v.Actions.Submit(ctx, chosen.Request); err != nil {
 		return 0, fmt.Errorf("answering the pressure of node %s: %w", v.node.Name, err)
 	}
@@ -182,12 +186,14 @@ func (m *machines) fit(node string, views ...*state.PodView) bool {
 	return resources.Fits(resources.RequestsForPods(all...), machine.Status.Allocatable)
 }
 
-// passages tells how pods would go to other nodes, each asked about once. Errors are kept.
+// passages tells how pods would go to other nodes, each asked about once. Errors are kept, and of whom nobody could say.
 type passages struct {
 	ask   func(context.Context, *state.PodView, string) (Passage, error)
 	ctx   context.Context //nolint:containedctx // it lives as long as one plan
 	known map[passageKey]Passage
-	err   error
+
+	unknown []string
+	err     error
 }
 
 type passageKey struct {
@@ -204,6 +210,10 @@ func (p *passages) of(pod *state.PodView, node string) Passage {
 	found, err := p.ask(p.ctx, pod, node)
 	if err != nil {
 		p.err = errors.Join(p.err, fmt.Errorf("asking how pod %s would go to another node: %w", pod.Key(), err))
+		why := "pod " + pod.Key().String() + ": " + record.Short(err.Error(), longestWhy)
+		if !slices.Contains(p.unknown, why) {
+			p.unknown = append(p.unknown, why)
+		}
 		found = Passage{Veto: "it is not known how it would go"}
 	}
 	p.known[key] = found

@@ -1,6 +1,7 @@
 package ladder_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
@@ -62,5 +64,44 @@ func TestAPressureIsNeverLeftAloneForLong(t *testing.T) {
 	result, err := p.ladder.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: s.nodes[0]}})
 	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > time.Minute {
 		t.Errorf("it is looked at again after %s, %v", result.RequeueAfter, err)
+	}
+}
+
+// One pod of which nobody can say how it would go is passed over, and named; where nothing else helps either, that is an error.
+func TestAPodOfWhichNobodyCanSayHowItWouldGo(t *testing.T) {
+	s := simple(t)
+	s.node("b", 1)
+	s.lost = []string{"low"}
+	p := s.spawn()
+	s.turns(p, 5)
+	expectLines(t, "actions", s.actions(), "Migrate RTPressure Succeeded high")
+	list := &v1alpha1.RTActionList{}
+	s.must(s.api.List(t.Context(), list))
+	want := "(of these it is not known how they would go: pod " + s.namespace + "/low: its policy cannot be read)"
+	if len(list.Items) != 1 || !strings.Contains(list.Items[0].Spec.Message, want) {
+		t.Errorf("got %+v, want %q in it", list.Items, want)
+	}
+}
+
+func TestWhereNobodyCanSayHowAnybodyWouldGo(t *testing.T) {
+	s := simple(t)
+	s.node("b", 1)
+	s.lost = []string{"high", "low", "other"}
+	m := s.mckube("low")
+	m.Spec.Criticality = "High" // so that it is not preempted
+	s.must(s.api.Update(t.Context(), m))
+	p := s.spawn()
+	p.at = -1 // errors are looked at here
+	var failed error
+	for range 4 {
+		s.live()
+		p.turn()
+		s.clock.Step(tick)
+		if _, err := p.ladder.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: s.nodes[0]}}); err != nil {
+			failed = err
+		}
+	}
+	if failed == nil || !strings.Contains(failed.Error(), "its policy cannot be read") || len(s.actions()) > 0 {
+		t.Errorf("error %v; actions %q", failed, s.actions())
 	}
 }

@@ -2,6 +2,7 @@ package ladder_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -61,11 +62,17 @@ func (s *stage) spawn() *process {
 	}
 	p.ladder = ladder.New(ladder.Dependencies{
 		Clock: s.clock, Client: guarded, Recorder: s.told, Store: p.store, Actions: p.queue, Options: s.options,
-		Passage: func(context.Context, *state.PodView, string) (ladder.Passage, error) {
-			return ladder.Passage{Beside: true}, nil
-		},
+		Passage: s.passage,
 	}).(reconcile.Reconciler)
 	return p
+}
+
+// passage is the one way of all pods: another serves first.
+func (s *stage) passage(_ context.Context, pod *state.PodView, _ string) (ladder.Passage, error) {
+	if slices.Contains(s.lost, pod.Name) {
+		return ladder.Passage{}, errors.New("its policy cannot be read")
+	}
+	return ladder.Passage{Beside: true}, nil
 }
 
 // noting keeps at which points notes on McKubes were written.

@@ -48,6 +48,8 @@ type stage struct {
 	// unable are kinds that nobody does; conduct says what becomes of actions of a kind instead.
 	unable  map[rules.Kind]bool
 	conduct map[rules.Kind]rules.Result
+	// lost are pods of which nobody can say how they would go to another node.
+	lost []string
 	// notes are the points at which it was written on a McKube that a pod leaves its node.
 	notes []int
 	// done is what was done to whom, in order; episodes are the beginnings that were seen.
