@@ -71,6 +71,6 @@ func (m moving) loops(queue *orchestration.Queue, latest *usage.Latest, o Migrat
 func (m moving) passage(ctx context.Context, pod *rtstate.PodView, node string) (ladder.Passage, error) {
 	way, err := m.Passage(ctx, pod, node)
 	return ladder.Passage{
-		Veto: way.Veto, Beside: way.Strategy == v1alpha1.StrategySurge, Anew: way.Stateless, Bound: way.Bound, Timeout: way.Timeout,
+		Veto: way.Veto, Anywhere: way.Anywhere, Beside: way.Strategy == v1alpha1.StrategySurge, Anew: way.Stateless, Bound: way.Bound, Timeout: way.Timeout,
 	}, err
 }

@@ -2,20 +2,14 @@ package ladder
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
-	"sigs.k8s.io/karpenter/pkg/utils/resources"
 
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
-	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
@@ -70,7 +64,7 @@ func (v visit) climb(ctx context.Context) (time.Duration, error) {
 	if wait := m.planned.Sub(v.scene.Now); wait > 0 && wait <= replan {
 		return wait, nil
 	}
-	machines := machines{client: v.Client, ctx: ctx}
+	machines := machinesOf(ctx, v.Client)
 	passages := passages{ask: v.Passage, ctx: ctx, known: map[passageKey]Passage{}}
 	chosen, ok := planner{
 		Snapshot: v.snapshot, Node: v.node, Episode: v.scene.Episode, Sufferers: v.scene.Sufferers, Answers: v.scene.Answers,
@@ -146,76 +140,4 @@ func (l *ladder) forget(ctx context.Context, name string) error {
 	m.count(Episode{})
 	delete(l.memories, name)
 	return nil
-}
-
-// machines tells what nodes have beside cores, as the cache knows. The first error is kept.
-type machines struct {
-	client client.Reader
-	ctx    context.Context //nolint:containedctx // it lives as long as one plan
-	err    error
-}
-
-// fit tells whether a node has what pods request together beside what runs there. What a node cannot be asked, it has not.
-func (m *machines) fit(node string, views ...*state.PodView) bool {
-	if m.err != nil {
-		return false
-	}
-	var machine corev1.Node
-	var pods corev1.PodList
-	err := m.client.Get(m.ctx, client.ObjectKey{Name: node}, &machine)
-	all := make([]*corev1.Pod, len(views))
-	for i, view := range views {
-		if all[i] = (&corev1.Pod{}); err == nil {
-			err = m.client.Get(m.ctx, view.Key(), all[i])
-		}
-	}
-	if err == nil {
-		err = m.client.List(m.ctx, &pods, client.MatchingFields{"spec.nodeName": node})
-	}
-	if err != nil {
-		if client.IgnoreNotFound(err) != nil {
-			m.err = fmt.Errorf("reading what node %s has left: %w", node, err)
-		}
-		return false
-	}
-	for i := range pods.Items {
-		if o := &pods.Items[i]; o.Status.Phase != corev1.PodSucceeded && o.Status.Phase != corev1.PodFailed {
-			all = append(all, o)
-		}
-	}
-	return resources.Fits(resources.RequestsForPods(all...), machine.Status.Allocatable)
-}
-
-// passages tells how pods would go to other nodes, each asked about once. Errors are kept, and of whom nobody could say.
-type passages struct {
-	ask   func(context.Context, *state.PodView, string) (Passage, error)
-	ctx   context.Context //nolint:containedctx // it lives as long as one plan
-	known map[passageKey]Passage
-
-	unknown []string
-	err     error
-}
-
-type passageKey struct {
-	pod  types.UID
-	node string
-}
-
-// of is how a pod would go to a node. Of whom that cannot be asked it is not known that it may.
-func (p *passages) of(pod *state.PodView, node string) Passage {
-	key := passageKey{pod.UID, node}
-	if found, ok := p.known[key]; ok {
-		return found
-	}
-	found, err := p.ask(p.ctx, pod, node)
-	if err != nil {
-		p.err = errors.Join(p.err, fmt.Errorf("asking how pod %s would go to another node: %w", pod.Key(), err))
-		why := "pod " + pod.Key().String() + ": " + record.Short(err.Error(), longestWhy)
-		if !slices.Contains(p.unknown, why) {
-			p.unknown = append(p.unknown, why)
-		}
-		found = Passage{Veto: "it is not known how it would go"}
-	}
-	p.known[key] = found
-	return found
 }

@@ -55,6 +55,8 @@ type Passage struct {
 	Veto string
 	// Beside: another pod serves before it goes.
 	Beside bool
+	// Anywhere: the same goes for every node.
+	Anywhere bool
 	// Anew is why it would begin anew, though its state was to come along; Bound: it goes with its state or not at all.
 	Anew  string
 	Bound bool

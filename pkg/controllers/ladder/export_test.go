@@ -45,6 +45,12 @@ func Note(ctx context.Context, c client.Client, a answer) error {
 	return visit{ladder: &ladder{Dependencies: Dependencies{Client: c}}}.note(ctx, a.Leaving)
 }
 
+// Fits is what the planner asks nodes, from a client.
+func Fits(ctx context.Context, c client.Client) func(node string, pods ...*state.PodView) bool {
+	m := machinesOf(ctx, c)
+	return m.fit
+}
+
 // Condition is the episode as it is stored.
 func (e Episode) Condition() metav1.Condition { return e.condition() }
 

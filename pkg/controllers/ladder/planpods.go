@@ -132,7 +132,7 @@ func preferred[T any](p *planner, pods []types.UID, find func(avoid func(types.U
 	}
 	wasFull := func(uid types.UID, node string) bool { return slices.Contains(full[uid], node) }
 	for _, avoid := range []func(types.UID, string) bool{
-		func(uid types.UID, node string) bool { return wasFull(uid, node) || p.passage(uid, node).Anew != "" },
+		func(uid types.UID, node string) bool { return wasFull(uid, node) || p.loses(uid, node) },
 		wasFull,
 		func(types.UID, string) bool { return false },
 	} {
@@ -147,6 +147,12 @@ func preferred[T any](p *planner, pods []types.UID, find func(avoid func(types.U
 		}
 	}
 	return found, ok
+}
+
+// loses tells whether a pod would begin anew on a node, and perhaps not on another.
+func (p *planner) loses(uid types.UID, node string) bool {
+	way := p.passage(uid, node)
+	return way.Anew != "" && !way.Anywhere
 }
 
 // targets is to how many nodes a pod is to go for one pressure, one after another, while they have no room for it when its turn comes.
@@ -168,11 +174,14 @@ func (p *planner) full(uid types.UID) []string {
 	return out
 }
 
-// passage is how a pod would go to a node.
+// passage is how a pod would go to a node. Of which node is asked only where that matters: what is in its way on its own keeps it from each.
 func (p *planner) passage(uid types.UID, node string) Passage {
 	view, ok := p.Snapshot.Pod(uid)
 	if !ok {
 		return Passage{Veto: "the pod is gone"}
+	}
+	if found := p.Passage(view, ""); found.Veto != "" || found.Anywhere || node == "" {
+		return found
 	}
 	return p.Passage(view, node)
 }
@@ -181,7 +190,7 @@ func (p *planner) passage(uid types.UID, node string) Passage {
 func (p *planner) suits(uid types.UID, n *state.NodeView, coming ...*state.PodView) bool {
 	view, ok := p.Snapshot.Pod(uid)
 	return ok && n.Agent == state.AgentAlive && !n.Tainted(mcv1.TaintPressure) && p.Fits(n.Name, append(slices.Clip(coming), view)...) &&
-		p.Passage(view, n.Name).Veto == ""
+		p.passage(uid, n.Name).Veto == ""
 }
 
 // roomAt is the bandwidth that the others leave to a server where it would go.

@@ -23,6 +23,8 @@ func (v vetoed) Error() string { return string(v) }
 // Passage is how a pod would go to another node by an action for which there is no PodMigration.
 type Passage struct {
 	Strategy v1alpha1.MigrationStrategy
+	// Anywhere: the same goes for every node.
+	Anywhere bool
 	// Stateless is why it would begin anew, though its state was to come along; Bound: it goes with its state or not at all.
 	Stateless string
 	Bound     bool
@@ -48,14 +50,18 @@ func (d Dependencies) Passage(ctx context.Context, view *state.PodView, node str
 		return Passage{}, err
 	}
 	q.planned = true
-	w, no, err := d.find(ctx, q, towards(d.Store.Snapshot()))
+	anywhere, choose := true, towards(d.Store.Snapshot())
+	w, no, err := d.find(ctx, q, func(ctx context.Context, q question, only func(*state.Snapshot, string) string) (string, *refusal, error) {
+		anywhere = anywhere && only == nil
+		return choose(ctx, q, only)
+	})
 	switch {
 	case err != nil:
 		return Passage{}, err
 	case no != nil:
-		return Passage{Veto: no.message}, nil
+		return Passage{Veto: no.message, Anywhere: anywhere}, nil
 	}
-	return Passage{Strategy: w.strategy, Stateless: w.stateless, Bound: w.bound, Timeout: needed(w.strategy, pod)}, nil
+	return Passage{Anywhere: anywhere, Strategy: w.strategy, Stateless: w.stateless, Bound: w.bound, Timeout: needed(w.strategy, pod)}, nil
 }
 
 // toSettle is what is asked about a pod that goes to a node which somebody has chosen.

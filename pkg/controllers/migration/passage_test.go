@@ -189,15 +189,15 @@ func TestPassage(t *testing.T) {
 		somewhere bool
 		want      string
 	}{
-		"of a Deployment":              {rollout, false, "Surge"},
-		"of a ReplicaSet":              {nil, false, "Restart"},
-		"beside one that is not ready": {limping, false, "Restart"},
-		"where all others are ready":   {func(w *town) { w.rollout(2) }, false, "Surge"},
-		"not ready itself":             {func(w *town) { w.rollout(2); w.sicken(0) }, false, "Surge"},
+		"of a Deployment":              {rollout, false, "Surge anywhere"},
+		"of a ReplicaSet":              {nil, false, "Restart anywhere"},
+		"beside one that is not ready": {limping, false, "Restart anywhere"},
+		"where all others are ready":   {func(w *town) { w.rollout(2) }, false, "Surge anywhere"},
+		"not ready itself":             {func(w *town) { w.rollout(2); w.sicken(0) }, false, "Surge anywhere"},
 		"by name":                      {(*town).named, true, "not: McKube rt governs the pod by its name"},
 		"with its state":               {each(rollout, (*town).able, must), false, "Checkpoint bound"},
 		"with its state, if possible":  {each(rollout, (*town).able, may), false, "Checkpoint"},
-		"not with its state":           {each(rollout, may), false, "Surge anew"},
+		"not with its state":           {each(rollout, may), false, "Surge anew anywhere"},
 		"never without":                {each(rollout, must), true, "not: its state cannot come along"},
 		"not to there without":         {each(rollout, (*town).able, unable, must), false, "not: its state cannot come along: the agent of node"},
 		"but perhaps to another":       {each(rollout, (*town).able, unable, must), true, "Checkpoint bound"},
@@ -222,6 +222,9 @@ func TestPassage(t *testing.T) {
 		}
 		if way.Bound {
 			got += " bound"
+		}
+		if way.Anywhere {
+			got += " anywhere"
 		}
 		if way.Veto != "" {
 			got = "not: " + way.Veto
