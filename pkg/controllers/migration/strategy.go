@@ -77,24 +77,34 @@ func (d Dependencies) find(ctx context.Context, q question, choose chooser) (way
 	if w.strategy == v1alpha1.StrategyEvict {
 		return way{strategy: v1alpha1.StrategyEvict, stateless: out.stateless}, nil, nil
 	}
-	out.strategy = v1alpha1.StrategyRestart
-	if !q.alone && (w.strategy == "" || w.strategy == v1alpha1.StrategySurge) {
-		why, err := d.single(ctx, q)
-		if why == "" && err == nil {
-			why, err = d.limping(ctx, q)
-		}
-		switch {
-		case err != nil:
-			return way{}, nil, err
-		case why == "":
-			out.strategy = v1alpha1.StrategySurge
-		case w.order:
-			return way{}, &refusal{ReasonSurgeImpossible, why}, nil
-		}
+	by, no, err := d.oneOrTwo(ctx, q, w)
+	if no != nil || err != nil {
+		return way{}, no, err
 	}
+	out.strategy = by
 	target, no, err := choose(ctx, q, nil)
 	out.target = target
 	return out, no, err
+}
+
+// oneOrTwo is Surge where a second pod is wished for and may serve before the one that goes, else Restart, unless Surge was an order.
+func (d Dependencies) oneOrTwo(ctx context.Context, q question, w wish) (v1alpha1.MigrationStrategy, *refusal, error) {
+	if q.alone || w.strategy != "" && w.strategy != v1alpha1.StrategySurge {
+		return v1alpha1.StrategyRestart, nil, nil
+	}
+	why, err := d.single(ctx, q)
+	if why == "" && err == nil {
+		why, err = d.limping(ctx, q)
+	}
+	switch {
+	case err != nil:
+		return "", nil, err
+	case why == "":
+		return v1alpha1.StrategySurge, nil, nil
+	case w.order:
+		return "", &refusal{ReasonSurgeImpossible, why}, nil
+	}
+	return v1alpha1.StrategyRestart, nil, nil
 }
 
 // carried is the way of a pod that is to take its state along; without strategy it is only why the pod begins anew.
