@@ -3,6 +3,7 @@ package ladder_test
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -31,9 +32,14 @@ func eventuallyKept() {
 var _ = Describe("A NodePool with headroom", func() {
 	It("has a core for the next High pod at once, on a machine that was there before it", func() {
 		env.ExpectControllerWith("--feature-gates=NodeRepair=true,NodeOverlay=true,StaticCapacity=true,ReservedCapacity=true,CapacityBuffer=true")
-		env.ExpectApplied(twoCores(headroom))
+		env.ExpectApplied(twoCores())
 		taken := replicated(test.McKube("taken", 80, test.Critical(high)), 2) // both cores of a machine
 		Expect(taken[1].Node).To(Equal(taken[0].Node))
+		pool := &karpenterv1.NodePool{}
+		Expect(env.Client.Get(env, client.ObjectKey{Name: "two"}, pool)).To(Succeed())
+		plain := pool.DeepCopy()
+		headroom(pool)
+		Expect(env.Client.Patch(env, pool, client.MergeFrom(plain))).To(Succeed())
 		spare := ""
 		for _, n := range env.EventuallyNodes(2) {
 			if n.Name != taken[0].Node {
