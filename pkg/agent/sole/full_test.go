@@ -33,6 +33,8 @@ func TestALockOnADiskThatIsFull(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.Release()
+		if err := l.Release(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
