@@ -168,7 +168,7 @@ func (b *budgeted) Open(s Server) (Group, error) {
 		return nil, fmt.Errorf("opening %s: %w", s.Cgroup, err)
 	}
 	b.groups[s.Cgroup] = g
-	b.uses(s.Cgroup)
+	b.uses(b.servers[s.Cgroup])
 	return g, nil
 }
 

@@ -194,6 +194,7 @@ func (g *budgetedGroup) claimFull() {
 	full.HighUs = g.full
 	b.servers[g.path] = full
 	if b.fits(g.core) && b.grow(g.path, g.core) == nil {
+		b.uses(full)
 		g.high.Store(g.full)
 		return
 	}

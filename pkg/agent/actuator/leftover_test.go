@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestALevelBeginsBesideWhatIsLeftOver: what a level used before it was put back is charged to the next budget that it gets.
+// TestALevelBeginsBesideWhatIsLeftOver: what a level used before it was put back is charged to the next budget that it gets. That is no more than its
+// server had the time to use.
 func TestALevelBeginsBesideWhatIsLeftOver(t *testing.T) {
 	s, c, b := rtSim(t)
 	level := "/kubepods"
@@ -23,26 +24,72 @@ func TestALevelBeginsBesideWhatIsLeftOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	g := mustOpen(t, b, serverOf(c.first))
-	has("12012000")
-	for range 2 { // the second time it is put back while it makes up for the first
+	again := func(g Group) Group {
+		t.Helper()
 		if err := g.Close(true); err != nil {
 			t.Fatal(err)
 		}
 		sweep(0)
 		has("0")
 		sweep(time.Hour) // nothing is taken from it meanwhile
-		g = mustOpen(t, b, serverOf(c.first))
+		return mustOpen(t, b, serverOf(c.first))
 	}
-	has("36052000") // 12012000, and 24032000 and an overshoot of before
-	sweep(settleAfter - 1)
-	has("36052000")
+	g := mustOpen(t, b, serverOf(c.first))
+	has("12012000")
+	sweep(30 * time.Second)
+	g = again(g)
+	has("18030000") // and half of that, with 2 * 2000 and an overshoot of 8000 that do not depend on the time
+	sweep(30 * time.Second)
+	g = again(g) // put back while it makes up for the first
+	has("24048000")
+	sweep(wornAfter - 1)
+	has("24048000")
 	sweep(1)
 	has("12012000")
+	again(g)
+	has("24032000") // no more than its budget, and an overshoot
 	if err := b.Restore(); err != nil {
 		t.Fatal(err)
 	}
 	has("0")
+}
+
+// TestWhatAFormerProcessGaveMayAllBeLeftOver: nobody knows since when it was there.
+func TestWhatAFormerProcessGaveMayAllBeLeftOver(t *testing.T) {
+	s, c, b := rtSim(t)
+	mustOpen(t, b, serverOf(c.first))
+	b = s.probe(RTGroup)
+	if err := mustOpen(t, b, serverOf(c.first)).Close(true); err != nil {
+		t.Fatal(err)
+	}
+	mustOpen(t, b, serverOf(c.first))
+	if got, want := s.get("cpu", "/kubepods", rtRuntime), "24032000"; got != want {
+		t.Errorf("the level has %s us; want %s", got, want)
+	}
+}
+
+// TestManyThatCameAndWentLeaveRoom: containers that lived for some seconds each do not add up to a pot that is full for two minutes: who comes after
+// them is opened, in every class of service.
+func TestManyThatCameAndWentLeaveRoom(t *testing.T) {
+	const period = 100_000
+	server := func(group string, budget int64) Server {
+		return Server{Cgroup: group, Core: 1, PeriodUs: period, DeadlineUs: period, BudgetUs: budget, HighUs: budget, Priority: 20}
+	}
+	for many := range 8 {
+		t.Run(fmt.Sprint(many), func(t *testing.T) {
+			s, c, b := rtSim(t)
+			for range many {
+				g := mustOpen(t, b, server(c.first, 24_000))
+				s.clock += 5 * time.Second.Nanoseconds()
+				if err := g.Close(true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, group := range []string{c.first, c.bestEffort, c.guaranteed} {
+				mustOpen(t, b, server(group, 12_000))
+			}
+		})
+	}
 }
 
 // TestNoMoreIsLeftOverThanThereIsRoomFor: who comes is opened, whatever there was before.

@@ -16,16 +16,18 @@ type levels struct {
 	servers map[string]Server
 	// due is when a level may shrink, by its path.
 	due map[string]int64
-	// used are the levels below which a server was open since they were put back last, leftovers are of those that were put back.
-	used      map[string]bool
-	leftovers map[string]leftover
+	// since is when a level was given its budget by this process, bursts are of the servers that were open below it since; leftovers are of levels
+	// that were put back.
+	since, bursts map[string]int64
+	leftovers     map[string]leftover
 	// settleAt is when the levels are looked at again though nothing changed.
 	settleAt int64
 	index    map[string]bool // of sized, while settle runs
 }
 
 func newLevels(m *machine, bw bandwidth) *levels {
-	return &levels{machine: m, bw: bw, servers: map[string]Server{}, due: map[string]int64{}, used: map[string]bool{}, leftovers: map[string]leftover{}}
+	return &levels{machine: m, bw: bw, servers: map[string]Server{}, due: map[string]int64{},
+		since: map[string]int64{}, bursts: map[string]int64{}, leftovers: map[string]leftover{}}
 }
 
 // ours are the servers and rooms within a group.
@@ -79,7 +81,7 @@ func (l *levels) need(level string, core int, periodUs int64) (int64, error) {
 	for _, b := range foreign {
 		sum += l.bw.share(demand{b.RuntimeUs, b.PeriodUs}, periodUs)
 	}
-	return max(sum+l.leftovers[level].us, l.original(level, core).RuntimeUs), nil
+	return max(sum+l.leftovers[level].granted, l.original(level, core).RuntimeUs), nil
 }
 
 // asked is what our servers and rooms within a level need of a period.
@@ -205,6 +207,9 @@ func (l *levels) growLevel(level string, core int) error {
 			held, want, err := l.wanted(t, level, core)
 			if err != nil || held == want {
 				return err
+			}
+			if held.RuntimeUs == 0 {
+				l.since[level] = l.now()
 			}
 			return l.bw.write(l.machine, t, core, want)
 		})

@@ -372,7 +372,7 @@ var _ = Describe("What is in the memory of a pod", Serial, Ordered, func() {
 		expectKept(p, "app", group)
 		var first told
 		Eventually(func() (err error) { first, err = ask(p.Status.PodIP); return err }).Should(Succeed())
-		// Both nodes have one kernel, whose groups share one pot. For two of its windows of a minute the first node's level keeps beside the pod's budget
+		// Both nodes have one kernel, whose groups share one pot. For a window of a minute the first node's level keeps beside the pod's budget
 		// what may be left over of a former, larger one.
 		Eventually(func(g Gomega) {
 			rt := env.RTNode(environment.SecondNodeName)
