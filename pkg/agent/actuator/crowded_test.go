@@ -96,3 +96,64 @@ func TestCrowdsAreRefused(t *testing.T) {
 		t.Errorf("%d threads are real-time; want the %d as before: none is ours", n, before)
 	}
 }
+
+// What threads of a crowd had is theirs again when it is let go of: what they brought, or what the first one had.
+func TestWhatThreadsOfACrowdHad(t *testing.T) {
+	for name, first := range map[string]func(*fifoGroup) error{
+		"at the end of its budget": (*fifoGroup).Throttle,
+		"at the sweep":             checks,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, c, g, tid := governs(t, roundRobin)
+			for range 200 {
+				s.fork(tid)
+			}
+			own := s.spawn(c.first, unix.SCHED_FIFO)
+			s.threads[own].attr.Priority = 66
+			_ = first(g)
+			if err := checks(g); !errors.Is(err, errCrowded) {
+				t.Errorf("Check: %v; want it to say that there are too many threads", err)
+			}
+			for tid := range s.threads {
+				expectHas(t, s, tid, unix.SchedAttr{})
+			}
+			must(t, s.probe(FIFO).Restore())
+			expectHas(t, s, own, unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 66})
+			delete(s.threads, own)
+			expectAll(t, s, roundRobin)
+		})
+	}
+}
+
+// A crowd stays expelled when the agent is started again, until it is let go of.
+func TestCrowdsStayExpelled(t *testing.T) {
+	s, c, g := crowds(t)
+	s.breed(c.first, fifoThreads, int(g.priority.Load()))
+	_ = checks(g)
+	for tid := range s.threads {
+		if len(s.threads) > 3 {
+			delete(s.threads, tid)
+		}
+	}
+	b := s.probe(FIFO)
+	g = mustOpen(t, b, serverOf(c.first)).(*fifoGroup)
+	_ = g.Replenish()
+	if err := checks(g); !errors.Is(err, errCrowded) || s.realtime() != 0 {
+		t.Errorf("after another start: %v, %d real-time; want it to say that there were too many threads, and none", err, s.realtime())
+	}
+	must(t, g.Close(true))
+	mustOpen(t, b, serverOf(c.first))
+	if n := s.realtime(); n != 3 {
+		t.Errorf("%d threads are real-time when it is governed anew; want 3", n)
+	}
+}
+
+// Where the journal has no room a crowd is expelled all the same: others do not wait for it.
+func TestCrowdsAreExpelledWithoutAJournal(t *testing.T) {
+	s, c, g := crowds(t)
+	s.breed(c.first, fifoThreads, 66)
+	g.backend.journal.size = maxJournal
+	if err := checks(g); !errors.Is(err, errCrowded) || s.realtime() != 0 {
+		t.Errorf("Check: %v, %d real-time; want none", err, s.realtime())
+	}
+}

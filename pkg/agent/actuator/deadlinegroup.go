@@ -186,7 +186,7 @@ func (g *deadlineGroup) convert(tids []int32, want unix.SchedAttr) error {
 }
 
 func (g *deadlineGroup) remember(tids []int32, attrs map[int32]unix.SchedAttr) error {
-	had, err := g.backend.threadsHad(g.server.Cgroup, attrs)
+	had, _, err := g.backend.threadsHad(g.server.Cgroup, attrs)
 	if err != nil {
 		return err
 	}

@@ -102,7 +102,10 @@ func (b *fifo) Open(s Server) (Group, error) {
 		g.intent.Store(s.BudgetUs)
 		g.priority.Store(int32(max(1, s.Priority)))
 		g.hot = newHands(b.kernel)
-		if _, err := g.tend(); err != nil {
+		if b.journal.has(expelled(g.path, g.id())) { // by the process before this one
+			g.expel()
+		}
+		if _, err := g.tend(); err != nil && (!g.crowded.Load() || !errors.Is(err, errCrowded)) { // of that Check goes on to tell
 			return nil, err
 		}
 		delete(b.making, g.id()) // it is not let go of after all

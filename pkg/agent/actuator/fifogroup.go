@@ -3,8 +3,6 @@ package actuator
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +22,8 @@ type fifoGroup struct {
 	crowded atomic.Bool
 	// recorded: the journal has what the group's first thread had. Who gets our policy before that would be taken to have brought it.
 	recorded atomic.Bool
+	// met is what the hot side changed before anybody else saw it.
+	met notes
 	// Slow side, under the machine's lock.
 	core     int
 	periodUs int64
@@ -125,12 +125,29 @@ func (g *fifoGroup) sweepHot(policy, priority uint32) error {
 			policy, priority = unix.SCHED_NORMAL, 0
 		}
 		for _, tid := range tids {
-			if err := g.hot.give(tid, policy, priority); err != nil && fault == nil {
+			if err := g.turn(tid, policy, priority); err != nil && fault == nil {
 				fault = err
 			}
 		}
 	}
 	return fault
+}
+
+// turn a thread, once it is noted what it has of its own. One that is ordinary already is not made so: its nice value is its own. HOT.
+func (g *fifoGroup) turn(tid int32, policy, priority uint32) error {
+	a := &g.hot.attr
+	err := g.hot.kernel.attr(int(tid), a)
+	if err == unix.ESRCH { //nolint:errorlint // The kernel's bare error number, on the hot path.
+		return nil
+	}
+	if err == nil && (a.Policy == policy && a.Priority == priority || policy == unix.SCHED_NORMAL && !urgent(a.Policy)) {
+		return nil
+	}
+	inherited := g.recorded.Load() && a.Policy == unix.SCHED_FIFO && a.Priority == uint32(g.priority.Load())
+	if err == nil && !ordinary(a) && !inherited {
+		g.met.note(tid, a)
+	}
+	return g.hot.give(tid, policy, priority)
 }
 
 // expel makes the group's threads ordinary ones for good: those that the hot side does not reach at the next Check. HOT.
@@ -166,33 +183,27 @@ func (g *fifoGroup) SetPriority(priority int) error {
 // tend journals threads that are new and gives every one the policy of the phase; it returns how many that
 // it had seen before had another.
 func (g *fifoGroup) tend() (drifted int, err error) {
-	k := g.backend.kernel
 	tids, err := g.backend.threadsOf(g.files)
 	if err != nil {
 		return 0, fmt.Errorf("listing the threads of %s: %w", g.path, asGone(err))
 	}
 	if len(tids) > fifoThreads && !g.ours() {
-		return 0, fmt.Errorf("group %s: %w", g.path, errCrowded) // none is real-time by us
+		return 0, fmt.Errorf("group %s: %w", g.path, errCrowded) // none was changed by us
 	}
 	if len(tids) > fifoThreads {
 		g.expel()
 	}
-	if g.crowded.Load() {
-		return 0, errors.Join(fmt.Errorf("group %s: %w", g.path, errCrowded), g.demoteAll(tids))
+	seen := g.look(tids)
+	remembered := g.remember(seen)
+	if g.crowded.Load() { // what others have of the core does not wait for the journal
+		return 0, errors.Join(fmt.Errorf("group %s: %w", g.path, errCrowded), remembered, g.demoteAll(tids))
 	}
-	attrs := make(map[int32]unix.SchedAttr, len(tids))
-	for _, tid := range tids {
-		var a unix.SchedAttr
-		if k.attr(int(tid), &a) == nil {
-			attrs[tid] = a
-		}
+	if remembered != nil {
+		return 0, remembered
 	}
-	if err := g.remember(attrs); err != nil {
-		return 0, err
-	}
-	known := make(map[int32]bool, len(attrs))
+	known := make(map[int32]bool, len(seen.attrs))
 	var faults []error
-	for tid, a := range attrs {
+	for tid, a := range seen.attrs {
 		wrong, err := g.align(tid, a)
 		faults = append(faults, err)
 		if known[tid] = true; wrong && g.known[tid] {
@@ -201,11 +212,6 @@ func (g *fifoGroup) tend() (drifted int, err error) {
 	}
 	g.known = known
 	return drifted, errors.Join(faults...)
-}
-
-// ours says that threads of the group may be real-time by us: by this process, or by one before it.
-func (g *fifoGroup) ours() bool {
-	return g.recorded.Load() || slices.ContainsFunc(g.backend.journal.of(g.path), func(r record) bool { return r.Thread != 0 && r.Inode == g.id() })
 }
 
 // demoteAll makes ordinary threads of the real-time ones, also of those that such a thread has made meanwhile.
@@ -273,34 +279,6 @@ func (b *fifo) explain(group string, tid int32, err error) error {
 	return fmt.Errorf("changing the policy of thread %d of %s: %w", tid, group, err)
 }
 
-// remember journals threads before they are first changed. One that has our policy already inherited it.
-func (g *fifoGroup) remember(attrs map[int32]unix.SchedAttr) error {
-	m := g.backend.machine
-	had, err := m.threadsHad(g.path, attrs)
-	if err != nil {
-		return err
-	}
-	records := []record{given(g.path, g.id(), uint32(g.priority.Load()))}
-	for _, tid := range slices.Sorted(maps.Keys(attrs)) {
-		a := attrs[tid]
-		started, err := m.kernel.started(int(tid))
-		if err != nil || had[int(tid)] == started || m.gave(g.path, g.id(), a) && len(had) > 0 {
-			continue
-		}
-		records = append(records, record{
-			Controller: g.backend.hierarchy(), Group: g.path, Inode: g.id(),
-			Thread: int(tid), Started: started, Attr: scheduleOf(a), By: FIFO,
-		})
-	}
-	if err := m.journal.keep(records...); err != nil {
-		return err
-	}
-	if len(had) > 0 || len(records) > 1 { // beside the priority
-		g.recorded.Store(true)
-	}
-	return nil
-}
-
 // Read what was recorded, and the cores.
 func (g *fifoGroup) Read() (Budget, []int, error) {
 	b := g.backend
@@ -355,5 +333,5 @@ func (g *fifoGroup) Close(restore bool) error { return g.backend.closeGroup(g.pa
 
 func (g *fifoGroup) letGo() error {
 	g.lock(g.backend.kernel.pause)
-	return g.anchor.letGo()
+	return errors.Join(g.tell(), g.anchor.letGo())
 }

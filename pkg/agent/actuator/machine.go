@@ -26,7 +26,7 @@ type machine struct {
 	// failed is when Open of a group failed last.
 	failed map[string]int64
 	// making are threads that may be making others with a policy of ours, by the inode of the group that they were let go of with.
-	making map[uint64]makers
+	making map[uint64]*makers
 	// scratch is where backends are tried out.
 	scratch string
 	// step is told what is done next where that may take long.

@@ -42,10 +42,10 @@ func TestWhoOverrunsBeforeTheFirstSweepHasItsOwnBack(t *testing.T) {
 // A crowd that came while no fast path was there, or while the priority was changed, is as little real-time as any other.
 func TestCrowdsThatNobodySawCome(t *testing.T) {
 	for name, come := range map[string]func(*testing.T, *simTree, containers, *fifoGroup) func() error{
-		"between two processes": func(_ *testing.T, s *simTree, c containers, g *fifoGroup) func() error {
+		"between two processes": func(t *testing.T, s *simTree, c containers, g *fifoGroup) func() error {
 			s.breed(c.first, 200, int(g.priority.Load()))
 			b := s.probe(FIFO)
-			return func() error { _, err := b.Open(serverOf(c.first)); return err }
+			return func() error { return checks(mustOpen(t, b, serverOf(c.first)).(*fifoGroup)) }
 		},
 		"before another priority": func(t *testing.T, s *simTree, c containers, g *fifoGroup) func() error {
 			s.breed(c.first, 200, int(g.priority.Load()))

@@ -176,7 +176,7 @@ func newMachine(o ProbeOptions) (*machine, error) {
 	}
 	m := &machine{
 		host: o.Host, cg: cg, kernel: k, journal: j, now: o.Now, cores: o.Cores,
-		rooms: map[string]room{}, came: map[string]int64{}, failed: map[string]int64{}, making: map[uint64]makers{}, scratch: scratchName, step: step,
+		rooms: map[string]room{}, came: map[string]int64{}, failed: map[string]int64{}, making: map[uint64]*makers{}, scratch: scratchName, step: step,
 	}
 	m.expected()
 	return m, nil

@@ -16,6 +16,7 @@ func (m *machine) release(group string) error { return m.releaseThese(group, m.j
 func (m *machine) releaseThese(group string, pending []record) error {
 	sought := places{machine: m, found: map[place]string{}}
 	threads := slices.DeleteFunc(slices.Clone(pending), func(r record) bool { return r.Thread == 0 })
+	stopped := m.stoppedGroups(threads, sought)
 	unruly := m.giveBack(group, threads)
 	if gone(unruly) {
 		unruly = nil
@@ -36,7 +37,7 @@ func (m *machine) releaseThese(group string, pending []record) error {
 		}
 		pending = refused
 	}
-	making, inherited := m.takeBack(threads, sought)
+	making, inherited := m.takeBack(threads, sought, stopped)
 	if making || inherited != nil { // whoever looks again has to know these threads from those that they made
 		done = slices.DeleteFunc(done, func(r record) bool { return r.By == FIFO })
 	}

@@ -11,6 +11,14 @@ import (
 // realtime says that a policy needs a group's real-time budget.
 func realtime(policy uint32) bool { return policy == unix.SCHED_FIFO || policy == unix.SCHED_RR }
 
+// urgent says that threads of a policy come before all ordinary ones.
+func urgent(policy uint32) bool { return realtime(policy) || policy == unix.SCHED_DEADLINE }
+
+// ordinary says that a thread has what one has that nobody gave anything, and what we make of those that are stopped.
+func ordinary(a *unix.SchedAttr) bool {
+	return a.Policy == unix.SCHED_NORMAL && a.Nice == 0 && a.Flags&unix.SCHED_FLAG_RESET_ON_FORK == 0
+}
+
 // States of threads.
 const (
 	runnable        = 'R'
@@ -31,6 +39,18 @@ func (m *machine) threadsOf(f files) ([]int32, error) {
 	}
 }
 
+// attrs is what threads have; those that have ended are left out.
+func (m *machine) attrs(tids []int32) map[int32]unix.SchedAttr {
+	out := make(map[int32]unix.SchedAttr, len(tids))
+	for _, tid := range tids {
+		var a unix.SchedAttr
+		if m.kernel.attr(int(tid), &a) == nil {
+			out[tid] = a
+		}
+	}
+	return out
+}
+
 func (m *machine) countThreads(f files) (int, error) {
 	tids, err := m.threadsOf(f)
 	return len(tids), err
@@ -44,7 +64,7 @@ func (m *machine) countRealtime(f files) (all, some int, err error) {
 		if m.kernel.attr(int(tid), &a) != nil {
 			continue // it has ended
 		}
-		if realtime(a.Policy) || a.Policy == unix.SCHED_DEADLINE {
+		if urgent(a.Policy) {
 			some++
 		}
 	}
@@ -97,24 +117,25 @@ func demote(k kernel, tid int) (bool, error) {
 // staleThreads is how many records of threads that ended a group may have.
 const staleThreads = 64
 
-// threadsHad are the start times of threads that the journal has for a group. Records of threads that ended are dropped
-// once there are many.
-func (m *machine) threadsHad(group string, alive map[int32]unix.SchedAttr) (map[int]uint64, error) {
-	had := map[int]uint64{}
+// threadsHad are the start times of threads that the journal has for a group, and its records of them, last first. Those of threads that
+// ended are dropped once there are many.
+func (m *machine) threadsHad(group string, alive map[int32]unix.SchedAttr) (had map[int]uint64, threads []record, err error) {
+	had = map[int]uint64{}
 	var stale []record
 	for _, r := range m.journal.of(group) {
 		if r.Thread == 0 {
 			continue
 		}
 		had[r.Thread] = r.Started
+		threads = append(threads, r)
 		if _, lives := alive[int32(r.Thread)]; !lives {
 			stale = append(stale, r)
 		}
 	}
 	if len(stale) <= staleThreads {
-		return had, nil
+		return had, threads, nil
 	}
-	return had, m.journal.drop(stale[:len(stale)-1]...) // the first thread's says what others had
+	return had, threads, m.journal.drop(stale[:len(stale)-1]...) // the first thread's says what others had
 }
 
 // putBackThread gives a thread the scheduling that it had; one that ended, or whose number another has now,
