@@ -77,14 +77,19 @@ func (g *deadlineGroup) governed() (attrs map[int32]unix.SchedAttr, late map[int
 // the others. Chosen: the application has made some real-time.
 func (g *deadlineGroup) sort(tids []int32, processes map[int32]bool) (attrs, leaders map[int32]unix.SchedAttr, chosen bool) {
 	attrs, leaders = map[int32]unix.SchedAttr{}, map[int32]unix.SchedAttr{}
+	before := g.recorded()
 	for _, tid := range tids {
 		var a unix.SchedAttr
 		if g.backend.kernel.attr(int(tid), &a) != nil {
 			continue
 		}
-		if t, ours := g.seen[tid]; ours || realtime(a.Policy) || a.Policy == unix.SCHED_DEADLINE {
+		t, ours := g.seen[tid]
+		if !ours {
+			t.ordinary, ours = g.wasOrdinary(tid, a, before)
+		}
+		if ours || urgent(a.Policy) {
 			attrs[tid] = a
-			chosen = chosen || ours && !t.ordinary || !ours && !g.wasOrdinary(tid, a)
+			chosen = chosen || !t.ordinary
 		} else if processes[tid] {
 			leaders[tid] = a
 		}
@@ -92,20 +97,24 @@ func (g *deadlineGroup) sort(tids []int32, processes map[int32]bool) (attrs, lea
 	return attrs, leaders, chosen
 }
 
-// wasOrdinary says that a thread is, or was before we governed it: of a deadline thread the journal knows.
-func (g *deadlineGroup) wasOrdinary(tid int32, a unix.SchedAttr) bool {
-	if a.Policy != unix.SCHED_DEADLINE {
-		return !realtime(a.Policy)
-	}
+// recorded are the threads that the journal has for the group, by number.
+func (g *deadlineGroup) recorded() map[int32]record {
+	out := map[int32]record{}
 	for _, r := range g.backend.journal.of(g.server.Cgroup) {
-		if r.Thread != int(tid) {
-			continue
-		}
-		if started, err := g.backend.kernel.started(r.Thread); err == nil && started == r.Started {
-			return !realtime(r.Attr.Policy) && r.Attr.Policy != unix.SCHED_DEADLINE
+		if r.Thread != 0 && r.Inode == g.id() && r.By == Deadline {
+			out[int32(r.Thread)] = r
 		}
 	}
-	return false
+	return out
+}
+
+// wasOrdinary says that a thread is, or was before we governed it: of one that the process before this one governed the journal knows. It
+// need not be a deadline thread now, as that may have ended while it was free.
+func (g *deadlineGroup) wasOrdinary(tid int32, a unix.SchedAttr, before map[int32]record) (ordinary, ours bool) {
+	if r, ok := before[tid]; ok && g.backend.tellsOf(r) {
+		return !urgent(r.Attr.Policy), true
+	}
+	return !urgent(a.Policy), false
 }
 
 func (g *deadlineGroup) processes() (map[int32]bool, error) {
@@ -136,12 +145,12 @@ func (g *deadlineGroup) tend() error {
 		}
 	}
 	slices.Sort(wrong)
-	g.follow(attrs)
-	if len(wrong) == 0 {
-		return nil
-	}
 	if err := g.remember(wrong, attrs); err != nil {
 		return err
+	}
+	g.follow(attrs) // who is watched is on record
+	if len(wrong) == 0 {
+		return nil
 	}
 	// What shrinks goes first, so that the sum never exceeds what was admitted.
 	slices.SortFunc(wrong, func(a, b int32) int {
@@ -211,9 +220,11 @@ func (g *deadlineGroup) follow(attrs map[int32]unix.SchedAttr) {
 			delete(g.seen, tid)
 		}
 	}
+	before := g.recorded()
 	for tid, a := range attrs {
 		if _, ok := g.seen[tid]; !ok {
-			g.seen[tid] = trace{ordinary: g.wasOrdinary(tid, a)}
+			ordinary, _ := g.wasOrdinary(tid, a, before)
+			g.seen[tid] = trace{ordinary: ordinary}
 		}
 	}
 }
@@ -234,7 +245,7 @@ func (g *deadlineGroup) watch() (freed []string) {
 			t.since = 0
 		case t.since == 0:
 			t.since = now
-		case t.freed == 0 && now-t.since > 3*period:
+		case t.freed == 0 && now-t.since > 3*period && g.governs(tid):
 			a := unix.SchedAttr{Policy: unix.SCHED_NORMAL, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
 			if g.backend.kernel.setAttr(int(tid), &a) == nil {
 				t.freed = now
@@ -245,6 +256,13 @@ func (g *deadlineGroup) watch() (freed []string) {
 		g.seen[tid] = t
 	}
 	return freed
+}
+
+// governs says that a thread has its deadlines by us: with whatever share of the budget.
+func (g *deadlineGroup) governs(tid int32) bool {
+	var a unix.SchedAttr
+	want := g.share(1)
+	return g.backend.kernel.attr(int(tid), &a) == nil && a.Policy == want.Policy && a.Deadline == want.Deadline && a.Period == want.Period
 }
 
 // Read the budget that the threads have together, and the cores.
