@@ -173,14 +173,15 @@ func (f *linuxFiles) keep(names ...string) {
 	}
 }
 
-// reread a file that is kept open. Control files are short.
+// reread a file that is kept open. Control files are short, but for those that have a number for each of many CPUs.
 func reread(fd int) (string, error) {
-	var buf [4096]byte // the longest have a number for each CPU
-	n, err := retry(func() (int, error) { return unix.Pread(fd, buf[:], 0) })
-	if n == len(buf) {
-		return "", unix.EOVERFLOW
+	var short [4096]byte
+	for buf := short[:]; ; buf = make([]byte, 2*len(buf)) {
+		n, err := retry(func() (int, error) { return unix.Pread(fd, buf, 0) })
+		if n < len(buf) {
+			return strings.TrimSpace(string(buf[:max(0, n)])), err
+		}
 	}
-	return strings.TrimSpace(string(buf[:max(0, n)])), err
 }
 
 func (f *linuxFiles) read(name string) (string, error) {

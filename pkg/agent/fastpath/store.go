@@ -33,15 +33,16 @@ func (s store) save(k kept) error {
 	if len(data) > maxKept {
 		return fmt.Errorf("keeping the table: it has %d bytes; want at most %d, which are read again", len(data), maxKept)
 	}
-	file, err := os.CreateTemp(filepath.Dir(s.path), ".table-*")
+	fresh := s.path + ".new" // the same each time: a process that is killed here leaves one, and the next writes over it
+	file, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("keeping the table: %w", err)
 	}
-	defer func() { _ = os.Remove(file.Name()) }() // gone already when all went well
+	defer func() { _ = os.Remove(fresh) }() // gone already when all went well
 	_, err = file.Write(data)
 	err = errors.Join(err, file.Sync(), file.Close())
 	if err == nil {
-		err = os.Rename(file.Name(), s.path)
+		err = os.Rename(fresh, s.path)
 	}
 	if err != nil {
 		return fmt.Errorf("keeping the table: %w", err)

@@ -67,7 +67,7 @@ type Server struct {
 	// priorities. 0: by deadline, the shortest highest.
 	Priority int `yaml:"priority"`
 
-	// Policy: fifo, the default, starts the command as SCHED_FIFO; own leaves that to the command.
+	// Policy: fifo, the default, starts the command as SCHED_FIFO, unless the backend is deadline or cfs; own leaves that to the command.
 	Policy string `yaml:"policy"`
 
 	// Command to run, or PID of a process that runs, or Cgroup that exists: exactly one.
