@@ -69,10 +69,17 @@ func (linux) writable(dir string) error {
 func (linux) mkdir(dir string) error { return os.Mkdir(dir, 0o755) }
 func (linux) rmdir(dir string) error { return unix.Rmdir(dir) }
 
+// attr is read again where it is torn: the kernel reads policy and priority one after the other, and either may be changed in between.
 func (linux) attr(tid int, a *unix.SchedAttr) error {
-	_, _, e := unix.RawSyscall6(unix.SYS_SCHED_GETATTR, uintptr(tid), uintptr(unsafe.Pointer(a)), unix.SizeofSchedAttr, 0, 0, 0)
-	if e != 0 {
-		return e
+	const tries = 8
+	for range tries {
+		_, _, e := unix.RawSyscall6(unix.SYS_SCHED_GETATTR, uintptr(tid), uintptr(unsafe.Pointer(a)), unix.SizeofSchedAttr, 0, 0, 0)
+		if e != 0 {
+			return e
+		}
+		if realtime(a.Policy) == (a.Priority != 0) {
+			break
+		}
 	}
 	return nil
 }
