@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -66,10 +67,11 @@ func (v visit) climb(ctx context.Context) (time.Duration, error) {
 	}
 	machines := machinesOf(ctx, v.Client)
 	passages := passages{ask: v.Passage, ctx: ctx, known: map[passageKey]Passage{}}
+	budgets := budgets{client: v.Client, ctx: ctx, known: map[string][]policyv1.PodDisruptionBudget{}}
 	chosen, ok := planner{
 		Snapshot: v.snapshot, Node: v.node, Episode: v.scene.Episode, Sufferers: v.scene.Sufferers, Answers: v.scene.Answers,
 		Ticket: v.Actions.Find, Held: func(uid types.UID) bool { return v.Actions.HoldsPod(uid) != "" }, Fits: machines.fit,
-		Passage: passages.of, Pool: v.node.Label(karpenterv1.NodePoolLabelKey), Options: v.Options, Now: v.scene.Now,
+		Passage: passages.of, Kept: budgets.keep, Pool: v.node.Label(karpenterv1.NodePoolLabelKey), Options: v.Options, Now: v.scene.Now,
 	}.choose()
 	switch {
 	case machines.err != nil:
@@ -81,7 +83,7 @@ func (v visit) climb(ctx context.Context) (time.Duration, error) {
 		v.unanswered(strings.Join(chosen.Passed, "; "))
 		return replan, nil
 	case chosen.Vain && m.unanswered == "":
-		v.unanswered("all that would help was tried in vain, and is tried again: " + strings.Join(chosen.Passed, "; "))
+		v.unanswered("all that would help was tried in vain or is kept, and is tried again: " + strings.Join(chosen.Passed, "; "))
 	}
 	if err := v.note(ctx, chosen.Leaving); err != nil {
 		return 0, err

@@ -41,6 +41,8 @@ type planner struct {
 	Fits   func(node string, pods ...*state.PodView) bool
 	// Passage is how a pod would go to a node, or without that to any.
 	Passage func(pod *state.PodView, node string) Passage
+	// Kept is which PodDisruptionBudget would not let a request begin now; empty: none.
+	Kept func(orchestration.Request) string
 	// Pool of the node; empty: nobody manages it.
 	Pool    string
 	Options Options
@@ -79,7 +81,7 @@ type answer struct {
 	Request orchestration.Request
 	// Leaving is who leaves the node because it is late there, which must be noted first.
 	Leaving []departure
-	// Vain: it was tried before and came to nothing, as did all others that would help.
+	// Vain: it was tried before and came to nothing, or a PodDisruptionBudget keeps it, as is true of all others that would help.
 	Vain bool
 	// Passed over are the cheaper rungs, and why; of one that is tried again in vain, all rungs.
 	Passed []string
@@ -137,8 +139,8 @@ func (p *planner) late() bool {
 	return len(steady) > 1 && len(missing) == len(p.pods)
 }
 
-// choose is the cheapest action of the lowest rung that helps and was not tried in vain, or rested since. ok is false when
-// there is none.
+// choose is the cheapest action of the lowest rung that helps. What was tried in vain and has rested since, and what a PodDisruptionBudget keeps
+// when that was waited for, is no help: it is for when all rungs have no other. ok is false when there is none.
 func (p planner) choose() (out answer, ok bool) {
 	p.prepare()
 	for _, r := range p.rungs() {
@@ -153,23 +155,15 @@ func (p planner) choose() (out answer, ok bool) {
 				why = "it would move again who was moved before, and something else may help soon"
 				continue
 			}
-			request := p.request(o, out.Passed)
-			ticket, known := p.Ticket(request)
-			if known {
-				why = became(ticket)
-			}
-			switch {
-			case ok:
-				out.Vain = out.Vain && known
-			case !known || submittable(ticket, p.Now):
-				out.option, out.Request, out.Leaving, out.Vain, ok = o, request, p.leaving(o), known, true
+			found, may := p.weigh(o, out.Passed)
+			if may && (!ok || !found.Vain) {
+				out.option, out.Request, out.Leaving, out.Vain, ok = o, found.Request, p.leaving(o), found.Vain, true
 			}
 			if ok && !out.Vain {
 				return out, true
 			}
-			if known {
-				out.heard(ticket)
-			}
+			why = found.why
+			out.heard(found.ticket)
 		}
 		out.Passed = append(out.Passed, fmt.Sprintf("%s: %s", r.kind, why))
 	}

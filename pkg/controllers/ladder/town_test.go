@@ -131,6 +131,7 @@ func (w *town) planner(node, source string, sufferers ...string) ladder.Planner 
 		Ticket: func(orchestration.Request) (orchestration.Ticket, bool) { return orchestration.Ticket{}, false },
 		Held:   func(types.UID) bool { return false }, Fits: func(string, ...*state.PodView) bool { return true },
 		Passage: func(*state.PodView, string) ladder.Passage { return ladder.Passage{} },
+		Kept:    func(orchestration.Request) string { return "" },
 		Pool:    "edge", Options: ladder.Defaults(), Now: start,
 	}
 	for _, name := range sufferers {
