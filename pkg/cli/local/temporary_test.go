@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // running starts a process that looks like the one that serves dir, and gives it and a way to kill it.
@@ -21,6 +22,16 @@ func running(t *testing.T, dir string, log *os.File) (pid int, kill func()) {
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
+	}
+	// Start returns when exec has closed what is to be closed, which is before the process has its arguments.
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", cmd.Process.Pid))
+		if strings.Contains(string(line), dir) {
+			break
+		}
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("the process has %q for its arguments: %v", line, err)
+		}
 	}
 	return cmd.Process.Pid, func() {
 		_ = cmd.Process.Kill()
