@@ -293,7 +293,7 @@ func (m *migrate) missing(ctx context.Context, task orchestration.Task, b before
 	if !m.due(task) {
 		return waits, nil
 	}
-	wants, err := m.wants(ctx, namespace, b.Owner)
+	wants, err := m.wants(ctx, namespace, b.Owner, nil)
 	if err != nil {
 		return rules.Result{}, err
 	}

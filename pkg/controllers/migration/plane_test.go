@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -396,21 +395,7 @@ func TestOnAControlPlane(t *testing.T) {
 			t.Errorf("pod %s came back to %s", back.Name, back.Spec.NodeName)
 		}
 	})
-	t.Run("a Job that would fail keeps its pod", func(t *testing.T) {
-		tpl := template("job")
-		tpl.Spec.RestartPolicy = corev1.RestartPolicyNever
-		c.must(c.api.Create(t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "once"}, Spec: batchv1.JobSpec{BackoffLimit: ptr.To[int32](0), Template: tpl}}))
-		expect(t, c.moved(c.runs("job", 1)[0], "", ""), "Refused", "", "would count the pod as failed")
-	})
-	t.Run("a Job's pod is made again", func(t *testing.T) {
-		tpl := template("batch")
-		tpl.Spec.RestartPolicy = corev1.RestartPolicyNever
-		c.must(c.api.Create(t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "often"}, Spec: batchv1.JobSpec{BackoffLimit: ptr.To[int32](5), Template: tpl}}))
-		source := c.runs("batch", 1)[0]
-		c.cordon(source.Spec.NodeName, true)
-		expect(t, c.moved(source, elsewhere(source), ""), "Succeeded", "Restart", "")
-		c.cordon(source.Spec.NodeName, false)
-	})
+	t.Run("Jobs", func(t *testing.T) { c.jobs(t, expect) })
 }
 
 func (c *cluster) cordon(name string, closed bool) {
