@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,10 +27,25 @@ func (m *migrate) away(ctx context.Context, nc *v1alpha1.NodeCheckpoint, heir *c
 	case err != nil:
 		return "", false, fmt.Errorf("reading node %s: %w", nc.Spec.TargetNode, err)
 	}
-	if why = dead(node); why == "" && heir.Spec.NodeName == "" && node.Spec.Unschedulable {
-		why = "it is cordoned"
+	why = dead(node)
+	if why == "" && heir.Spec.NodeName == "" {
+		if why = untolerated(node, heir); node.Spec.Unschedulable {
+			why = "it is cordoned"
+		}
 	}
 	return why, false, nil
+}
+
+// lacks is what a scheduler says that a node has not enough of (kube-scheduler's words): what it may not have for ever. The pod goes to one node only, so
+// that no other is meant.
+var lacks = []string{"Insufficient ", "Too many pods", "cannot allocate all claims", "didn't have free ports", "exceed max volume count", "did not have enough free storage"}
+
+// roomless tells whether the scheduler has said that a pod's node has no room for it. What it has not said, as where none is at work, may be anything else.
+func roomless(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable &&
+			slices.ContainsFunc(lacks, func(what string) bool { return strings.Contains(c.Message, what) })
+	})
 }
 
 // lostWith says that a state is lost with its node.
@@ -51,23 +68,15 @@ func (m *migrate) awaitTarget(ctx context.Context, task orchestration.Task, l le
 
 // outOfTime gives the state up when the time is over, and the pod in the source's place has had as long as it takes to go on with it: that one may have
 // been made late, as no controller was there before. The time for which its node keeps it from that does not count: the state stays there, and is seen
-// to afterwards. A node that is well and has no room is no such: its pods may stay for ever, so that the pod begins anew, unless a policy forbids that.
+// to afterwards; so it is while the pod finds no place there for a reason that nobody knows. A node that is well and has no room is no such: its pods may
+// stay for ever, so that the pod begins anew, unless a policy forbids that.
 func (m *migrate) outOfTime(ctx context.Context, task orchestration.Task, l legacy, result rules.Result) (rules.Result, error) {
 	if !m.over(task) {
 		return result, nil
 	}
-	kept := false
-	if task.Progress[progressBorne] != string(l.heir.UID) {
-		why, gone, err := m.away(ctx, l.nc, l.heir)
-		if err != nil {
-			return rules.Result{}, err
-		}
-		kept = why != "" && !gone
-		if !kept && !gone && l.heir.Spec.NodeName == "" {
-			if kept, err = m.required(ctx, l.heir); err != nil {
-				return rules.Result{}, err
-			}
-		}
+	kept, err := m.keptFrom(ctx, task, l)
+	if err != nil {
+		return rules.Result{}, err
 	}
 	switch {
 	case !kept && m.since(task, progressMade) > toRestore(l.nc):
@@ -76,6 +85,25 @@ func (m *migrate) outOfTime(ctx context.Context, task orchestration.Task, l lega
 		return m.leave(l, "the time is over: "+result.Message), nil
 	}
 	return result, nil
+}
+
+// keptFrom tells whether it is for what its node is, or for a policy, that a pod does not go on with a state: then that is kept.
+func (m *migrate) keptFrom(ctx context.Context, task orchestration.Task, l legacy) (bool, error) {
+	if task.Progress[progressBorne] == string(l.heir.UID) {
+		return false, nil
+	}
+	why, gone, err := m.away(ctx, l.nc, l.heir)
+	switch {
+	case err != nil || gone:
+		return false, err
+	case why != "":
+		return true, nil
+	case l.heir.Spec.NodeName != "":
+		return false, nil
+	case !roomless(l.heir):
+		return true, nil
+	}
+	return m.required(ctx, l.heir)
 }
 
 // required tells whether the pod's MigrationPolicy has it go on with its state or not at all.

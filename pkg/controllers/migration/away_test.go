@@ -1,6 +1,7 @@
 package migration_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -145,6 +146,62 @@ func TestAStateDoesNotWaitForRoom(t *testing.T) {
 		}
 		if got := w.pods(); len(got) != 1 || strings.HasPrefix(got[0].Spec.Containers[0].Image, "mainspring.local/checkpoint/") != required {
 			t.Errorf("%s: %s", what, w.everyone())
+		}
+		h.expectNothingLeft()
+		w.rest(p)
+	}
+}
+
+// taints gives a node a taint that no pod tolerates, as its kubelet does, or takes that away.
+func (w *town) taints(node string, yes bool) {
+	w.Helper()
+	n := &corev1.Node{}
+	w.must(w.api.Get(w.Context(), client.ObjectKey{Name: w.name(node)}, n))
+	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeDiskPressure })
+	if yes {
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeDiskPressure, Effect: corev1.TaintEffectNoSchedule})
+	}
+	w.must(w.api.Update(w.Context(), n))
+}
+
+// Nobody else is known to have the room of a node for ever where that takes nothing for now, or no scheduler has said that there is none: the state is kept.
+func TestAStateIsKeptWhereNobodySaysThatThereIsNoRoom(t *testing.T) {
+	for what, c := range map[string]struct {
+		word, says string
+		tainted    bool
+	}{
+		"a taint":                {"node(s) had untolerated taint(s)", "the node has taint " + corev1.TaintNodeDiskPressure, true},
+		"a taint, and no room":   {"Insufficient cpu", "the node has taint " + corev1.TaintNodeDiskPressure, true},
+		"no scheduler":           {"", "it has not taken it yet", false},
+		"for a reason of others": {"node(s) had volume node affinity conflict", "volume node affinity conflict", false},
+	} {
+		w := newTown(t, 1)
+		w.gating = true
+		h := w.house("StatefulSet")
+		w.asks(w.first(), by("Checkpoint"), func(o *v1alpha1.PodMigration) { o.Spec.Timeout.Duration = 70 * time.Second })
+		p := w.further(w.start(), func() bool { return len(w.evicted) > 0 })
+		w.crowded, w.word = map[string]bool{"b": true}, c.word
+		w.taints("b", c.tainted)
+		said := false
+		p = w.further(p, func() bool {
+			said = said || strings.Contains(w.move().Status.Message, c.says)
+			return over(w.actions(t.Context()))
+		})
+		for range 3 {
+			w.must(p.turn())
+			w.must(p.loop())
+			p.leftovers()
+		}
+		o := w.move()
+		kept := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionMigrationState)
+		if !said || o.Status.Phase.Over() || kept == nil || kept.Reason != "Kept" || w.copied() == nil {
+			t.Fatalf("%s: it is %s: %s; said why: %t; %+v; %s", what, o.Status.Phase, o.Status.Message, said, kept, w.everyone())
+		}
+		w.crowded = nil
+		w.taints("b", false)
+		w.further(p, func() bool { return w.move().Status.Phase.Over() })
+		if o = w.move(); o.Status.Phase != v1alpha1.MigrationFailed || !strings.Contains(o.Status.Message, "goes on with its state on node "+w.name("b")) {
+			t.Errorf("%s: it is %s: %s", what, o.Status.Phase, o.Status.Message)
 		}
 		h.expectNothingLeft()
 		w.rest(p)

@@ -54,3 +54,21 @@ func TestRoomForOneIsNotGivenToTwo(t *testing.T) {
 		})
 	}
 }
+
+// place has a pod go to the only node that it may go to, or has the scheduler say why it does not.
+func (w *town) place(p *corev1.Pod, node string) {
+	w.Helper()
+	said := corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		Message: "0/2 nodes are available: 1 " + w.word + ", 1 node(s) didn't match Pod's node affinity/selector.",
+	}
+	switch {
+	case !w.crowded[node]:
+		if w.lets(node, p) {
+			w.bind(p, node, 0)
+		}
+	case w.word != "" && !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == said.Type && c.Message == said.Message }):
+		p.Status.Conditions = append(slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == said.Type }), said)
+		w.must(w.api.Status().Update(w.Context(), p))
+	}
+}

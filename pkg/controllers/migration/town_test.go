@@ -78,8 +78,9 @@ type town struct {
 	keeps, deaf bool
 	// crowds are the nodes whose cores others have.
 	crowds map[string]bool
-	// crowded are the nodes on which the scheduler finds no room.
+	// crowded are the nodes on which the scheduler finds no room, which it says in that word; empty: it says nothing.
 	crowded map[string]bool
+	word    string
 	// probe is what the containers of pods that are made have, change what is changed of them.
 	probe  *corev1.Probe
 	change func(*corev1.PodSpec)
@@ -97,7 +98,7 @@ var towns atomic.Int64
 
 func newTown(t testing.TB, replicas int32, containers ...string) *town {
 	t.Helper()
-	w := &town{TB: t, namespace: fmt.Sprintf("town-%d", towns.Add(1)), clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), judge: &court{}}
+	w := &town{TB: t, namespace: fmt.Sprintf("town-%d", towns.Add(1)), clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), judge: &court{}, word: "Insufficient cpu"}
 	w.containers = append([]string{"app"}, containers...)
 	api := w.own(apiserver.Near(t, apiserver.Scheme(t)))
 	w.api = api
@@ -319,9 +320,7 @@ func (w *town) live() {
 			w.bury(p)
 		case len(p.Spec.SchedulingGates) > 0 || strings.HasPrefix(p.Name, "stranger"):
 		case p.Spec.NodeName == "" && p.Annotations[v1alpha1.AnnotationPinned] != "":
-			if node := strings.TrimPrefix(p.Annotations[v1alpha1.AnnotationPinned], w.namespace+"-"); !w.crowded[node] && w.lets(node, p) {
-				w.bind(p, node, 0)
-			}
+			w.place(p, strings.TrimPrefix(p.Annotations[v1alpha1.AnnotationPinned], w.namespace+"-"))
 		case !owned && p.Spec.NodeName == "":
 			w.bind(p, "c", 0)
 		case owned && p.Spec.NodeName == "" && w.home:
