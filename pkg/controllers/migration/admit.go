@@ -239,7 +239,7 @@ func rivals(other *v1alpha1.PodMigration, q question) bool {
 	return other.UID != q.object.UID && !other.Status.Phase.Over() && other.Status.Strategy != "" && other.Status.Source != nil && other.Status.Source.PodUID == q.pod.UID
 }
 
-// all migrations, as the cache shows them and as was decided since. Who is admitted counts as under way.
+// all migrations, as the cache shows them and as was decided since, of the version that was read. Who is admitted, and not adrift, counts as under way.
 func (r *Reconciler) all(ctx context.Context) ([]v1alpha1.PodMigration, error) {
 	list := &v1alpha1.PodMigrationList{}
 	if err := r.Client.List(ctx, list); err != nil {
@@ -249,13 +249,13 @@ func (r *Reconciler) all(ctx context.Context) ([]v1alpha1.PodMigration, error) {
 	for i := range list.Items {
 		o := &list.Items[i]
 		if newer := r.fresh[o.UID]; newer != nil {
-			if o.Status.Strategy == "" {
+			if o.Status.Strategy == "" || o.ResourceVersion == newer.ResourceVersion {
 				o.Status = *newer.Status.DeepCopy()
 			} else {
 				delete(r.fresh, o.UID)
 			}
 		}
-		if o.Status.Strategy != "" && (o.Status.Phase == "" || o.Status.Phase == v1alpha1.MigrationPending) {
+		if o.Status.Strategy != "" && !adrift(o) && (o.Status.Phase == "" || o.Status.Phase == v1alpha1.MigrationPending) {
 			o.Status.Phase = v1alpha1.MigrationReserving
 		}
 	}

@@ -31,6 +31,9 @@ func (r *Reconciler) drive(ctx context.Context, o *v1alpha1.PodMigration) (time.
 		return 0, err
 	}
 	why, action := unwanted(o), latest(list, o)
+	if action == nil && adrift(o) { // what was tried is forgotten
+		return r.admit(ctx, o)
+	}
 	if action == nil && why != "" {
 		return 0, r.finish(ctx, o, v1alpha1.MigrationAborted, ReasonUnwanted, why+", before anything was done")
 	}

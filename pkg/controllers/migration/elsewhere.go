@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -54,15 +55,18 @@ func (r *Reconciler) remind(ctx context.Context, o *v1alpha1.PodMigration) {
 
 // over has a migration whose target had no room when its turn came go elsewhere, where any node will do, or tells what became of it.
 func (r *Reconciler) over(ctx context.Context, o *v1alpha1.PodMigration, action *v1alpha1.RTAction) (time.Duration, error) {
-	if o.Spec.TargetNode != "" || o.Labels[v1alpha1.LabelMigrationAction] != "" || unwanted(o) != "" || !displaced(action) {
+	switch unwanted := unwanted(o); {
+	case unwanted != "" && adrift(o):
+		return 0, r.finish(ctx, o, v1alpha1.MigrationAborted, ReasonUnwanted, unwanted+"; "+tried(action))
+	case unwanted != "" || o.Spec.TargetNode != "" || o.Labels[v1alpha1.LabelMigrationAction] != "" || !displaced(action):
 		return 0, r.conclude(ctx, o, action)
 	}
-	tried, err := r.triedFor(o)
+	nodes, err := r.triedFor(o)
 	if err != nil {
 		return 0, err
 	}
-	why := fmt.Sprintf("%d nodes were tried", len(tried))
-	if len(tried) < targets {
+	why := fmt.Sprintf("%d nodes were tried", len(nodes))
+	if len(nodes) < targets {
 		q, no, err := r.ask(ctx, o)
 		switch {
 		case err != nil:
@@ -72,9 +76,10 @@ func (r *Reconciler) over(ctx context.Context, o *v1alpha1.PodMigration, action 
 		case no != nil:
 			why = no.message
 		default:
-			q.tried = tried
+			q.tried = nodes
 			a, err := r.decide(ctx, *q)
 			if err != nil {
+				r.forget(o.UID)
 				return 0, err
 			}
 			if a.refusal == nil {
@@ -91,6 +96,16 @@ func (r *Reconciler) over(ctx context.Context, o *v1alpha1.PodMigration, action 
 // displaced tells whether only the target was in the way of an action, and nothing is left of it.
 func displaced(action *v1alpha1.RTAction) bool {
 	return rules.Phase(action.Status.Phase) == rules.RolledBack && !action.Status.Unwanted && action.Status.Progress[state.ProgressElsewhere] != ""
+}
+
+// adrift tells whether a migration waits for a limit though it was admitted before: its target would not do, and it has no other one yet.
+func adrift(o *v1alpha1.PodMigration) bool {
+	return o.Status.Strategy != "" && o.Status.Phase == v1alpha1.MigrationPending && meta.IsStatusConditionFalse(o.Status.Conditions, v1alpha1.ConditionMigrationAdmitted)
+}
+
+// tried says what became of an action whose target would not do.
+func tried(action *v1alpha1.RTAction) string {
+	return fmt.Sprintf("node %s was tried before: %s", action.Spec.TargetNode, action.Status.Message)
 }
 
 // triedFor are the targets that were tried for a migration.
@@ -111,16 +126,32 @@ func (r *Reconciler) triedFor(o *v1alpha1.PodMigration) ([]string, error) {
 // turn puts another target on record, and has the queue go there.
 func (r *Reconciler) turn(ctx context.Context, o *v1alpha1.PodMigration, action *v1alpha1.RTAction, q question, a answer) (time.Duration, error) {
 	if a.waits != nil {
-		return again, r.note(ctx, o, a.waits)
+		return r.await(ctx, o, action, a.waits)
 	}
-	text := fmt.Sprintf("%s; node %s was tried before: %s", would(q, a), action.Spec.TargetNode, action.Status.Message)
 	if err := r.update(ctx, o, func(s *v1alpha1.PodMigrationStatus) {
 		advance(s, v1alpha1.MigrationPending, metav1.NewMicroTime(r.Clock.Now()))
 		r.admitted(s, q, a, ReasonAdmitted)
-		s.Message = record.Short(text, 4096)
+		s.Message = record.Short(would(q, a)+"; "+tried(action), 4096)
 	}); err != nil {
+		r.forget(o.UID)
 		return 0, err
 	}
 	r.Recorder.Publish(events.MigrationElsewhere(o, string(o.UID), action.Spec.TargetNode, a.target, action.Status.Message))
 	return r.drive(ctx, o)
+}
+
+// await has a migration wait for another target for as long as it may. It counts for none meanwhile: others that wait for that which it has given up go
+// there, and of two that wait for each other's one does.
+func (r *Reconciler) await(ctx context.Context, o *v1alpha1.PodMigration, action *v1alpha1.RTAction, waits *refusal) (time.Duration, error) {
+	r.forget(o.UID)
+	message := waits.message + "; " + tried(action)
+	if o.Status.Phase == v1alpha1.MigrationPending && r.left(o) <= 0 {
+		return 0, r.finish(ctx, o, v1alpha1.MigrationAborted, ReasonWaitedTooLong, r.waited(o, message))
+	}
+	err := r.update(ctx, o, func(s *v1alpha1.PodMigrationStatus) {
+		advance(s, v1alpha1.MigrationPending, metav1.NewMicroTime(r.Clock.Now()))
+		s.Message = record.Short(message, 4096)
+		setCondition(s, v1alpha1.ConditionMigrationAdmitted, metav1.ConditionFalse, waits.reason, waits.message, r.Clock.Now())
+	})
+	return max(soon, min(again, r.left(o))), err
 }
