@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,12 +42,23 @@ type before struct {
 	// Newest is when the last of the owner's pods was made, Of those of that second.
 	Newest metav1.Time `json:"newest"`
 	Of     []types.UID `json:"of"`
+	// Index of an Indexed Job that the pod was of.
+	Index string `json:"index,omitempty"`
+}
+
+// gone is the evicted pod, as far as its owner cares.
+func (b before) gone(pod v1alpha1.ActionPod) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: map[string]string{batchv1.JobCompletionIndexAnnotation: b.Index},
+	}}
 }
 
 // prepare puts on record what there is before the eviction, if there is more than what is on record. It goes by the cache, and is asked once
 // more a step later, just before the eviction: what the cache had not shown by then is taken for made after it, which it nearly was.
 func (m *migrate) prepare(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (more bool, err error) {
-	b := before{Node: pod.Spec.NodeName, Owner: *metav1.GetControllerOf(pod), Newest: pod.CreationTimestamp}
+	b := before{
+		Node: pod.Spec.NodeName, Owner: *metav1.GetControllerOf(pod), Newest: pod.CreationTimestamp, Index: pod.Annotations[batchv1.JobCompletionIndexAnnotation],
+	}
 	pods, err := m.siblings(ctx, m.Client, pod.Namespace, b.Owner)
 	if err != nil {
 		return false, err
@@ -293,7 +305,7 @@ func (m *migrate) missing(ctx context.Context, task orchestration.Task, b before
 	if !m.due(task) {
 		return waits, nil
 	}
-	wants, err := m.wants(ctx, namespace, b.Owner, nil)
+	wants, err := m.wants(ctx, b.Owner, b.gone(task.Object.Spec.Pods[0]), true)
 	if err != nil {
 		return rules.Result{}, err
 	}

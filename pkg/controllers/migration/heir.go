@@ -270,7 +270,7 @@ func (m *migrate) makeHeir(ctx context.Context, task orchestration.Task, nc *v1a
 // barred is why a pod that is to go on with a state is not to be made; empty: it is. Its owner may want none any longer.
 func (m *migrate) barred(ctx context.Context, task orchestration.Task, heir *corev1.Pod) (string, error) {
 	if by := metav1.GetControllerOf(heir); by != nil {
-		if wants, err := m.wants(ctx, heir.Namespace, *by, nil); err != nil || !wants.any {
+		if wants, err := m.wants(ctx, *by, heir, true); err != nil || !wants.any {
 			return wants.why, err
 		}
 	}

@@ -3,6 +3,7 @@ package migration_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -75,7 +76,7 @@ func (w *town) becomesKept(o *v1alpha1.PodMigration, owner types.UID, kept bool)
 	w.Fatalf("it never came to pass that owners are kept from making pods: %t", kept)
 }
 
-// house has the town's only pod be one of a StatefulSet, or of a Job.
+// house has the town's only pod be one of a StatefulSet, of a Job, or of an Indexed Job.
 func (w *town) house(kind string) *house {
 	w.Helper()
 	w.guard()
@@ -86,12 +87,19 @@ func (w *town) house(kind string) *house {
 		Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "app", Image: "none"}}},
 	}
 	var owner client.Object
+	index := map[string]string{}
 	kinds := schema.GroupVersion{Group: "apps", Version: "v1"}
 	if kind == "StatefulSet" {
 		template.Spec.RestartPolicy = corev1.RestartPolicyAlways
 		owner = &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template}}
 	} else {
-		kinds.Group, owner = "batch", &batchv1.Job{Spec: batchv1.JobSpec{Template: template}}
+		job := &batchv1.Job{Spec: batchv1.JobSpec{Template: template}}
+		if kind == "Indexed Job" {
+			job.Spec.CompletionMode, job.Spec.Completions, job.Spec.BackoffLimitPerIndex = ptr.To(batchv1.IndexedCompletion), ptr.To[int32](2), ptr.To[int32](1)
+			index = map[string]string{batchv1.JobCompletionIndexAnnotation: "1"}
+			kind = "Job"
+		}
+		kinds.Group, owner = "batch", job
 	}
 	owner.SetNamespace(w.namespace)
 	owner.SetName("house")
@@ -102,8 +110,9 @@ func (w *town) house(kind string) *house {
 	h := &house{town: w, by: *metav1.NewControllerRef(owner, kinds.WithKind(kind)), named: kind == "StatefulSet"}
 	p := w.pods()[0]
 	p.OwnerReferences = []metav1.OwnerReference{h.by}
+	maps.Copy(p.Annotations, index)
 	w.must(w.api.Update(w.Context(), &p))
-	h.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Labels: p.Labels, OwnerReferences: p.OwnerReferences}, Spec: *p.Spec.DeepCopy()}
+	h.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Labels: p.Labels, Annotations: index, OwnerReferences: p.OwnerReferences}, Spec: *p.Spec.DeepCopy()}
 	h.pod.Spec.NodeName = ""
 	w.late = h.live
 	return h

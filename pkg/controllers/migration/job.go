@@ -5,33 +5,64 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
-// wantsOfJob is what a Job wants: a pod until it is complete or has failed, which it, or an index of it, may by counting the one that goes.
-func (d Dependencies) wantsOfJob(ctx context.Context, namespace string, owner metav1.OwnerReference, goes *corev1.Pod) (demand, error) {
+// wantsOfJob is what a Job wants: a pod until it, or the index that the pod is of, is complete or has failed, which they may by counting the one that goes.
+func (d Dependencies) wantsOfJob(ctx context.Context, owner metav1.OwnerReference, pod *corev1.Pod, evicted bool) (demand, error) {
 	job := &batchv1.Job{}
-	err := d.API.Get(ctx, types.NamespacedName{Namespace: namespace, Name: owner.Name}, job)
+	err := d.API.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, job)
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && (job.UID != owner.UID || job.DeletionTimestamp != nil):
 		return demand{why: fmt.Sprintf("Job %s, which made it, is gone", owner.Name)}, nil
 	case apierrors.IsForbidden(err):
 		return demand{any: true, pods: -1}, nil
 	case err != nil:
-		return demand{}, fmt.Errorf("reading Job %s/%s: %w", namespace, owner.Name, err)
+		return demand{}, fmt.Errorf("reading Job %s/%s: %w", pod.Namespace, owner.Name, err)
 	case job.Spec.Suspend != nil && *job.Spec.Suspend || job.Status.CompletionTime != nil:
 		return demand{why: fmt.Sprintf("Job %s, which made it, wants no pods any longer", owner.Name)}, nil
 	case failing(job):
 		return demand{why: fmt.Sprintf("Job %s, which made it, has failed", owner.Name)}, nil
-	case goes == nil:
-		return demand{any: true, pods: -1}, nil
 	}
-	return demand{any: true, pods: -1, fragile: Fragile(job, goes)}, nil
+	why, fragile := concluded(job, pod), ""
+	if why == "" && !evicted {
+		fragile = Fragile(job, pod)
+	}
+	return demand{any: why == "", why: why, pods: -1, fragile: fragile}, nil
+}
+
+// concluded is why an Indexed Job does not make a pod again, though it makes others; empty: it does.
+func concluded(job *batchv1.Job, pod *corev1.Pod) string {
+	index, err := strconv.Atoi(pod.Annotations[batchv1.JobCompletionIndexAnnotation])
+	switch {
+	case err != nil:
+		return ""
+	case within(job.Status.CompletedIndexes, index):
+		return fmt.Sprintf("index %d of Job %s, which made it, is complete", index, job.Name)
+	case within(ptr.Deref(job.Status.FailedIndexes, ""), index):
+		return fmt.Sprintf("index %d of Job %s, which made it, has failed", index, job.Name)
+	}
+	return ""
+}
+
+// within tells whether an index is of a list as a Job's status has them: 1,3-5,7.
+func within(list string, index int) bool {
+	return slices.ContainsFunc(strings.Split(list, ","), func(interval string) bool {
+		first, last, several := strings.Cut(interval, "-")
+		if !several {
+			last = first
+		}
+		from, err := strconv.Atoi(first)
+		to, err2 := strconv.Atoi(last)
+		return err == nil && err2 == nil && from <= index && index <= to
+	})
 }
 
 // failing tells whether a Job makes no pods any longer, as it has failed or is about to.

@@ -101,7 +101,7 @@ type Dependencies struct {
 
 // New makes the executor of actions of kind Migrate.
 func New(d Dependencies) orchestration.Executor {
-	return &migrate{Dependencies: d, watches: &watches{of: map[string]watch{}, progress: map[string]sight{}}}
+	return &migrate{Dependencies: d, watches: &watches{of: map[string]watch{}, progress: map[string]sight{}, missing: map[string]time.Time{}}}
 }
 
 type migrate struct {

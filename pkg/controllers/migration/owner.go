@@ -21,7 +21,7 @@ func (d Dependencies) orphan(ctx context.Context, pod *corev1.Pod) (string, erro
 	case owner.Kind == "DaemonSet" || owner.Kind == "Node":
 		return fmt.Sprintf("%s %s makes its pod again on the same node", owner.Kind, owner.Name), nil
 	}
-	wants, err := d.wants(ctx, pod.Namespace, *owner, pod)
+	wants, err := d.wants(ctx, *owner, pod, false)
 	switch {
 	case err != nil:
 		return "", err
@@ -43,23 +43,23 @@ type demand struct {
 }
 
 // wants asks the API server for what an owner wants. Of kinds that are not known, or that the controller may not read, it
-// is believed that they want their pods. goes is the pod that is to be evicted; nil: it was.
-func (d Dependencies) wants(ctx context.Context, namespace string, owner metav1.OwnerReference, goes *corev1.Pod) (demand, error) {
+// is believed that they want their pods. The pod is to be evicted, or was.
+func (d Dependencies) wants(ctx context.Context, owner metav1.OwnerReference, pod *corev1.Pod, evicted bool) (demand, error) {
 	if owner.APIVersion == "batch/v1" && owner.Kind == "Job" {
-		return d.wantsOfJob(ctx, namespace, owner, goes)
+		return d.wantsOfJob(ctx, owner, pod, evicted)
 	}
 	object, replicas := scaled(owner)
 	if object == nil {
 		return demand{any: true, pods: -1}, nil
 	}
-	err := d.API.Get(ctx, types.NamespacedName{Namespace: namespace, Name: owner.Name}, object)
+	err := d.API.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, object)
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && (object.GetUID() != owner.UID || object.GetDeletionTimestamp() != nil):
 		return gone(owner), nil
 	case apierrors.IsForbidden(err):
 		return demand{any: true, pods: -1}, nil
 	case err != nil:
-		return demand{}, fmt.Errorf("reading %s %s/%s: %w", owner.Kind, namespace, owner.Name, err)
+		return demand{}, fmt.Errorf("reading %s %s/%s: %w", owner.Kind, pod.Namespace, owner.Name, err)
 	}
 	return demanded(owner, replicas()), nil
 }

@@ -60,8 +60,8 @@ func ahead(other, mine *v1alpha1.RTAction) bool {
 }
 
 // coming are the pods of an action that have no place on its target yet: the one that it moves, or, once that is evicted, what its
-// owner has made and nobody has placed. While the owner has made none nobody knows what will come. The cache will do: cores are kept by
-// reservations, and the rest is the scheduler's.
+// owner has made and nobody has placed. While the owner has made none nobody knows what will come, and none is believed to be after half the time that the
+// action has. The cache will do: cores are kept by reservations, and the rest is the scheduler's.
 func (m *migrate) coming(ctx context.Context, other *v1alpha1.RTAction) ([]*corev1.Pod, error) {
 	moved := other.Spec.Pods[0]
 	if makesTwin(other) {
@@ -98,10 +98,15 @@ func (m *migrate) made(other *v1alpha1.RTAction, b before, pods []corev1.Pod) ([
 			out = append(out, p)
 		}
 	}
-	if !made {
+	if !made && !m.tardy(other) {
 		return nil, waiting(fmt.Sprintf("waits for %s %s to make the pod that goes to node %s before it", b.Owner.Kind, b.Owner.Name, other.Spec.TargetNode))
 	}
 	return out, nil
+}
+
+// tardy tells whether somebody here has waited for half the time of an action for its owner to make a pod again: his own may be no longer.
+func (m *migrate) tardy(other *v1alpha1.RTAction) bool {
+	return m.watches.awaited(other.Name, m.Clock.Now()) > other.Spec.Timeout.Duration/2
 }
 
 // makesTwin tells whether an action has a copy of the pod run beside it.

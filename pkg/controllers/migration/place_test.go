@@ -6,8 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 )
 
 // Refusal implements migration.Placement.
@@ -70,5 +73,35 @@ func (w *town) place(p *corev1.Pod, node string) {
 	case w.word != "" && !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == said.Type && c.Message == said.Message }):
 		p.Status.Conditions = append(slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == said.Type }), said)
 		w.must(w.api.Status().Update(w.Context(), p))
+	}
+}
+
+// One whose owner takes long to make its pod again holds up others that go to the same node, but not for all the time that they have themselves.
+func TestAPodThatIsNotMadeHoldsUpOthersForAWhile(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 2)
+	w.lazy = true
+	var list []orchestration.Request
+	for _, pod := range []string{"rt-1", "rt-2"} {
+		r := w.request(pod)
+		r.Timeout = time.Minute
+		list = append(list, r)
+	}
+	first, second := -1, -1
+	actions := w.play(func(turn int, _ *process) {
+		switch {
+		case first < 0 && len(w.evicted) > 0:
+			first = turn
+		case second < 0 && len(w.evicted) > 1:
+			second, w.lazy = turn, false
+		}
+	}, list...)
+	for _, o := range actions {
+		if o.Status.Phase != "Succeeded" {
+			t.Errorf("it is %s: %s", o.Status.Phase, o.Status.Message)
+		}
+	}
+	if waited := second - first; waited < 20 || waited > 40 {
+		t.Errorf("the second was evicted after %d s", waited)
 	}
 }

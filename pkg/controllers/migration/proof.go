@@ -41,6 +41,8 @@ type watches struct {
 	of map[string]watch
 	// progress is how far agents were when that was last another, and since when.
 	progress map[string]sight
+	// missing is since when somebody waits for the pod that an action's owner is to make.
+	missing map[string]time.Time
 }
 
 // sight is what was seen, and since when.
@@ -57,6 +59,18 @@ func (w *watches) unchanged(action, progress string, now time.Time) time.Duratio
 		w.progress[action] = sight{progress, now}
 	}
 	return now.Sub(w.progress[action].since)
+}
+
+// awaited says for how long somebody has waited for the pod that an action's owner is to make.
+func (w *watches) awaited(action string, now time.Time) time.Duration {
+	w.Lock()
+	defer w.Unlock()
+	since, known := w.missing[action]
+	if !known {
+		since = now
+		w.missing[action] = now
+	}
+	return now.Sub(since)
 }
 
 // begin says since when a pod has been as it is now. One that is not as it was begins anew.
@@ -76,6 +90,7 @@ func (w *watches) end(action string) {
 	defer w.Unlock()
 	delete(w.of, action)
 	delete(w.progress, action)
+	delete(w.missing, action)
 }
 
 // prove is why it is not proven yet that the pod in the source's place does what the source did; empty: it is, by the evidence.
