@@ -44,7 +44,7 @@ func (m *migrate) checkpoint(ctx context.Context, task orchestration.Task, sourc
 	case handedOver(task, twin, nc):
 		return m.outlive(ctx, task, source, twin, nc)
 	case task.Undoing() && (alone(source, twin, nc) || serves(task, twin, nc)):
-		return m.releaseSource(ctx, task, twin, nc)
+		return m.prevail(ctx, task, source, twin, nc)
 	case task.Undoing():
 		return m.thaw(ctx, task, source, nc)
 	case source == nil && !saved(nc):

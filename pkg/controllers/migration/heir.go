@@ -172,7 +172,7 @@ func (m *migrate) takeLeave(ctx context.Context, task orchestration.Task, source
 	if nc == nil {
 		return rules.Result{Undo: true, Message: "somebody has deleted the NodeCheckpoint"}, nil
 	}
-	if veto := m.broken(task, nc); veto != "" {
+	if veto := m.hindered(task, source, nil, nc); veto != "" {
 		return rules.Result{Undo: true, Message: veto}, nil
 	}
 	switch why, err := m.shutOut(ctx, source, nc); {

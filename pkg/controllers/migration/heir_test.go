@@ -213,6 +213,7 @@ func TestHeirs(t *testing.T) {
 		{name: "target-cordoned-before-the-eviction", town: set, during: onceStored(func(w *town) { w.cordon("b") }), phase: "RolledBack", says: "takes no pod any longer: the node is cordoned", places: "a"},
 		{name: "target-dies-before-the-eviction", town: set, during: onceStored(func(w *town) { w.dies("b") }), phase: "RolledBack", says: "the node is not ready", places: "a"},
 		{name: "target-tainted-before-the-eviction", town: set, during: onceStored(func(w *town) { w.taint("b") }), phase: "RolledBack", says: "the node has taint full:NoSchedule", places: "a"},
+		{name: "source-is-disturbed", town: set, during: onceStored((*town).disturb), phase: "RolledBack", says: "the source does not stand still any longer", places: "a"},
 		{name: "target-cordoned-after-the-eviction", town: set, during: onceEvicted(func(w *town) { w.cordon("b") }), phase: "Succeeded", says: "in place of", places: "b"},
 		{name: "deleted-by-its-user", town: set, during: at("Transferring", (*town).deletePod), phase: "RolledBack", says: "nobody here has evicted it", places: "b"},
 		{name: "heir-deleted", town: set, during: at("Verifying", (*town).deletePod), phase: "SucceededWithoutState", says: "was taken away", places: "b"},

@@ -105,7 +105,9 @@ func (l *Leftovers) end(ctx context.Context, task orchestration.Task, nc *v1alph
 			return false, err
 		}
 		if serves(task, twin, nc) {
-			return false, m.stage(ctx, nc, v1alpha1.StageRelease)
+			if stays, err := l.cede(ctx, task, nc); !stays || err != nil {
+				return false, err
+			}
 		}
 		if alone, err := l.alone(ctx, nc); !alone || err != nil {
 			return false, err
@@ -115,6 +117,19 @@ func (l *Leftovers) end(ctx context.Context, task orchestration.Task, nc *v1alph
 		return false, err
 	}
 	return m.forgetAll(ctx, task, nc)
+}
+
+// cede has the source go beside a copy that serves, and tells whether it does not, though it is at work.
+func (l *Leftovers) cede(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (bool, error) {
+	m := &migrate{Dependencies: l.Dependencies}
+	source, err := m.read(ctx, l.API, task.Object.Spec.Pods[0])
+	if err != nil {
+		return false, err
+	}
+	if why, err := m.stays(ctx, task, source, nc); why != "" || err != nil {
+		return why != "", err
+	}
+	return false, m.stage(ctx, nc, v1alpha1.StageRelease)
 }
 
 // forgetAll does so, and then takes away what was stored of a pod in the source's place.

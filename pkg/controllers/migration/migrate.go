@@ -63,8 +63,9 @@ const (
 	progressReleased = "released"
 	progressLost     = "lost"
 	progressGone     = "gone"
-	// progressUnfit is what a copy that goes on with the state has not shown in its time.
-	progressUnfit = "unfit"
+	// progressUnfit is what a copy that goes on with the state has not shown in its time, or why it is taken away though it serves, which progressOusted says.
+	progressUnfit  = "unfit"
+	progressOusted = "ousted"
 	// progressTolerance is how long the source may stand still before a liveness probe ends it.
 	progressTolerance = "tolerance"
 	// progressStopped is since when the source stands still: its agent may forget that once the source is gone.

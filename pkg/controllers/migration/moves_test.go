@@ -197,7 +197,8 @@ func (w *town) rest(p *process) {
 	}
 }
 
-// lonely expects that of a pod whose state goes along no two copies run: the source is stopped while the other one does.
+// lonely expects that of a pod whose state goes along no two copies run: the source is stopped while the other one does. One that does not stay so is seen,
+// and one of the two taken away, within some turns.
 func (w *town) lonely() {
 	w.Helper()
 	if w.agents == nil {
@@ -209,7 +210,10 @@ func (w *town) lonely() {
 			running++
 		}
 	}
-	if running > w.agents.most {
+	if running > w.agents.most && w.agents.awake {
+		w.agents.beside++
+	}
+	if running > w.agents.most && (!w.agents.awake || w.agents.beside > noticed) {
 		w.Errorf("%d pods run that have one state: %s", running, w.everyone())
 	}
 }
@@ -341,6 +345,9 @@ type agents struct {
 	cold bool
 	// stuck: they do nothing. gone: the target's node is not there any longer.
 	stuck, gone bool
+	// awake: the source has not stayed stopped. beside is for how many turns two were seen to run since.
+	awake  bool
+	beside int
 }
 
 func (w *town) checkpoints() {
@@ -380,12 +387,11 @@ func (w *town) side(nc *v1alpha1.NodeCheckpoint) {
 		if nc.Status.Target != nil {
 			nc.Status.Target.State = v1alpha1.CheckpointDiscarded
 		}
-	case !w.there(nc) && (stage == v1alpha1.StageCheckpoint || stage == v1alpha1.StageTransfer || stage == v1alpha1.StageRestore) && stage != w.agents.fails:
+	case !w.there(nc) && (stage == v1alpha1.StageCheckpoint || stage == v1alpha1.StageTransfer) && stage != w.agents.fails:
 		*nc.Status.Source = v1alpha1.CheckpointSide{State: v1alpha1.CheckpointFailed, Message: "its containers are gone"}
 		if nc.Status.Target != nil && stage == v1alpha1.StageTransfer {
 			nc.Status.Target.State = v1alpha1.CheckpointWorking
 		}
-		w.restored(nc)
 	case stage == v1alpha1.StageRelease:
 		for _, side := range []*v1alpha1.CheckpointSide{nc.Status.Source, nc.Status.Target} {
 			if side != nil && side.State != v1alpha1.CheckpointDiscarded { // which is the last word
@@ -406,6 +412,7 @@ func (w *town) side(nc *v1alpha1.NodeCheckpoint) {
 		archive.Image = "mainspring.local/checkpoint/" + string(nc.UID) + ":app"
 		nc.Status.Target = &v1alpha1.CheckpointSide{State: v1alpha1.CheckpointTransferred, ProgressTime: &now, Archives: []v1alpha1.CheckpointArchive{archive}}
 	default:
+		w.stirs(nc)
 		w.restored(nc)
 	}
 }

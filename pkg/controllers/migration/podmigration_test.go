@@ -313,8 +313,6 @@ func TestCheckpoint(t *testing.T) {
 		}), ask: ask("Checkpoint"), phase: "Refused", says: "container app is not of ReplicaSet rt-5d4f", places: "a"},
 		{name: "nobody-was-there", town: able, ask: ask("Checkpoint"), during: at("Verifying", func(w *town) { w.clock.Step(10 * time.Minute) }), phase: "Succeeded", says: "in place of", places: "b"},
 		{name: "nobody-was-there-early", town: able, ask: ask("Checkpoint"), during: at("Transferring", func(w *town) { w.clock.Step(10 * time.Minute) }), phase: "RolledBack", places: "a"},
-		{name: "source-is-disturbed", town: able, ask: ask("Checkpoint"), during: at("Verifying", (*town).disturb), phase: "Succeeded", says: "in place of", places: "b", deaths: true, since: 15},
-		{name: "source-is-disturbed-early", town: able, ask: ask("Checkpoint"), during: unready(at("Verifying", (*town).disturb)), phase: "RolledBack", says: "its containers are gone", places: "a"},
 		{name: "liveness-while-verifying", town: probed(able, 10), ask: ask("Checkpoint"), during: at("Verifying", func(w *town) { w.clock.Step(30 * time.Second) }), phase: "Succeeded", places: "b"},
 		{name: "node-checkpoint-deleted", town: able, ask: ask("Checkpoint"), during: at("Verifying", func(w *town) {
 			w.must(w.api.DeleteAllOf(w.Context(), &v1alpha1.NodeCheckpoint{}, client.MatchingLabels{v1alpha1.LabelMigrationAction: w.actions(w.Context())[0].Name}))
@@ -412,15 +410,6 @@ func unready(during func(*town) func(int, *process)) func(*town) func(int, *proc
 		w.unready = true
 		return during(w)
 	}
-}
-
-// disturb has the source's agent say that it could not keep the source stopped.
-func (w *town) disturb() {
-	w.Helper()
-	list := &v1alpha1.NodeCheckpointList{}
-	w.must(w.api.List(w.Context(), list))
-	list.Items[0].Status.Source = &v1alpha1.CheckpointSide{State: v1alpha1.CheckpointFailed, Message: "its containers are gone"}
-	w.must(w.api.Status().Update(w.Context(), &list.Items[0]))
 }
 
 // goes has somebody delete the source, if it is there. Its owner makes another at once, which begins anew; in the end only the copy is left.

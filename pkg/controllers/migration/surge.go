@@ -262,7 +262,7 @@ func (m *migrate) undo(ctx context.Context, task orchestration.Task, source *cor
 	if err := m.stay(ctx, source); err != nil {
 		return rules.Result{}, err
 	}
-	return rules.Result{Outcome: rules.RolledBack, Message: "the pod stays on node " + source.Spec.NodeName}, nil
+	return rules.Result{Outcome: rules.RolledBack, Message: "the pod stays on node " + source.Spec.NodeName + task.Progress[progressOusted]}, nil
 }
 
 // replicaSet is the pod's owner; nil when it is gone, or about to go, which only the API server may say.
