@@ -29,11 +29,23 @@ func (m *migrate) away(ctx context.Context, nc *v1alpha1.NodeCheckpoint, heir *c
 	}
 	why = dead(node)
 	if why == "" && heir.Spec.NodeName == "" {
-		if why = untolerated(node, heir); node.Spec.Unschedulable {
-			why = "it is cordoned"
-		}
+		why = m.closedTo(node, heir)
 	}
 	return why, false, nil
+}
+
+// closedTo is why a node that is well takes a pod not now, whatever room it has; empty: it does. Real-time cores are not there for a while when its agent, or
+// its kubelet, is started again.
+func (m *migrate) closedTo(node *corev1.Node, heir *corev1.Pod) string {
+	if node.Spec.Unschedulable {
+		return "it is cordoned"
+	}
+	snapshot := m.Store.Snapshot()
+	pod, known := snapshot.Pod(heir.UID)
+	if target, ok := snapshot.NodeView(node.Name); known && len(pod.Governed) > 0 && (!ok || !target.Offered) {
+		return "its agent offers no cores"
+	}
+	return untolerated(node, heir)
 }
 
 // lacks is what a scheduler says that a node has not enough of (kube-scheduler's words): what it may not have for ever. The pod goes to one node only, so

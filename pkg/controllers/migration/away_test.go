@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 )
 
 // leaves has a node not be heard from, so that it takes no pod, or be back.
@@ -164,16 +165,31 @@ func (w *town) taints(node string, yes bool) {
 	w.must(w.api.Update(w.Context(), n))
 }
 
+// offers has the agent of a node offer its cores to the scheduler, or not, as while it is started again.
+func (w *town) offers(node string, yes bool) {
+	w.Helper()
+	n := &corev1.Node{}
+	w.must(w.api.Get(w.Context(), client.ObjectKey{Name: w.name(node)}, n))
+	slice := statetest.Slice(n, statetest.Cores(2)...)
+	slice.UID = ""
+	if yes {
+		w.must(w.api.Create(w.Context(), slice))
+	} else {
+		w.must(w.api.Delete(w.Context(), slice))
+	}
+}
+
 // Nobody else is known to have the room of a node for ever where that takes nothing for now, or no scheduler has said that there is none: the state is kept.
 func TestAStateIsKeptWhereNobodySaysThatThereIsNoRoom(t *testing.T) {
 	for what, c := range map[string]struct {
-		word, says string
-		tainted    bool
+		word, says        string
+		tainted, silenced bool
 	}{
-		"a taint":                {"node(s) had untolerated taint(s)", "the node has taint " + corev1.TaintNodeDiskPressure, true},
-		"a taint, and no room":   {"Insufficient cpu", "the node has taint " + corev1.TaintNodeDiskPressure, true},
-		"no scheduler":           {"", "it has not taken it yet", false},
-		"for a reason of others": {"node(s) had volume node affinity conflict", "volume node affinity conflict", false},
+		"a taint":                {word: "node(s) had untolerated taint(s)", says: "the node has taint " + corev1.TaintNodeDiskPressure, tainted: true},
+		"a taint, and no room":   {word: "Insufficient cpu", says: "the node has taint " + corev1.TaintNodeDiskPressure, tainted: true},
+		"no cores":               {word: "cannot allocate all claims", says: "its agent offers no cores", silenced: true},
+		"no scheduler":           {word: "", says: "it has not taken it yet"},
+		"for a reason of others": {word: "node(s) had volume node affinity conflict", says: "volume node affinity conflict"},
 	} {
 		w := newTown(t, 1)
 		w.gating = true
@@ -182,6 +198,9 @@ func TestAStateIsKeptWhereNobodySaysThatThereIsNoRoom(t *testing.T) {
 		p := w.further(w.start(), func() bool { return len(w.evicted) > 0 })
 		w.crowded, w.word = map[string]bool{"b": true}, c.word
 		w.taints("b", c.tainted)
+		if c.silenced {
+			w.offers("b", false)
+		}
 		said := false
 		p = w.further(p, func() bool {
 			said = said || strings.Contains(w.move().Status.Message, c.says)
@@ -199,6 +218,9 @@ func TestAStateIsKeptWhereNobodySaysThatThereIsNoRoom(t *testing.T) {
 		}
 		w.crowded = nil
 		w.taints("b", false)
+		if c.silenced {
+			w.offers("b", true)
+		}
 		w.further(p, func() bool { return w.move().Status.Phase.Over() })
 		if o = w.move(); o.Status.Phase != v1alpha1.MigrationFailed || !strings.Contains(o.Status.Message, "goes on with its state on node "+w.name("b")) {
 			t.Errorf("%s: it is %s: %s", what, o.Status.Phase, o.Status.Message)
