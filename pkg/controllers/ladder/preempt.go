@@ -159,9 +159,15 @@ func housed(n *state.NodeView, of rt.Criticality, left []*corev1.Pod) bool {
 	return true
 }
 
-// strike evicts the first pod, if all that are left may go: else one would be gone for nothing. What a policy forbids before anybody has
-// gone is called off.
+// strike evicts the first pod, if all that are left may go, by their PodDisruptionBudgets together and each by a dry run: else one
+// would be gone for nothing. What a policy forbids before anybody has gone is called off.
 func (e preempt) strike(ctx context.Context, action string, left []*corev1.Pod, gone int) (rules.Result, error) {
+	switch kept, err := eviction.Together(ctx, e.api, left); {
+	case err != nil:
+		return rules.Result{}, err
+	case len(kept) > 0:
+		return refusal(kept[0].Pod, eviction.Answer{Verdict: eviction.Later, Why: kept[0].Why}, gone), nil
+	}
 	for _, pod := range left {
 		switch answer, err := eviction.Ask(ctx, e.client, pod, client.DryRunAll); {
 		case err != nil:

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -79,15 +78,6 @@ func Backoff(plan state.Preemption, now time.Time) time.Duration { return backof
 // Enough tells whether a node has what a pod requests besides cores.
 func Enough(allocatable corev1.ResourceList, pods []corev1.Pod, pod *corev1.Pod, gone map[types.UID]bool) bool {
 	return enough(machine{allocatable: allocatable, pods: pods}, pod, gone)
-}
-
-// Overdrawn names the victims that a budget does not let go together.
-func Overdrawn(budget *policyv1.PodDisruptionBudget, victims ...*corev1.Pod) []string {
-	var out []string
-	for _, v := range overdrawn(budget, victims) {
-		out = append(out, v.pod.Name)
-	}
-	return out
 }
 
 // Waiting picks the pods to look at after a change.

@@ -114,12 +114,12 @@ func (p *preemptions) evicted(c preemptor, plan state.Preemption, victim *corev1
 // refusals is the first of the victims that may not be evicted, alone or together with the others; nil
 // when all may, as far as the API server can tell beforehand.
 func (p *preemptions) refusals(ctx context.Context, victims []*corev1.Pod) (*veto, error) {
-	forbidden, err := p.forbidden(ctx, victims)
+	kept, err := eviction.Together(ctx, p.Client, victims)
 	if err != nil {
 		return nil, err
 	}
-	if len(forbidden) > 0 {
-		return &forbidden[0], nil
+	if len(kept) > 0 {
+		return &veto{kept[0].Pod, kept[0].Why}, nil
 	}
 	for _, v := range victims {
 		if refused, err := p.evict(ctx, v, client.DryRunAll); refused != nil || err != nil {

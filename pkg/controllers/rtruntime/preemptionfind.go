@@ -7,11 +7,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/karpenter/pkg/utils/resources"
 
+	"github.com/mainspring-rt/mainspring/pkg/eviction"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/pdb"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
@@ -41,19 +41,19 @@ func (p *preemptions) find(ctx context.Context, c preemptor, now time.Time) (roo
 			first = r
 		}
 		for _, b := range blocked {
-			s.spared = s.spared.with(b.pod.UID)
+			s.spared = s.spared.with(b.Pod.UID)
 		}
 	}
 	return first, nil
 }
 
 // vetoes are the victims that PodDisruptionBudgets do not let go now.
-func (p *preemptions) vetoes(ctx context.Context, victims []types.UID) ([]veto, error) {
+func (p *preemptions) vetoes(ctx context.Context, victims []types.UID) ([]pdb.Kept, error) {
 	pods, err := p.read(ctx, victims)
 	if err != nil {
 		return nil, err
 	}
-	return p.forbidden(ctx, pods)
+	return eviction.Together(ctx, p.Client, pods)
 }
 
 // possible asks the index, which is quick, before every core is looked at.
@@ -167,43 +167,4 @@ func (p *preemptions) read(ctx context.Context, list []types.UID) ([]*corev1.Pod
 type veto struct {
 	pod *corev1.Pod
 	why string
-}
-
-// forbidden finds the victims that PodDisruptionBudgets do not let go, all of them together.
-func (p *preemptions) forbidden(ctx context.Context, victims []*corev1.Pod) ([]veto, error) {
-	var out []veto
-	read := map[string]bool{}
-	for _, v := range victims {
-		if read[v.Namespace] {
-			continue
-		}
-		read[v.Namespace] = true
-		list := &policyv1.PodDisruptionBudgetList{}
-		if err := p.Client.List(ctx, list, client.InNamespace(v.Namespace)); err != nil {
-			return nil, fmt.Errorf("listing PodDisruptionBudgets of namespace %s: %w", v.Namespace, err)
-		}
-		for i := range list.Items {
-			out = append(out, overdrawn(&list.Items[i], victims)...)
-		}
-	}
-	return out, nil
-}
-
-// overdrawn are the victims that a budget covers, when they are more than it lets go now. The eviction
-// API judges one pod at a time: it would let the first go and keep the second.
-func overdrawn(budget *policyv1.PodDisruptionBudget, victims []*corev1.Pod) []veto {
-	var out []veto
-	for _, v := range victims {
-		if pdb.Covers(budget, v) && pdb.Charges(budget, v) {
-			out = append(out, veto{v, ""})
-		}
-	}
-	allowed := pdb.Allowed(budget)
-	if len(out) <= allowed {
-		return nil
-	}
-	for i := range out {
-		out[i].why = fmt.Sprintf("PodDisruptionBudget %s allows %d disruptions now; %d are needed", budget.Name, allowed, len(out))
-	}
-	return out
 }

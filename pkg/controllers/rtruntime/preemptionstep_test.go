@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -302,49 +301,6 @@ func TestNodesNeedMoreThanCores(t *testing.T) {
 	for name, test := range tests {
 		if got := rtruntime.Enough(allocatable, test.pods, &pod, test.gone); got != test.want {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
-		}
-	}
-}
-
-func TestBudgetsThatVictimsOverdraw(t *testing.T) {
-	budget := func(allowed, healthy, desired int32, policy *policyv1.UnhealthyPodEvictionPolicyType) *policyv1.PodDisruptionBudget {
-		return &policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "budget"},
-			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}, UnhealthyPodEvictionPolicy: policy},
-			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed, CurrentHealthy: healthy, DesiredHealthy: desired},
-		}
-	}
-	pod := func(name, app string, ready bool) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"app": app}}}
-		p.Status.Phase = corev1.PodRunning
-		if ready {
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-		}
-		return p
-	}
-	pending := pod("p", "x", false)
-	pending.Status.Phase = corev1.PodPending
-	changed := budget(1, 2, 1, nil)
-	changed.Generation = 1
-	tests := map[string]struct {
-		budget  *policyv1.PodDisruptionBudget
-		victims []*corev1.Pod
-		want    int
-	}{
-		"allowed":                       {budget(1, 2, 1, nil), []*corev1.Pod{pod("a", "x", true)}, 0},
-		"one of two is too many":        {budget(1, 2, 1, nil), []*corev1.Pod{pod("a", "x", true), pod("b", "x", true)}, 2},
-		"none is allowed":               {budget(0, 1, 1, nil), []*corev1.Pod{pod("a", "x", true)}, 1},
-		"others are not covered":        {budget(0, 1, 1, nil), []*corev1.Pod{pod("a", "y", true)}, 0},
-		"what does not run":             {budget(0, 1, 1, nil), []*corev1.Pod{pending}, 0},
-		"unhealthy, enough are healthy": {budget(0, 1, 1, nil), []*corev1.Pod{pod("a", "x", false)}, 0},
-		"unhealthy, too few are":        {budget(0, 0, 1, nil), []*corev1.Pod{pod("a", "x", false)}, 1},
-		"unhealthy, none is wanted":     {budget(0, 0, 0, nil), []*corev1.Pod{pod("a", "x", false)}, 1},
-		"nobody has looked at it yet":   {changed, []*corev1.Pod{pod("a", "x", true)}, 1},
-		"unhealthy may always go":       {budget(0, 0, 1, ptr.To(policyv1.AlwaysAllow)), []*corev1.Pod{pod("a", "x", false)}, 0},
-	}
-	for name, test := range tests {
-		if got := rtruntime.Overdrawn(test.budget, test.victims...); len(got) != test.want {
-			t.Errorf("%s: got %v, want %d", name, got, test.want)
 		}
 	}
 }

@@ -2,6 +2,7 @@
 package pdb
 
 import (
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,4 +64,29 @@ func Charges(b *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 		return false
 	}
 	return b.Status.CurrentHealthy < b.Status.DesiredHealthy || b.Status.DesiredHealthy == 0
+}
+
+// Kept is a pod that may not go now, and why.
+type Kept struct {
+	Pod *corev1.Pod
+	Why string
+}
+
+// Overdrawn are those of some pods that are to go together which a budget covers, when they are more than it lets go now. The
+// eviction API judges one pod at a time: it would let the first go and keep the second.
+func Overdrawn(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod) []Kept {
+	var out []Kept
+	for _, pod := range pods {
+		if Covers(b, pod) && Charges(b, pod) {
+			out = append(out, Kept{Pod: pod})
+		}
+	}
+	allowed := Allowed(b)
+	if len(out) <= allowed {
+		return nil
+	}
+	for i := range out {
+		out[i].Why = fmt.Sprintf("PodDisruptionBudget %s allows %d disruptions now; %d are needed", b.Name, allowed, len(out))
+	}
+	return out
 }

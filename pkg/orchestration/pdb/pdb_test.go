@@ -1,6 +1,7 @@
 package pdb_test
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -95,6 +96,42 @@ func TestCharges(t *testing.T) {
 		b := budget(c.change)
 		if got := pdb.Charges(&b, pod(corev1.PodRunning, c.ready)); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+// Pods that are to go together are too many for a budget even where each of them may go.
+func TestOverdrawn(t *testing.T) {
+	one, other := pod(corev1.PodRunning, true), pod(corev1.PodRunning, true)
+	second := pod(corev1.PodRunning, true)
+	other.Labels["app"] = "y"
+	spare := func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 2 }
+	none := func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 0 }
+	changed := func(b *policyv1.PodDisruptionBudget) { b.Generation = 3 }
+	always := func(b *policyv1.PodDisruptionBudget) {
+		none(b)
+		b.Spec.UnhealthyPodEvictionPolicy = ptr.To(policyv1.AlwaysAllow)
+	}
+	for name, c := range map[string]struct {
+		change func(*policyv1.PodDisruptionBudget)
+		pods   []*corev1.Pod
+		want   int
+	}{
+		"allowed": {nil, []*corev1.Pod{one}, 0}, "one of two is too many": {nil, []*corev1.Pod{one, second}, 2}, "both are allowed": {spare, []*corev1.Pod{one, second}, 0},
+		"none is allowed": {none, []*corev1.Pod{one}, 1}, "one is not covered": {nil, []*corev1.Pod{one, other}, 0},
+		"what does not run": {none, []*corev1.Pod{pod(corev1.PodPending, false)}, 0}, "not ready, enough others are": {none, []*corev1.Pod{pod(corev1.PodRunning, false)}, 0},
+		"not ready may always go": {always, []*corev1.Pod{pod(corev1.PodRunning, false)}, 0}, "nobody has looked at it yet": {changed, []*corev1.Pod{one}, 1},
+	} {
+		b := budget(c.change)
+		got := pdb.Overdrawn(&b, c.pods)
+		if len(got) != c.want {
+			t.Errorf("%s: %v, want %d", name, got, c.want)
+		}
+		for i, k := range got {
+			want := fmt.Sprintf("PodDisruptionBudget b allows %d disruptions now; %d are needed", pdb.Allowed(&b), c.want)
+			if k.Pod != c.pods[i] || k.Why != want {
+				t.Errorf("%s: %s is kept because %q, want %q", name, k.Pod.Name, k.Why, want)
+			}
 		}
 	}
 }
