@@ -38,6 +38,25 @@ func LeastLoss(candidates []Candidate, fits func(gone []Candidate) bool) (gone [
 	return leastOfAll(candidates, fits), true
 }
 
+// LeastLossAmong is LeastLoss of the sets that may go together; of a set that may, each part must. It is as exact as LeastLoss; beyond,
+// it may find none although there is one.
+func LeastLossAmong(candidates []Candidate, may, fits func(gone []Candidate) bool) (gone []Candidate, ok bool) {
+	if gone, ok = LeastLoss(candidates, fits); !ok || may(gone) {
+		return gone, ok
+	}
+	both := func(gone []Candidate) bool { return may(gone) && fits(gone) }
+	candidates = slices.SortedFunc(slices.Values(candidates), func(a, b Candidate) int { return cmp.Compare(a.ID, b.ID) })
+	if len(candidates) > exactVictims {
+		gone = leastTaken(candidates, func(sorted []Candidate) []Candidate { return takeAmong(sorted, may, fits) }, both)
+	} else {
+		gone = leastOfAll(candidates, both)
+	}
+	if !may(gone) { // all of them, for want of others
+		return nil, false
+	}
+	return gone, true
+}
+
 // leastOfAll looks at every subset that is cheaper than the best so far.
 func leastOfAll(candidates []Candidate, fits func([]Candidate) bool) []Candidate {
 	best := candidates
@@ -56,9 +75,29 @@ func leastOfAll(candidates []Candidate, fits func([]Candidate) bool) []Candidate
 	return best
 }
 
-// leastOfMany takes candidates in several orders until it fits, drops who is not needed, and exchanges for cheaper ones. The best
-// of these is taken.
+// leastOfMany takes candidates in several orders until it fits.
 func leastOfMany(candidates []Candidate, fits func([]Candidate) bool) []Candidate {
+	return leastTaken(candidates, func(sorted []Candidate) []Candidate {
+		return sorted[:sort.Search(len(sorted), func(n int) bool { return fits(sorted[:n]) })]
+	}, fits)
+}
+
+// takeAmong takes who may go beside those taken before, until it fits.
+func takeAmong(sorted []Candidate, may, fits func([]Candidate) bool) []Candidate {
+	var gone []Candidate
+	for _, c := range sorted {
+		if more := append(gone, c); may(more) {
+			if gone = more; fits(gone) {
+				break
+			}
+		}
+	}
+	return gone
+}
+
+// leastTaken is the best of what is taken in several orders, without whom it did not need and with cheaper ones in exchange; all
+// candidates when none of that fits.
+func leastTaken(candidates []Candidate, take func(sorted []Candidate) []Candidate, fits func([]Candidate) bool) []Candidate {
 	best := candidates
 	for _, order := range []func(a, b Candidate) int{
 		func(a, b Candidate) int { return cmp.Compare(b.Size, a.Size) },
@@ -67,7 +106,11 @@ func leastOfMany(candidates []Candidate, fits func([]Candidate) bool) []Candidat
 	} {
 		sorted := slices.Clone(candidates)
 		slices.SortStableFunc(sorted, order)
-		gone := needed(sorted[:sort.Search(len(sorted), func(n int) bool { return fits(sorted[:n]) })], fits)
+		gone := take(sorted)
+		if !fits(gone) {
+			continue
+		}
+		gone = needed(gone, fits)
 		for range candidates { // each round makes the set cheaper; more rounds than candidates bring little
 			if !cheapen(gone, candidates, fits) {
 				break

@@ -96,6 +96,82 @@ func TestLeastLossOfMany(t *testing.T) {
 	})
 }
 
+// drawMay draws groups of candidates, of each of which only some may go.
+func drawMay(t *rapid.T, candidates []rt.Candidate) func([]rt.Candidate) bool {
+	group, most := map[string]int{}, []int{len(candidates)}
+	for range rapid.IntRange(1, 3).Draw(t, "groups") {
+		most = append(most, rapid.IntRange(0, 3).Draw(t, "most"))
+	}
+	for _, c := range candidates {
+		group[c.ID] = rapid.IntRange(0, len(most)-1).Draw(t, "group")
+	}
+	return func(gone []rt.Candidate) bool {
+		taken := make([]int, len(most))
+		for _, c := range gone {
+			if taken[group[c.ID]]++; taken[group[c.ID]] > most[group[c.ID]] {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func TestLeastLossAmongIsTheLeast(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		candidates, fits := drawCandidates(t, 0, 10)
+		may := drawMay(t, candidates)
+		gone, ok := rt.LeastLossAmong(candidates, may, fits)
+		if ok && (!fits(gone) || !may(gone)) {
+			t.Fatalf("%v: fits %v, may go %v", gone, fits(gone), may(gone))
+		}
+		for mask := range 1 << len(candidates) {
+			var other []rt.Candidate
+			for i, c := range candidates {
+				if mask&(1<<i) != 0 {
+					other = append(other, c)
+				}
+			}
+			if fits(other) && may(other) && (!ok || lossOf(other) < lossOf(gone)) {
+				t.Fatalf("%v (%v) costs %d, %v would %d", gone, ok, lossOf(gone), other, lossOf(other))
+			}
+		}
+	})
+}
+
+// Of more than are all tried: they may go, are enough, and each of them is needed.
+func TestLeastLossAmongMany(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		candidates, fits := drawCandidates(t, 13, 40)
+		may := drawMay(t, candidates)
+		gone, ok := rt.LeastLossAmong(candidates, may, fits)
+		if !ok {
+			return
+		}
+		if !fits(gone) || !may(gone) {
+			t.Fatalf("%v: fits %v, may go %v", gone, fits(gone), may(gone))
+		}
+		for i := range gone {
+			if fits(append(append([]rt.Candidate{}, gone[:i]...), gone[i+1:]...)) {
+				t.Fatalf("%v need not go", gone[i])
+			}
+		}
+	})
+}
+
+// Where nobody else would do, a dear one that may go is found among many that may not.
+func TestLeastLossAmongManyThatMayNot(t *testing.T) {
+	dear := rt.Candidate{ID: "dear", Loss: 4_000, Size: 100}
+	candidates := []rt.Candidate{dear}
+	for i := range 20 {
+		candidates = append(candidates, rt.Candidate{ID: fmt.Sprint(i), Loss: 1_000, Size: 100})
+	}
+	may := func(gone []rt.Candidate) bool { return len(gone) == 0 || len(gone) == 1 && gone[0] == dear }
+	gone, ok := rt.LeastLossAmong(candidates, may, func(gone []rt.Candidate) bool { return len(gone) > 0 })
+	if !ok || len(gone) != 1 || gone[0] != dear {
+		t.Errorf("got %v %v", gone, ok)
+	}
+}
+
 func contains(candidates []rt.Candidate, c rt.Candidate) bool {
 	for _, o := range candidates {
 		if o == c {

@@ -43,10 +43,24 @@ type Scene struct {
 	Patient   bool
 	Beside    []state.Preempting
 	Otherwise func(node string, gone map[types.UID]bool) bool
+	// Closed pods may not go; of those Under a budget so many as are Allowed may.
+	Closed  []types.UID
+	Under   map[types.UID]string
+	Allowed map[string]int
 }
 
 func (s Scene) scene() scene {
 	out := scene{snapshot: s.Snapshot, pod: s.Pod, leaving: uids{}.with(s.Gone...), patient: s.Patient}
+	if s.Closed != nil || s.Under != nil {
+		out.kept = &upheld{closed: uids{}.with(s.Closed...), of: map[types.UID]*allowance{}}
+		budgets := map[string]*allowance{}
+		for name, pods := range s.Allowed {
+			budgets[name] = &allowance{pods}
+		}
+		for uid, name := range s.Under {
+			out.kept.of[uid] = budgets[name]
+		}
+	}
 	if s.Otherwise != nil {
 		out.otherwise = func(node string, gone uids) bool { return s.Otherwise(node, gone) }
 	}

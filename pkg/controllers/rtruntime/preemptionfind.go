@@ -11,49 +11,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/karpenter/pkg/utils/resources"
 
-	"github.com/mainspring-rt/mainspring/pkg/eviction"
-	"github.com/mainspring-rt/mainspring/pkg/orchestration/pdb"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// detours is how many plans that a PodDisruptionBudget forbids now are passed over for dearer ones.
-const detours = 16
-
-// find looks for the cheapest room that may be made now; failing that, for the cheapest of all, which
-// then has to wait for a PodDisruptionBudget. Without victims, there is none or none is needed.
+// find looks for the cheapest room that may be made now, without those whom PodDisruptionBudgets keep; failing that, for the
+// cheapest of all, which then has to wait for a budget. Without victims, there is none or none is needed.
 func (p *preemptions) find(ctx context.Context, c preemptor, now time.Time) (room, error) {
 	s, machines := p.sceneFor(ctx, c, now)
 	if !s.possible() {
 		return room{}, nil
 	}
 	s.patient = now.Before(c.view.UnschedulableSince.Add(p.Options.PreemptionDelay + preemptionLife))
-	var first room
-	for range detours {
-		r, ok := s.cheapest()
-		if machines.err != nil || !ok {
-			return first, machines.err
-		}
-		blocked, err := p.vetoes(ctx, r.Victims)
-		if err != nil || len(blocked) == 0 {
-			return r, err
-		}
-		if first.Victims == nil {
-			first = r
-		}
-		for _, b := range blocked {
-			s.spared = s.spared.with(b.Pod.UID)
-		}
+	var err error
+	if s.kept, err = p.kept(ctx, s.snapshot); err != nil {
+		return room{}, err
 	}
-	return first, nil
-}
-
-// vetoes are the victims that PodDisruptionBudgets do not let go now.
-func (p *preemptions) vetoes(ctx context.Context, victims []types.UID) ([]pdb.Kept, error) {
-	pods, err := p.read(ctx, victims)
-	if err != nil {
-		return nil, err
+	r, ok := s.cheapest()
+	if !ok && s.kept != nil && machines.err == nil {
+		s.kept = nil
+		r, _ = s.cheapest()
 	}
-	return eviction.Together(ctx, p.Client, pods)
+	return r, machines.err
 }
 
 // possible asks the index, which is quick, before every core is looked at.

@@ -42,6 +42,9 @@ type scene struct {
 	// spared pods are no victims; keepAll spares everybody.
 	spared  uids
 	keepAll bool
+	// kept are the pods that PodDisruptionBudgets keep now; nil: whoever has to go is waited for. forced pods go whoever else does.
+	kept   *upheld
+	forced []types.UID
 	// promised cores are for the pods of other plans.
 	promised map[place]bool
 	// otherwise tells whether the node would have everything else that the pod asks for, once some pods

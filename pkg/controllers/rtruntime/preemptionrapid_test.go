@@ -148,14 +148,40 @@ func loss(servers []state.ServerView) (total int64) {
 	return total
 }
 
-// No set of pods whose going would do costs less, whatever cores the containers are given.
+// drawBudgets has some pods be kept by budgets, alone or together.
+func drawBudgets(t *rapid.T, scene *rtruntime.Scene, pods int) (keeps func(gone []types.UID) bool) {
+	scene.Under, scene.Allowed = map[types.UID]string{}, map[string]int{"one": 1, "two": 2}
+	for i := range pods {
+		switch uid := types.UID(fmt.Sprintf("p%d", i)); rapid.SampledFrom([]string{"", "", "none", "one", "two"}).Draw(t, "budget") {
+		case "none":
+			scene.Closed = append(scene.Closed, uid)
+		case "one":
+			scene.Under[uid] = "one"
+		case "two":
+			scene.Under[uid] = "two"
+		}
+	}
+	return func(gone []types.UID) bool {
+		taken := map[string]int{}
+		for _, uid := range gone {
+			if slices.Contains(scene.Closed, uid) {
+				return true
+			}
+			taken[scene.Under[uid]]++
+		}
+		return taken["one"] > 1 || taken["two"] > 2
+	}
+}
+
+// No set of pods whose going would do, and which budgets let go, costs less, whatever cores the containers are given.
 func TestCheapestIsTheLeastLoss(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &site{}
 		cores := rapid.IntRange(1, 3).Draw(t, "cores")
 		s.node("n", cores)
 		left := slices.Repeat([]int64{88}, cores)
-		for i := range rapid.IntRange(0, 7).Draw(t, "running") {
+		running := rapid.IntRange(0, 7).Draw(t, "running")
+		for i := range running {
 			var servers []budgeted
 			for j := range rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "containers") {
 				core, percent := rapid.IntRange(0, cores-1).Draw(t, "core"), rapid.Int64Range(5, 60).Draw(t, "percent")
@@ -175,16 +201,21 @@ func TestCheapestIsTheLeastLoss(t *testing.T) {
 		s.pod("high", "", wants...)
 		snapshot := statetest.Build(s.objects...)
 		pod, _ := snapshot.Pod("high")
-		r, ok := rtruntime.Scene{Snapshot: snapshot, Pod: pod}.Cheapest()
-		least, possible := leastLoss(snapshot, pod)
+		scene := rtruntime.Scene{Snapshot: snapshot, Pod: pod}
+		keeps := drawBudgets(t, &scene, running)
+		r, ok := scene.Cheapest()
+		least, possible := leastLoss(snapshot, pod, keeps)
+		if keeps(r.Victims) {
+			t.Fatalf("budgets keep %v", r.Victims)
+		}
 		if ok != possible || ok && r.Loss != least {
 			t.Fatalf("got %v at %d (%v), the least is %d (%v)", r.Victims, r.Loss, ok, least, possible)
 		}
 	})
 }
 
-// leastLoss looks at all pods less critical than High on node n, and at all cores for each container.
-func leastLoss(snapshot *state.Snapshot, pod *state.PodView) (least int64, ok bool) {
+// leastLoss looks at all pods less critical than High on node n that are not kept, and at all cores for each container.
+func leastLoss(snapshot *state.Snapshot, pod *state.PodView, keeps func([]types.UID) bool) (least int64, ok bool) {
 	n, _ := snapshot.NodeView("n")
 	var may []types.UID
 	for i := range n.Servers {
@@ -193,6 +224,15 @@ func leastLoss(snapshot *state.Snapshot, pod *state.PodView) (least int64, ok bo
 		}
 	}
 	for mask := range 1 << len(may) {
+		var set []types.UID
+		for i, uid := range may {
+			if mask&(1<<i) != 0 {
+				set = append(set, uid)
+			}
+		}
+		if keeps(set) {
+			continue
+		}
 		gone := func(v state.ServerView) bool { i := slices.Index(may, v.PodUID); return i >= 0 && mask&(1<<i) != 0 }
 		loads, loss := map[int][]rt.Server{}, int64(0)
 		for _, v := range n.Servers {

@@ -73,7 +73,7 @@ func (s scene) candidates(n *state.NodeView) map[types.UID]displaced {
 	for i := range n.Servers {
 		v := &n.Servers[i]
 		pod, ok := s.snapshot.Pod(v.PodUID)
-		if !ok || v.McKube == nil || s.spared[v.PodUID] {
+		if !ok || v.McKube == nil || s.spared[v.PodUID] || s.kept.keeps(v.PodUID) {
 			continue
 		}
 		c, known := out[v.PodUID]
@@ -92,7 +92,7 @@ func (q *search) tryEach() bool {
 	for _, w := range q.wants {
 		var tries []try
 		for at := range q.loads {
-			gone, ok := rt.LeastLoss(q.below(at, w.Criticality), func(gone []rt.Candidate) bool { return q.holds([]want{w}, at, gone) })
+			gone, ok := rt.LeastLossAmong(q.below(at, w.Criticality), q.may, func(gone []rt.Candidate) bool { return q.holds([]want{w}, at, gone) })
 			if ok {
 				tries = append(tries, try{at, gone, lossOf(gone)})
 			}
@@ -194,7 +194,7 @@ func (q *search) price(at []int) {
 			may[c] = true
 		}
 	}
-	gone, ok := rt.LeastLoss(slices.Collect(maps.Keys(may)), func(gone []rt.Candidate) bool {
+	gone, ok := rt.LeastLossAmong(slices.Collect(maps.Keys(may)), q.may, func(gone []rt.Candidate) bool {
 		return !slices.ContainsFunc(at, func(core int) bool { return !q.holds(q.comers(at, core), core, gone) })
 	})
 	if !ok {

@@ -26,7 +26,7 @@ func (s scene) wider(n *state.NodeView, left *int) (best room, found bool) {
 			break
 		}
 		without := s
-		without.leaving = s.leaving.with(types.UID(c.ID))
+		without.leaving, without.forced = s.leaving.with(types.UID(c.ID)), []types.UID{types.UID(c.ID)}
 		r, ok := without.on(n)
 		if !ok {
 			continue

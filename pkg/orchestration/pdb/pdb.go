@@ -26,15 +26,54 @@ func Covering(budgets []policyv1.PodDisruptionBudget, pod *corev1.Pod) []*policy
 // Covers tells whether a budget has a say in the eviction of a pod. None has where the pod does not run: it cannot be
 // disrupted.
 func Covers(b *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
-	if b.Namespace != pod.Namespace || pod.DeletionTimestamp != nil {
-		return false
-	}
-	switch pod.Status.Phase {
-	case corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed:
+	if b.Namespace != pod.Namespace || !disrupts(pod) {
 		return false
 	}
 	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 	return err == nil && selector.Matches(labels.Set(pod.Labels))
+}
+
+// disrupts tells whether evicting the pod disrupts anything.
+func disrupts(pod *corev1.Pod) bool {
+	switch pod.Status.Phase {
+	case corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed:
+		return false
+	}
+	return pod.DeletionTimestamp == nil
+}
+
+// Index has budgets by namespace, to be asked about many pods.
+type Index map[string][]entry
+
+type entry struct {
+	budget   *policyv1.PodDisruptionBudget
+	selector labels.Selector
+}
+
+// NewIndex indexes budgets, which it keeps.
+func NewIndex(budgets []policyv1.PodDisruptionBudget) Index {
+	out := Index{}
+	for i := range budgets {
+		b := &budgets[i]
+		if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil {
+			out[b.Namespace] = append(out[b.Namespace], entry{b, selector})
+		}
+	}
+	return out
+}
+
+// Covering are the budgets that have a say in a pod's eviction, as those of the function.
+func (x Index) Covering(pod *corev1.Pod) []*policyv1.PodDisruptionBudget {
+	if !disrupts(pod) {
+		return nil
+	}
+	var out []*policyv1.PodDisruptionBudget
+	for _, e := range x[pod.Namespace] {
+		if e.selector.Matches(labels.Set(pod.Labels)) {
+			out = append(out, e.budget)
+		}
+	}
+	return out
 }
 
 // Allowed is how many pods the budget lets go now. A budget that its controller has not looked at since it was changed

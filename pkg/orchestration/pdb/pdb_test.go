@@ -2,6 +2,7 @@ package pdb_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +50,9 @@ func TestCovering(t *testing.T) {
 	} {
 		if got := pdb.Covering(all, c.pod); len(got) != c.want {
 			t.Errorf("%s: %d budgets, want %d", name, len(got), c.want)
+		}
+		if got, want := pdb.NewIndex(all).Covering(c.pod), pdb.Covering(all, c.pod); !slices.Equal(got, want) {
+			t.Errorf("%s: the index has %v, want %v", name, got, want)
 		}
 	}
 }
@@ -117,10 +121,12 @@ func TestOverdrawn(t *testing.T) {
 		pods   []*corev1.Pod
 		want   int
 	}{
-		"allowed": {nil, []*corev1.Pod{one}, 0}, "one of two is too many": {nil, []*corev1.Pod{one, second}, 2}, "both are allowed": {spare, []*corev1.Pod{one, second}, 0},
+		"allowed":                {nil, []*corev1.Pod{one}, 0},
+		"one of two is too many": {nil, []*corev1.Pod{one, second}, 2}, "both are allowed": {spare, []*corev1.Pod{one, second}, 0},
 		"none is allowed": {none, []*corev1.Pod{one}, 1}, "one is not covered": {nil, []*corev1.Pod{one, other}, 0},
-		"what does not run": {none, []*corev1.Pod{pod(corev1.PodPending, false)}, 0}, "not ready, enough others are": {none, []*corev1.Pod{pod(corev1.PodRunning, false)}, 0},
-		"not ready may always go": {always, []*corev1.Pod{pod(corev1.PodRunning, false)}, 0}, "nobody has looked at it yet": {changed, []*corev1.Pod{one}, 1},
+		"what does not run":            {none, []*corev1.Pod{pod(corev1.PodPending, false)}, 0},
+		"not ready, enough others are": {none, []*corev1.Pod{pod(corev1.PodRunning, false)}, 0},
+		"not ready may always go":      {always, []*corev1.Pod{pod(corev1.PodRunning, false)}, 0}, "nobody has looked at it yet": {changed, []*corev1.Pod{one}, 1},
 	} {
 		b := budget(c.change)
 		got := pdb.Overdrawn(&b, c.pods)
