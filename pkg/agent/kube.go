@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,6 +30,8 @@ const apiTimeout = 10 * time.Second
 type API interface {
 	// ApplyStatus applies the status of one certain RTNode.
 	ApplyStatus(ctx context.Context, name string, uid types.UID, status v1alpha1.RTNodeStatus) error
+	// RenewLease writes a Lease, which may not be there yet.
+	RenewLease(ctx context.Context, l *coordinationv1.Lease) error
 	// PatchNode changes labels and annotations of a Node.
 	PatchNode(ctx context.Context, name string, labels, annotations map[string]string) error
 	// CreateEvent and CountEvent write a core Event, new and repeated.
@@ -38,12 +42,12 @@ type API interface {
 // kube talks to the API server with clients for just the kinds that the agent knows: the whole client set
 // would cost more memory than everything else together.
 type kube struct {
-	core, rt rest.Interface
+	core, rt, leases rest.Interface
 }
 
 func newKube(config *rest.Config, client *http.Client) (*kube, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}
@@ -64,7 +68,11 @@ func newKube(config *rest.Config, client *http.Client) (*kube, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the client of %s: %w", v1alpha1.SchemeGroupVersion, err)
 	}
-	return &kube{core: core, rt: rt}, nil
+	leases, err := of(coordinationv1.SchemeGroupVersion, "/apis", runtime.ContentTypeJSON)
+	if err != nil {
+		return nil, fmt.Errorf("making the client of %s: %w", coordinationv1.SchemeGroupVersion, err)
+	}
+	return &kube{core: core, rt: rt, leases: leases}, nil
 }
 
 func (k *kube) ApplyStatus(ctx context.Context, name string, uid types.UID, status v1alpha1.RTNodeStatus) error {
@@ -79,6 +87,20 @@ func (k *kube) ApplyStatus(ctx context.Context, name string, uid types.UID, stat
 	defer cancel()
 	return k.rt.Patch(types.ApplyPatchType).Resource("rtnodes").Name(name).SubResource("status").
 		Param("fieldManager", FieldManager).Param("force", "true").Body(data).Do(ctx).Error()
+}
+
+func (k *kube) RenewLease(ctx context.Context, l *coordinationv1.Lease) error {
+	data, err := json.Marshal(l)
+	if err != nil {
+		return fmt.Errorf("encoding the Lease: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	err = k.leases.Patch(types.MergePatchType).Namespace(l.Namespace).Resource("leases").Name(l.Name).Param("fieldManager", FieldManager).Body(data).Do(ctx).Error()
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	return k.leases.Post().Namespace(l.Namespace).Resource("leases").Param("fieldManager", FieldManager).Body(l).Do(ctx).Error()
 }
 
 func (k *kube) PatchNode(ctx context.Context, name string, labels, annotations map[string]string) error {

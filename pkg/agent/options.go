@@ -80,7 +80,7 @@ func (o *Options) flags() *flag.FlagSet {
 	f.IntVar(&o.Port, "port", 8080, "Port of /set-rt, /status, /metrics, /healthz and /readyz, over TLS. 0: off")
 	f.StringVar(&o.CertDir, "cert-dir", "", "Directory with tls.crt and tls.key of the front door. Empty: the agent makes a certificate; clients verify it with tls/ca.crt in --state-dir")
 	f.StringVar(&o.DNSNames, "dns-names", "localhost", "Comma-separated names in a certificate that the agent makes")
-	f.DurationVar(&o.Heartbeat, "heartbeat", 5*time.Second, "How often the agent shows in RTNode.status that it lives")
+	f.DurationVar(&o.Heartbeat, "heartbeat", 5*time.Second, "How often the agent shows by its Lease that it lives")
 	f.IntVar(&o.BusyPercent, "busy-percent", 90, "CPU utilisation of the node, in percent, from which it may count as busy")
 	f.DurationVar(&o.BusyAfter, "busy-after", 5*time.Second, "How long the utilisation must be that high before the node counts as busy")
 	f.DurationVar(&o.CalmAfter, "calm-after", 5*time.Second, "How long it must be lower before the node counts as calm. Raised budgets are given back recoveryDelay of their McKube later")

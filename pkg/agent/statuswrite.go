@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/pressure"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/heartbeat"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
@@ -25,8 +27,9 @@ const (
 	driftedFor = 10 * time.Second
 )
 
-// reporter writes RTNode.status: when it has changed, at most once a second, and for the heartbeat. While the API
-// server is away it tries on; the counters wait in the ledger, so nothing is lost.
+// reporter writes RTNode.status: when it has changed, at most once a second. While it says what is so, and only then, a
+// Lease shows that the agent lives. While the API server is away it tries on; the counters wait in the ledger, so nothing
+// is lost.
 type reporter struct {
 	api       API
 	node      string
@@ -46,7 +49,8 @@ type reporter struct {
 	written    v1alpha1.RTNodeStatus
 	writtenTo  types.UID
 	writtenAt  time.Time
-	drift      *uint64 // when last looked at
+	livedAt    time.Time // the last sign of life: the status or the Lease
+	drift      *uint64   // when last looked at
 	driftedAt  time.Time
 	failed     atomic.Bool
 }
@@ -68,24 +72,45 @@ func (r *reporter) report(ctx context.Context) {
 	now := r.clock.Now()
 	status := r.view(world, now).status()
 	r.conditions = status.Conditions
-	if !r.due(world.RTNode.UID, status, now) {
+	var err error
+	switch uid := world.RTNode.UID; {
+	case r.due(uid, status, now):
+		err = r.write(ctx, uid, status, now)
+	case now.Sub(r.livedAt) >= r.heartbeat:
+		err = r.renew(ctx, uid, now)
+	default:
 		return
-	}
-	status.HeartbeatTime = ptr.To(metav1.NewMicroTime(now))
-	err := r.api.ApplyStatus(ctx, r.node, world.RTNode.UID, status)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return // it was replaced or has gone: its watch event is on the way
 	}
 	if err != nil {
 		if !r.failed.Swap(true) && ctx.Err() == nil {
-			r.log.Error(err, "writing RTNode.status; trying on")
+			r.log.Error(err, "reporting; trying on")
 		}
 		return
 	}
 	if r.failed.Swap(false) {
-		r.log.Info("RTNode.status is up to date again")
+		r.log.Info("RTNode.status and the Lease are up to date again")
 	}
-	r.written, r.writtenTo, r.writtenAt = status, world.RTNode.UID, now
+}
+
+func (r *reporter) write(ctx context.Context, to types.UID, status v1alpha1.RTNodeStatus, now time.Time) error {
+	status.HeartbeatTime = ptr.To(metav1.NewMicroTime(now))
+	err := r.api.ApplyStatus(ctx, r.node, to, status)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // it was replaced or has gone: its watch event is on the way
+	}
+	if err != nil {
+		return fmt.Errorf("writing RTNode.status: %w", err)
+	}
+	r.written, r.writtenTo, r.writtenAt, r.livedAt = status, to, now, now
+	return nil
+}
+
+func (r *reporter) renew(ctx context.Context, of types.UID, now time.Time) error {
+	if err := r.api.RenewLease(ctx, heartbeat.Lease(r.node, of, now)); err != nil {
+		return fmt.Errorf("renewing Lease %s/%s: %w", heartbeat.Namespace, heartbeat.Name(r.node), err)
+	}
+	r.livedAt = now
+	return nil
 }
 
 // view gathers what there is. A new RTNode begins with the conditions that it says.
@@ -119,10 +144,10 @@ func (r *reporter) watchDrift(c *Counted, now time.Time) {
 	r.drift = ptr.To(c.All.Drift)
 }
 
-// due says that the status is worth a write: it differs, or the heartbeat is due.
+// due says that the status is worth a write: it differs, or was written long ago.
 func (r *reporter) due(to types.UID, status v1alpha1.RTNodeStatus, now time.Time) bool {
 	since := now.Sub(r.writtenAt)
-	if r.writtenTo != to || since >= r.heartbeat {
+	if r.writtenTo != to || since >= heartbeat.Refresh {
 		return true
 	}
 	switch now, before := worth(status), worth(r.written); {
@@ -135,7 +160,7 @@ func (r *reporter) due(to types.UID, status v1alpha1.RTNodeStatus, now time.Time
 	}
 }
 
-// worth is the status without what changes all the time and can wait for the heartbeat.
+// worth is the status without what changes all the time and can wait.
 func worth(s v1alpha1.RTNodeStatus) v1alpha1.RTNodeStatus {
 	s.HeartbeatTime, s.Pressure.CPUPercent, s.Pressure.PSI = nil, 0, nil
 	return s

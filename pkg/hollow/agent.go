@@ -26,6 +26,7 @@ type agent struct {
 	reported    v1alpha1.RTNodeStatus // without the heartbeat
 	reportedOn  types.UID             // of the RTNode
 	reportedAt  time.Time
+	livedAt     time.Time // the last sign of life: the status or the Lease
 	everWritten bool
 }
 

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/heartbeat"
 )
 
 // FieldManager is under which name agents apply RTNode.status.
@@ -53,8 +54,8 @@ func (f *Fleet) untilNext(a *agent, wait time.Duration) time.Duration {
 	return due
 }
 
-// report writes the status when it has changed, at most once in statusEvery, or when a heartbeat is due; counts alone
-// wait as long as those of the real agent do. It returns after how long to report again.
+// report writes the status when it has changed, at most once in statusEvery, and renews the Lease when that is due; counts
+// alone wait as long as those of the real agent do. It returns after how long to report again.
 func (f *Fleet) report(ctx context.Context, a *agent, rtNode *v1alpha1.RTNode) (time.Duration, error) {
 	now := f.Clock.Now()
 	status := a.machine.Status()
@@ -67,13 +68,34 @@ func (f *Fleet) report(ctx context.Context, a *agent, rtNode *v1alpha1.RTNode) (
 	switch {
 	case known && changed && since < every:
 		return every - since, nil
-	case !changed && since < f.Heartbeat:
-		return f.Heartbeat - since, nil
+	case !changed && since < heartbeat.Refresh:
+		return f.renew(ctx, a, rtNode, now)
 	}
 	if err := f.apply(ctx, rtNode, status, now); err != nil {
 		return 0, err
 	}
-	a.reported, a.reportedOn, a.reportedAt, a.everWritten = status, rtNode.UID, now, true
+	a.reported, a.reportedOn, a.reportedAt, a.livedAt, a.everWritten = status, rtNode.UID, now, now, true
+	return f.Heartbeat, nil
+}
+
+// renew shows by the Lease that the agent lives, if it has not shown it for long.
+func (f *Fleet) renew(ctx context.Context, a *agent, rtNode *v1alpha1.RTNode, now time.Time) (time.Duration, error) {
+	if since := now.Sub(a.livedAt); since < f.Heartbeat {
+		return f.Heartbeat - since, nil
+	}
+	lease := heartbeat.Lease(rtNode.Name, rtNode.UID, now)
+	data, err := json.Marshal(lease)
+	if err != nil {
+		return 0, fmt.Errorf("encoding the Lease: %w", err)
+	}
+	err = f.Client.Patch(ctx, lease.DeepCopy(), client.RawPatch(types.MergePatchType, data), client.FieldOwner(FieldManager))
+	if apierrors.IsNotFound(err) {
+		err = f.Client.Create(ctx, lease, client.FieldOwner(FieldManager))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("renewing the Lease: %w", err)
+	}
+	a.livedAt = now
 	return f.Heartbeat, nil
 }
 

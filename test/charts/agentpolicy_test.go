@@ -3,12 +3,15 @@ package charts_test
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/heartbeat"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
@@ -39,7 +43,7 @@ func TestAgentsWriteOfTheirOwnNodeOnly(t *testing.T) {
 
 	allowed := map[string]func(client.Client, string) error{
 		"status": reports, "slice": publishes, "a further slice": adds, "its annotations": notes("mckube.sdv.com/cpu-usage", "annotations"),
-		"its label": notes("mckube.io/rt-backend", "labels"),
+		"its label": notes("mckube.io/rt-backend", "labels"), "its Lease": renews,
 	}
 	for what, does := range allowed {
 		soon(t, func(g gomega.Gomega) { g.Expect(does(mine, "mine")).To(gomega.Succeed(), what) })
@@ -60,6 +64,7 @@ func TestAgentsWriteOfTheirOwnNodeOnly(t *testing.T) {
 			t.Errorf("%s of its own node: %v", what, err)
 		}
 	}
+	expectNoLeaseOfAKubelet(t, p, mine)
 	foreign := coreSlice("other")
 	if err := refusedByPolicy(mine.Delete(t.Context(), foreign)); err != nil {
 		t.Errorf("deleting another node's slice: %v", err)
@@ -160,6 +165,48 @@ func notes(key, where string) func(client.Client, string) error {
 func taints(c client.Client, node string) error {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
 	return c.Patch(context.Background(), n, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"taints":[{"key":"x","effect":"NoSchedule"}]}}`)))
+}
+
+// renews writes the Lease of a node's agent, which may not be there yet.
+func renews(c client.Client, node string) error {
+	l := heartbeat.Lease(node, "uid-of-"+types.UID(node), time.Now())
+	data, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	err = c.Patch(context.Background(), l.DeepCopy(), client.RawPatch(types.MergePatchType, data))
+	if apierrors.IsNotFound(err) {
+		return c.Create(context.Background(), l)
+	}
+	return err
+}
+
+// expectNoLeaseOfAKubelet expects that an agent may neither make nor change what a kubelet lives by.
+func expectNoLeaseOfAKubelet(t *testing.T, p plane, agent client.Client) {
+	t.Helper()
+	for _, node := range []string{"mine", "other"} {
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: heartbeat.Namespace, Name: node}}
+		soon(t, func(g gomega.Gomega) {
+			g.Expect(refusedByPolicy(agent.Create(context.Background(), l.DeepCopy()))).To(gomega.Succeed(), "making the Lease of kubelet "+node)
+		})
+		p.apply(t, l)
+		change := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"holderIdentity":"agent"}}`))
+		soon(t, func(g gomega.Gomega) {
+			g.Expect(refusedByPolicy(agent.Patch(context.Background(), l.DeepCopy(), change))).To(gomega.Succeed(), "changing the Lease of kubelet "+node)
+		})
+	}
+}
+
+// TestAgentsReachNoKubeletsLease: not even those that are not kept to their own node.
+func TestAgentsReachNoKubeletsLease(t *testing.T) {
+	p := startPlane(t, localplane.Options{ControllerManager: true})
+	p.install(t, release(crdsChart, nil))
+	p.expectEstablished(t)
+	p.install(t, release(mainChart, agentValues(object{"restrictToOwnNode": false})))
+	p.apply(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mine"}})
+	mine := p.agentOn(t, "mine")
+	expectNoLeaseOfAKubelet(t, p, mine)
+	soon(t, func(g gomega.Gomega) { g.Expect(renews(mine, "other")).To(gomega.Succeed()) })
 }
 
 // TestAgentsReportTheirOwnSideOnly: by what a side says of a certificate, archives are given out.

@@ -17,6 +17,7 @@ import (
 	"github.com/onsi/gomega"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -30,6 +31,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/heartbeat"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
 	"github.com/mainspring-rt/mainspring/pkg/test"
 )
@@ -67,6 +69,7 @@ func TestAgentRightsAreEnoughAndNeeded(t *testing.T) {
 	kubelet := p.runAgent(t, containerNamed(t, daemonSet(t, chosen["agent"].(object)), "agent").Args, p.tokenOn(t, "mine"), fast)
 
 	p.expectReported(t)
+	p.expectALease(t)
 	p.expectCores(t, "core-1 900000")
 	fast.capacity(500_000)
 	p.expectCores(t, "core-1 500000")
@@ -187,6 +190,16 @@ func (p plane) expectReported(t *testing.T) {
 		g.Expect(p.client.Get(t.Context(), client.ObjectKey{Name: "mine"}, n)).To(gomega.Succeed())
 		g.Expect(r.Status.Backend).To(gomega.Equal("fifo"))
 		g.Expect(n.Annotations).To(gomega.HaveKey("mckube.sdv.com/cpu-usage"))
+	})
+}
+
+// expectALease expects that some agent shows by its Lease that it lives.
+func (p plane) expectALease(t *testing.T) {
+	t.Helper()
+	soon(t, func(g gomega.Gomega) {
+		list := &coordinationv1.LeaseList{}
+		g.Expect(p.client.List(t.Context(), list, client.InNamespace(heartbeat.Namespace))).To(gomega.Succeed())
+		g.Expect(list.Items).To(gomega.ContainElement(gomega.HaveField("Name", gomega.HavePrefix(heartbeat.Name("")))))
 	})
 }
 

@@ -99,6 +99,7 @@ func TestRightsAreEnoughAndNeeded(t *testing.T) {
 	p.apply(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "prometheus"}}, test.NodeClass())
 	p.expectPolicyUsable(t)
 	endRealtime := p.liveRealtime(t)
+	p.expectALease(t)
 	end := p.live(t)
 	lively := p.scrape(t, metricsPort, "prometheus", http.StatusOK)
 	endRealtime()

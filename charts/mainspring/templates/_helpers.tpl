@@ -247,3 +247,38 @@ app.kubernetes.io/component: agent
 {{- end -}}
 {{- toYaml $constraints -}}
 {{- end -}}
+
+{{/*
+A Role in the namespace of Leases of nodes, bound to a ServiceAccount. Takes the root, the names of both, labels, verbs and why.
+*/}}
+{{- define "mainspring.nodeLeases" -}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ .name }}
+  namespace: kube-node-lease
+  labels:
+    {{- .labels | nindent 4 }}
+rules:
+  # {{ .why }}
+  - apiGroups: [coordination.k8s.io]
+    resources: [leases]
+    verbs: {{ .verbs | toJson }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ .name }}
+  namespace: kube-node-lease
+  labels:
+    {{- .labels | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ .name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ .account }}
+    namespace: {{ .root.Release.Namespace }}
+{{- end -}}

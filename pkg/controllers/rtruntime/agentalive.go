@@ -6,13 +6,45 @@ import (
 	"fmt"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/heartbeat"
 )
+
+// leases has the loop look at a node whose agent is heard of by its Lease after it was silent. Every other heartbeat is
+// noted, and wakes nobody.
+func (c *nodes) leases(cache cache.Cache) source.Source {
+	hear := func(l *coordinationv1.Lease, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		rtNode, uid, renewed, ours := heartbeat.Of(l)
+		if ours && c.agents.renewed(uid, renewed, c.Clock.Now()) >= c.Options.AgentTimeout {
+			queue.Add(reconcile.Request{NamespacedName: rtNode})
+		}
+	}
+	return source.Kind(cache, &coordinationv1.Lease{}, handler.TypedFuncs[*coordinationv1.Lease, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*coordinationv1.Lease], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			hear(e.Object, q)
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*coordinationv1.Lease], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			hear(e.ObjectNew, q)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*coordinationv1.Lease], _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			if _, uid, _, ours := heartbeat.Of(e.Object); ours {
+				c.agents.forget(uid)
+			}
+		},
+	})
+}
 
 // watchAgent keeps the condition AgentAlive of an RTNode true to what was heard of the agent. It returns
 // the condition, whether it is new, and after what time to look again.

@@ -15,32 +15,51 @@ const (
 	reasonUnseen    = "AgentNotSeen"
 )
 
-// agents remembers when the heartbeat of each RTNode last changed, by the controller's own clock: what
-// the agent's clock says, or that it jumped, does not matter. After a restart every agent is as good as
-// just seen.
+// agents remembers when the heartbeat of each RTNode, in its status or by the Lease of its agent, last changed, by the
+// controller's own clock: what the agent's clock says, or that it jumped, does not matter. After a restart every agent is
+// as good as just seen.
 type agents struct {
 	mu   sync.Mutex
 	seen map[types.UID]beat
 }
 
 type beat struct {
-	value   metav1.MicroTime
-	changed time.Time
+	status, lease metav1.MicroTime
+	changed       time.Time
 }
 
 func newAgents() *agents { return &agents{seen: map[types.UID]beat{}} }
 
-// silentFor is how long the heartbeat has been what it is now.
+// silentFor is how long nothing was heard of an agent; the heartbeat is that of the status.
 func (a *agents) silentFor(rtnode types.UID, heartbeat *metav1.MicroTime, now time.Time) time.Duration {
-	var value metav1.MicroTime
-	if heartbeat != nil {
-		value = *heartbeat
+	return a.heard(rtnode, now, func(b *beat) {
+		if heartbeat != nil {
+			b.status = *heartbeat
+		}
+	})
+}
+
+// renewed notes when an agent says that it renewed its Lease, and returns how long nothing was heard of it before.
+func (a *agents) renewed(rtnode types.UID, at metav1.MicroTime, now time.Time) (silent time.Duration) {
+	a.mu.Lock()
+	if last, known := a.seen[rtnode]; known {
+		silent = now.Sub(last.changed)
 	}
+	a.mu.Unlock()
+	a.heard(rtnode, now, func(b *beat) { b.lease = at })
+	return silent
+}
+
+// heard is how long what an agent tells has been what it is with what is told now.
+func (a *agents) heard(rtnode types.UID, now time.Time, tell func(*beat)) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	last, known := a.seen[rtnode]
-	if !known || !last.value.Equal(&value) || now.Before(last.changed) {
-		a.seen[rtnode] = beat{value, now}
+	b := last
+	tell(&b)
+	if !known || !b.status.Equal(&last.status) || !b.lease.Equal(&last.lease) || now.Before(last.changed) {
+		b.changed = now
+		a.seen[rtnode] = b
 		return 0
 	}
 	return now.Sub(last.changed)

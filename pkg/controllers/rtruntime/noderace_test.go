@@ -36,6 +36,12 @@ const patience = 30 * time.Second
 // controller runs a node loop in a manager of its own, as a process does, until the test ends.
 func (c *cluster) controller() {
 	c.Helper()
+	c.controllerBy(clock.RealClock{}, time.Minute)
+}
+
+// controllerBy runs one that goes by a clock, and by which an agent may be silent for that long.
+func (c *cluster) controllerBy(clk clock.WithTicker, silence time.Duration) {
+	c.Helper()
 	noNames := true
 	mgr, err := ctrl.NewManager(apiserver.Config(c), ctrl.Options{
 		Scheme: c.Scheme(), Metrics: server.Options{BindAddress: "0"}, Logger: logr.Discard(), Controller: ctrlconfig.Controller{SkipNameValidation: &noNames},
@@ -45,9 +51,9 @@ func (c *cluster) controller() {
 	c.must(informer.New(store).Register(c.Context(), mgr))
 	rearrange := rtruntime.NewRearrange(rtruntime.RearrangeDependencies{Running: func() []*v1alpha1.RTAction { return nil }})
 	c.must(rtruntime.NewNodes(rtruntime.Dependencies{
-		Clock: clock.RealClock{}, Client: mgr.GetClient(), Recorder: &told{}, Store: store, FreedCapacity: func() {}, Rearrange: rearrange,
+		Clock: clk, Client: mgr.GetClient(), Recorder: &told{}, Store: store, FreedCapacity: func() {}, Rearrange: rearrange,
 		InFlight: func(context.Context, *corev1.Pod) bool { return false },
-		Options:  rtruntime.Options{Granularity: granularity, AgentTimeout: time.Minute},
+		Options:  rtruntime.Options{Granularity: granularity, AgentTimeout: silence},
 	}).Register(c.Context(), mgr))
 	ctx, cancel := context.WithCancel(c.Context())
 	ended := make(chan error, 1)

@@ -44,6 +44,7 @@ func (c *nodes) Register(_ context.Context, m manager.Manager) error {
 		Named("rtruntime.nodes").
 		WatchesRawSource(onChange(c.Store, everyNode, changedNodes)).
 		WatchesRawSource(c.Rearrange.source()).
+		WatchesRawSource(c.leases(m.GetCache())).
 		WithOptions(ctrlcontroller.Options{MaxConcurrentReconciles: workers}).
 		Complete(c)
 }

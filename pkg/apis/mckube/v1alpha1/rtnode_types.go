@@ -19,7 +19,7 @@ const (
 	ConditionAgentRealtime = "AgentRealtime"
 	// ConditionDrifted: something else changed what the agent applied. Written by the agent.
 	ConditionDrifted = "Drifted"
-	// ConditionAgentAlive: the agent's heartbeat keeps changing. Written by the controller.
+	// ConditionAgentAlive: the agent's heartbeat keeps changing, here or in its Lease. Written by the controller.
 	ConditionAgentAlive = "AgentAlive"
 	// ConditionRTPressure: real-time work of the node is late or finds no room. Written by the controller; the last
 	// transition to True is when the pressure began, the reason how far its answer has come.
@@ -269,7 +269,7 @@ type RTNodeStatus struct {
 	// observedGeneration is the generation of the spec that was applied.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// heartbeatTime is renewed while the agent lives.
+	// heartbeatTime is when the agent wrote this. While it stays true, Lease rtnode-NODE of namespace kube-node-lease is renewed instead.
 	// +optional
 	HeartbeatTime *metav1.MicroTime `json:"heartbeatTime,omitempty"`
 	// agentVersion of the agent.
