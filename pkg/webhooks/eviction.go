@@ -90,8 +90,12 @@ func (g *Gate) handle(ctx context.Context, req admission.Request) admission.Resp
 		switch nc, err := g.standsFor(ctx, pod.UID); {
 		case err != nil:
 			return g.pass(gateFailed, fmt.Sprintf("it is not known whether the pod stands still: reading NodeCheckpoints: %s", err))
-		case nc != "":
-			return g.undone(req, nc)
+		case nc == nil:
+		case g.abandoned(nc):
+			return g.pass(gateLate, fmt.Sprintf("pod %s/%s stands still for NodeCheckpoint %s, and the agent of node %s has not let it go on within %s: what it has in memory is lost",
+				req.Namespace, req.Name, nc.Name, nc.Spec.SourceNode, g.Deadline))
+		default:
+			return g.undone(req, nc.Name)
 		}
 	}
 	return g.decide(ctx, req, pod, o)
@@ -133,19 +137,25 @@ func frozen(o *v1alpha1.PodMigration) bool {
 }
 
 // standsFor names the NodeCheckpoint for which the pod may stand still, whatever its PodMigration says: a rollback may take longer than it had. Until
-// its agent has let it go on, the pod's state is nowhere else. One that is to go, as another has its state, may go. Empty: there is none.
-func (g *Gate) standsFor(ctx context.Context, pod types.UID) (string, error) {
+// its agent has let it go on, the pod's state is nowhere else. One that is to go, as another has its state, may go. Nil: there is none.
+func (g *Gate) standsFor(ctx context.Context, pod types.UID) (*v1alpha1.NodeCheckpoint, error) {
 	states := &v1alpha1.NodeCheckpointList{}
 	if err := g.Client.List(ctx, states); err != nil {
-		return "", err
+		return nil, err
 	}
 	for i := range states.Items {
 		nc := &states.Items[i]
 		if nc.Spec.PodUID == pod && !nc.Spec.Stage.GivenUp() && !nc.Status.Source.Settled() {
-			return nc.Name, nil
+			return nc, nil
 		}
 	}
-	return "", nil
+	return nil, nil
+}
+
+// abandoned tells that the pod should have gone on long ago and its agent does not have it do so: one that is gone for good would hold up the drain
+// of its node for ever. Agents let pods go on by themselves once the time of a NodeCheckpoint is over.
+func (g *Gate) abandoned(nc *v1alpha1.NodeCheckpoint) bool {
+	return nc.Spec.Stage == v1alpha1.StageDiscard && !g.Clock.Now().Before(nc.Spec.Expires.Add(g.Deadline))
 }
 
 // undone tells the caller to come again when the pod runs on.

@@ -186,10 +186,10 @@ func expectNoLeaseOfAKubelet(t *testing.T, p plane, agent client.Client) {
 	t.Helper()
 	for _, node := range []string{"mine", "other"} {
 		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: heartbeat.Namespace, Name: node}}
+		p.apply(t, l.DeepCopy())
 		soon(t, func(g gomega.Gomega) {
 			g.Expect(refusedByPolicy(agent.Create(context.Background(), l.DeepCopy()))).To(gomega.Succeed(), "making the Lease of kubelet "+node)
 		})
-		p.apply(t, l)
 		change := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"holderIdentity":"agent"}}`))
 		soon(t, func(g gomega.Gomega) {
 			g.Expect(refusedByPolicy(agent.Patch(context.Background(), l.DeepCopy(), change))).To(gomega.Succeed(), "changing the Lease of kubelet "+node)

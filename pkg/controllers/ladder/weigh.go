@@ -2,7 +2,6 @@ package ladder
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,8 +66,8 @@ func (b *budgets) keep(r orchestration.Request) string {
 	for _, pod := range pods {
 		list := b.of(pod.Namespace)
 		for i := range list {
-			if why := overdrawn(&list[i], pods); why != "" {
-				return why
+			if kept := pdb.Overdrawn(&list[i], pods); len(kept) > 0 {
+				return kept[0].Why
 			}
 		}
 	}
@@ -92,18 +91,4 @@ func (b *budgets) of(namespace string) []policyv1.PodDisruptionBudget {
 		b.known[namespace] = list.Items
 	}
 	return b.known[namespace]
-}
-
-// overdrawn is why a budget does not let all of these pods go now that it covers; empty: it does.
-func overdrawn(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) string {
-	needed := 0
-	for _, pod := range pods {
-		if pdb.Covers(budget, pod) && pdb.Charges(budget, pod) {
-			needed++
-		}
-	}
-	if allowed := pdb.Allowed(budget); needed > allowed {
-		return fmt.Sprintf("PodDisruptionBudget %s/%s allows %d disruptions now; %d are needed", budget.Namespace, budget.Name, allowed, needed)
-	}
-	return ""
 }
