@@ -9,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -21,9 +22,17 @@ const (
 	// Refresh is how often an agent that renews its Lease writes RTNode.status all the same, for what is too slight to be written for alone.
 	Refresh = time.Minute
 
+	// label is on these Leases, and on no kubelet's, so that nobody need watch those of all nodes.
+	label = "mckube.io/heartbeat"
+
 	// prefix sets the Leases of agents apart from those of kubelets, which have the names of their nodes.
 	prefix = "rtnode-"
 )
+
+// Selector selects the Leases of agents.
+func Selector() labels.Selector { return labels.SelectorFromSet(marks()) }
+
+func marks() labels.Set { return labels.Set{label: "agent"} }
 
 // Name of the Lease of a node's agent.
 func Name(node string) string { return prefix + node }
@@ -32,7 +41,7 @@ func Name(node string) string { return prefix + node }
 func Lease(node string, rtNode types.UID, at time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		TypeMeta: metav1.TypeMeta{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name(node), OwnerReferences: []metav1.OwnerReference{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name(node), Labels: marks(), OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "RTNode", Name: node, UID: rtNode,
 		}}},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &node, RenewTime: ptr.To(metav1.NewMicroTime(at))},

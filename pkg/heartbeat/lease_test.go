@@ -6,6 +6,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/mainspring-rt/mainspring/pkg/heartbeat"
 )
@@ -17,6 +18,9 @@ func TestALeaseTellsOfItsRTNode(t *testing.T) {
 	rtNode, uid, renewed, ok := heartbeat.Of(l)
 	if !ok || rtNode.Name != "edge-1" || rtNode.Namespace != "" || uid != "uid-1" || !renewed.Time.Equal(at) {
 		t.Errorf("got %v %s %v %v", rtNode, uid, renewed, ok)
+	}
+	if !heartbeat.Selector().Matches(labels.Set(l.Labels)) || heartbeat.Selector().Matches(labels.Set{}) {
+		t.Errorf("%s selects %v, or everything", heartbeat.Selector(), l.Labels)
 	}
 	if l.Namespace != corev1.NamespaceNodeLease || *l.Spec.HolderIdentity != "edge-1" {
 		t.Errorf("the Lease is %+v", l)

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -31,6 +30,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/nodeclass"
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/heartbeat"
 	"github.com/mainspring-rt/mainspring/pkg/state/informer"
 )
 
@@ -43,7 +43,7 @@ func newManager(ctx context.Context, config *rest.Config, own *Options) (manager
 	}
 	o := options.FromContext(ctx)
 	caches := cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&coordinationv1.Lease{}: {Field: fields.SelectorFromSet(fields.Set{"metadata.namespace": corev1.NamespaceNodeLease})},
+		&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{heartbeat.Namespace: {}}, Label: heartbeat.Selector()},
 	}}
 	informer.Trim(&caches)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
@@ -62,6 +62,8 @@ func newManager(ctx context.Context, config *rest.Config, own *Options) (manager
 		HealthProbeBindAddress: fmt.Sprintf(":%d", o.HealthProbePort),
 		BaseContext:            func() context.Context { return ctx },
 		Cache:                  caches,
+		// The cache has those of agents only; whoever gets another one asks for it.
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&coordinationv1.Lease{}}}},
 		Controller: ctrlconfig.Controller{
 			EnableWarmup: ptr.To(!o.DisableLeaderElection && !o.DisableControllerWarmup),
 		},

@@ -79,7 +79,7 @@ func TestAPodThatIsLeftStandingStill(t *testing.T) {
 	for stage, passes := range map[v1alpha1.CheckpointStage]bool{v1alpha1.StageDiscard: true, v1alpha1.StageRestore: false, v1alpha1.StageCheckpoint: false} {
 		g := newGate(t, migrationOf("eviction-u1", "u1", v1alpha1.MigrationFailed), &v1alpha1.NodeCheckpoint{
 			ObjectMeta: metav1.ObjectMeta{Name: "nc"},
-			Spec: v1alpha1.NodeCheckpointSpec{PodNamespace: "default", PodName: "app", PodUID: "u1", SourceNode: "edge-1", Stage: stage, Expires: metav1.NewTime(at)},
+			Spec:       v1alpha1.NodeCheckpointSpec{PodNamespace: "default", PodName: "app", PodUID: "u1", SourceNode: "edge-1", Stage: stage, Expires: metav1.NewTime(at)},
 		})
 		g.clock.SetTime(at.Add(10*time.Minute - time.Second))
 		expectLater(t, g.evict(t), "pod default/app stands still for NodeCheckpoint nc")

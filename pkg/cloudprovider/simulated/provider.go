@@ -11,7 +11,7 @@
 //
 // Permissions needed beyond Karpenter's own: list, watch simulatedfaults.mckube.io and
 // kwoknodeclasses.karpenter.kwok.sh; update simulatedfaults/status; create nodes; patch
-// nodes/status; list, watch, update leases in kube-node-lease.
+// nodes/status; get, update leases in kube-node-lease.
 package simulated
 
 import (
