@@ -115,6 +115,7 @@ func leastTaken(candidates []Candidate, take func(sorted []Candidate) []Candidat
 			if !cheapen(gone, candidates, fits) {
 				break
 			}
+			gone = needed(gone, fits) // the cheaper one may free so much that others need not go
 		}
 		if compareLoss(gone, best) < 0 {
 			best = gone

@@ -2,8 +2,10 @@ package rt_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
+	"github.com/samber/lo"
 	"pgregory.net/rapid"
 
 	"github.com/mainspring-rt/mainspring/pkg/rt"
@@ -179,4 +181,33 @@ func contains(candidates []rt.Candidate, c rt.Candidate) bool {
 		}
 	}
 	return false
+}
+
+// Found by chance: an exchange for a cheaper one that frees more makes another of those that go needless.
+func TestNobodyGoesWhomAnExchangeMadeNeedless(t *testing.T) {
+	sizes := []rt.PPM{141, 1, 1, 1, 9, 2, 23, 209, 4, 31, 45, 139, 104, 157, 126, 219, 172, 176, 213, 275}
+	kept := map[string]bool{"5": true, "8": true, "11": true, "13": true, "16": true, "17": true, "18": true}
+	var candidates []rt.Candidate
+	for i, size := range sizes {
+		criticality := rt.Low
+		if i == 0 || i == 7 {
+			criticality = rt.Middle
+		}
+		candidates = append(candidates, rt.Candidate{ID: fmt.Sprint(i), Size: size * 1_000, Loss: rt.Loss(criticality, size*1_000)})
+	}
+	may := func(gone []rt.Candidate) bool {
+		return lo.CountBy(gone, func(c rt.Candidate) bool { return kept[c.ID] }) <= 1
+	}
+	fits := func(gone []rt.Candidate) bool {
+		return lo.SumBy(gone, func(c rt.Candidate) rt.PPM { return c.Size }) >= 948_001
+	}
+	gone, ok := rt.LeastLossAmong(candidates, may, fits)
+	if !ok || !may(gone) || !fits(gone) {
+		t.Fatalf("found %v, %v", gone, ok)
+	}
+	for i := range gone {
+		if fits(slices.Delete(slices.Clone(gone), i, i+1)) {
+			t.Errorf("%v need not go: %v", gone[i], gone)
+		}
+	}
 }
