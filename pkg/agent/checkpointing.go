@@ -104,7 +104,7 @@ func (c *checkpoints) Init(ctx context.Context) error {
 		Node: e.NodeName, API: api, Watch: api.Watch, Driver: driver,
 		Dir: filepath.Join(e.StateDir, "checkpoints"), Archives: filepath.Join(e.KubeletDir, "checkpoints"),
 		Listener: listener, Address: advertised, Rate: e.CheckpointRate,
-		Limits: checkpoint.Limits{Archive: e.CheckpointMaxBytes, Quota: e.CheckpointQuota, Free: e.CheckpointKeepFree},
+		Limits: checkpoint.Limits{Archive: e.CheckpointMaxBytes, Quota: e.CheckpointQuota, Free: e.CheckpointKeepFree, FreePercent: e.CheckpointKeepFreePercent},
 		Clock:  e.Clock, Log: e.Log.WithName("checkpoints"),
 	})
 	return err

@@ -124,6 +124,9 @@ func (f *feeder) feed(ctx context.Context) time.Duration {
 		return f.pause(false)
 	}
 	found, complete := f.finder.Find(world.Containers)
+	if f.waitsForPods(spec, found) {
+		return f.pause(false)
+	}
 	next, before := f.next(spec, found), f.applied.Load()
 	instance := f.instance()
 	if before != nil && before.Err == nil && before.Instance == instance && before.same(next) {
@@ -135,6 +138,20 @@ func (f *feeder) feed(ctx context.Context) time.Duration {
 	f.note(next)
 	f.applied.Store(next)
 	return f.pause(complete && next.Err == nil)
+}
+
+// waitsForPods: this agent has told nothing yet, and has not heard of everybody who is governed.
+func (f *feeder) waitsForPods(spec *v1alpha1.RTNode, found map[discover.Key]discover.Found) bool {
+	counted, first := f.counted(), f.memory.unheard.IsZero()
+	if f.applied.Load() != nil || counted == nil {
+		return false
+	}
+	servers := unheard(spec, counted.Report, found)
+	waits := f.memory.waits(servers, f.clock.Now())
+	if waits && first {
+		f.log.Error(errUnheard, "waiting for their Pods for a minute; until then everything stays as it is", "servers", servers)
+	}
+	return waits
 }
 
 // next is what the fast path should be told.

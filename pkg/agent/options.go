@@ -51,8 +51,10 @@ type Options struct {
 	CheckpointHost string
 	CheckpointPort int
 	// CheckpointRate of all transfers from this node together, in bytes per second; 0: no bound. CheckpointMaxBytes is the
-	// largest archive, CheckpointQuota is for all that the node holds, and CheckpointKeepFree stays free on the disk.
+	// largest archive, CheckpointQuota is for all that the node holds, and CheckpointKeepFree stays free on the disk, or
+	// CheckpointKeepFreePercent of it, if that is more.
 	CheckpointRate, CheckpointMaxBytes, CheckpointQuota, CheckpointKeepFree int64
+	CheckpointKeepFreePercent                                               int
 	// KubeletEndpoint is the host and port of the kubelet's API, KubeletCA the file of who signed its certificate; empty:
 	// who signed the API server's.
 	KubeletEndpoint, KubeletCA string
@@ -102,6 +104,7 @@ func (o *Options) checkpointFlags(f *flag.FlagSet) {
 	f.Int64Var(&o.CheckpointMaxBytes, "checkpoint-max-bytes", 4<<30, "Size of the largest archive, in bytes. 0: no bound")
 	f.Int64Var(&o.CheckpointQuota, "checkpoint-quota", 16<<30, "Size of all archives that this node holds, in bytes. 0: no bound")
 	f.Int64Var(&o.CheckpointKeepFree, "checkpoint-keep-free", 2<<30, "Bytes of the disk that archives leave free")
+	f.IntVar(&o.CheckpointKeepFreePercent, "checkpoint-keep-free-percent", 15, "Share of the disk that archives leave free, where that is more, in percent: no less than what the kubelet evicts pods at")
 	f.StringVar(&o.KubeletEndpoint, "kubelet-endpoint", "", "Host and port of the kubelet's API, such as 192.0.2.1:10250")
 	f.StringVar(&o.KubeletCA, "kubelet-ca", "", "File with the certificate of who signed the kubelet's. Empty: who signed the API server's")
 	f.StringVar(&o.ContainerdSocket, "containerd-socket", containerd.DefaultSocket, "Socket of containerd")
@@ -169,6 +172,7 @@ func (o Options) validate() error {
 		for _, n := range []int64{o.CheckpointRate, o.CheckpointMaxBytes, o.CheckpointQuota, o.CheckpointKeepFree} {
 			refuse(n < 0, "a size of --checkpoint-* is %d; it must be at least 0", n)
 		}
+		refuse(o.CheckpointKeepFreePercent < 0 || o.CheckpointKeepFreePercent > 99, "--checkpoint-keep-free-percent is %d; it must be from 0 to 99", o.CheckpointKeepFreePercent)
 	}
 	refuse(o.MemoryLimit < 0, "--memory-limit-mib is %d; it must be at least 0", o.MemoryLimit)
 	return errors.Join(faults...)

@@ -26,6 +26,8 @@ type memory struct {
 	last   *v1alpha1.RTNode
 	since  time.Time // it has been gone; zero while it is there
 	behind time.Time // since when the present one is older than what is in force; zero while it is not
+	// unheard is since when containers were not shown as running that the fast path governs; zero when that never was.
+	unheard time.Time
 }
 
 // inForce is what the fast path has, as its report says.

@@ -189,6 +189,8 @@ func (v view) ready(faulty, all int) metav1.Condition {
 		c.Reason, c.Message = ReasonFastPathUnreachable, "The fast path does not answer: "+v.counted.Err.Error()
 	case v.counted.Report.Backend == blocked:
 		c.Reason, c.Message = ReasonNoBackend, "The kernel lets no budget be enforced; mainspring doctor says why: "+strings.Join(v.counted.Report.Missing, "; ")
+	case v.counted.Report.Unenforced != "":
+		c.Reason, c.Message = ReasonNoBackend, "The kernel enforces no budget now: "+v.counted.Report.Unenforced
 	case v.applied == nil:
 		c.Reason, c.Message = ReasonNotApplied, "The spec has not been given to the fast path yet"
 	case v.applied.Err != nil:

@@ -82,6 +82,9 @@ func TestReadySaysWhatIsWrongFirst(t *testing.T) {
 			v.Counted.Report.Backend = "blocked"
 			v.Counted.Report.Missing = []string{"RT_GROUP_SCHED"}
 		}, "False NoBackend"},
+		{"turned off", func(v *agent.View) {
+			v.Counted.Report.Unenforced = "kernel.sched_rt_runtime_us is -1"
+		}, "False NoBackend: The kernel enforces no budget now: kernel.sched_rt_runtime_us is -1"},
 		{"not applied", func(v *agent.View) { v.Applied = nil }, "False NotApplied"},
 		{"failed", func(v *agent.View) { v.Applied = &agent.Applied{RTNode: "r", Err: client.ErrUnreachable} }, "False NotApplied: The spec could not be given"},
 		{"refused", func(v *agent.View) {

@@ -53,6 +53,7 @@ type reporter struct {
 	drift      *uint64   // when last looked at
 	driftedAt  time.Time
 	failed     atomic.Bool
+	forbidden  bool // to renew the Lease
 }
 
 // Name implements Service.
@@ -77,7 +78,7 @@ func (r *reporter) report(ctx context.Context) {
 	case r.due(uid, status, now):
 		err = r.write(ctx, uid, status, now)
 	case now.Sub(r.livedAt) >= r.heartbeat:
-		err = r.renew(ctx, uid, now)
+		err = r.live(ctx, uid, status, now)
 	default:
 		return
 	}
@@ -103,6 +104,21 @@ func (r *reporter) write(ctx context.Context, to types.UID, status v1alpha1.RTNo
 	}
 	r.written, r.writtenTo, r.writtenAt, r.livedAt = status, to, now, now
 	return nil
+}
+
+// live shows that the agent lives. One that may not write its Lease, as while a chart is being upgraded or its rights were taken away, is there all the
+// same: it says so by its status.
+func (r *reporter) live(ctx context.Context, uid types.UID, status v1alpha1.RTNodeStatus, now time.Time) error {
+	err := r.renew(ctx, uid, now)
+	if !apierrors.IsForbidden(err) {
+		r.forbidden = r.forbidden && err != nil
+		return err
+	}
+	if !r.forbidden {
+		r.forbidden = true
+		r.log.Error(err, "writing RTNode.status for every heartbeat instead")
+	}
+	return r.write(ctx, uid, status, now)
 }
 
 func (r *reporter) renew(ctx context.Context, of types.UID, now time.Time) error {

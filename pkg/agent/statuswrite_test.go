@@ -8,6 +8,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -93,7 +94,7 @@ func TestTheStatusIsWrittenSparingly(t *testing.T) {
 }
 
 // A Lease is renewed for a status that is true: where it cannot be written, the agent falls silent. So it does where the Lease cannot be renewed, and
-// it goes on by itself.
+// it goes on by itself. Where it may not be renewed the status says that the agent lives.
 func TestTheLeaseIsRenewedForWhatIsWritten(t *testing.T) {
 	t.Parallel()
 	clk := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
@@ -123,10 +124,12 @@ func TestTheLeaseIsRenewedForWhatIsWritten(t *testing.T) {
 	d.refused = nil
 	expect("it can be again", 1, 1, 0)
 	expect("nothing happens again", 15, 0, 3)
-	d.unrenewed = errors.New("forbidden")
+	d.unrenewed = errors.New("away")
 	expect("the Lease cannot be renewed", 15, 0, 0)
+	d.unrenewed = apierrors.NewForbidden(coordinationv1.Resource("leases"), "rtnode-n", errors.New("no right"))
+	expect("the Lease may not be renewed", 15, 3, 0)
 	d.unrenewed = nil
-	expect("it can be renewed again", 1, 0, 1)
+	expect("it can be renewed again", 5, 0, 1)
 	world.RTNode.UID = "replaced"
 	expect("another RTNode", 1, 1, 0)
 }

@@ -91,7 +91,7 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 	if err != nil {
 		return Set{}, err
 	}
-	list = append(list, realtime(op, cluster, store, queue, o.Realtime)...)
+	list = append(list, realtime(op, cluster, store, queue, o)...)
 	latest := usage.NewLatest(op.Clock, o.Resources.Pressure.MaxAge())
 	moving := newMoving(op, cluster, store, queue, o.Migrations)
 	list = append(list, moving.loops(queue, latest, o.Migrations)...)
@@ -125,6 +125,7 @@ func withOwnDisruption(ctx context.Context, op *operator.Operator, queue *orches
 	}
 	ours := disruption.NewController(ctx, d)
 	queue.Handle(rules.ReplaceNode, ours.Executor())
+	queue.Listen(ours.Heed)
 	list = append(list,
 		informer.NewNodePoolController(op.GetClient(), d.CloudProvider, d.Cluster, d.Cost),
 		informer.NewNodeClaimController(op.GetClient(), d.CloudProvider, d.Cluster, d.Cost),

@@ -46,7 +46,7 @@ func (o opening) withOpening(ctx context.Context, list []controller.Controller, 
 		Provisioner: provisioner, Cluster: o.cluster, Store: o.store,
 	}))
 	return append(list, provisioning.NewKeeper(provisioning.KeeperDependencies{
-		Clock: o.op.Clock, Client: o.op.GetClient(), Cluster: o.cluster, Store: o.store,
+		Clock: o.op.Clock, Client: o.op.GetClient(), Reader: o.op.GetAPIReader(), Cluster: o.cluster, Store: o.store,
 	}), provisioning.NewHeadroom(provisioning.HeadroomDependencies{
 		Client: o.op.GetClient(), Recorder: o.op.EventRecorder, Namespace: o.Lease.Namespace, Granularity: o.Realtime.Granularity,
 		Buffers: options.FromContext(ctx).FeatureGates.CapacityBuffer,

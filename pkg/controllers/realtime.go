@@ -30,9 +30,9 @@ const (
 )
 
 // realtime are the controllers of real-time containers, and the one that feeds the cache they share.
-func realtime(op *operator.Operator, cluster *state.Cluster, store *rtstate.Store, queue *orchestration.Queue, o rtruntime.Options) []controller.Controller {
+func realtime(op *operator.Operator, cluster *state.Cluster, store *rtstate.Store, queue *orchestration.Queue, o Options) []controller.Controller {
 	rearrange := rtruntime.NewRearrange(rtruntime.RearrangeDependencies{
-		API: op.GetAPIReader(), Store: store, Clock: op.Clock, Granularity: o.Granularity,
+		API: op.GetAPIReader(), Store: store, Clock: op.Clock, Granularity: o.Realtime.Granularity,
 		Running:  func() []*v1alpha1.RTAction { return queue.Running(rules.Rearrange) },
 		HoldsPod: queue.HoldsPod,
 	})
@@ -42,24 +42,29 @@ func realtime(op *operator.Operator, cluster *state.Cluster, store *rtstate.Stor
 		Client:        op.GetClient(),
 		Recorder:      op.EventRecorder,
 		Store:         store,
-		InFlight:      inFlight(cluster, op.Clock),
+		InFlight:      inFlight(cluster, op.Clock, o.Pressure.NodeTimeout),
 		Placement:     &placement.Simulator{Client: op.GetClient(), Cluster: cluster, Recorder: op.EventRecorder, Clock: op.Clock},
 		Actions:       queue,
 		Rearrange:     rearrange,
 		FreedCapacity: func() { cluster.MarkUnconsolidated() },
-		Options:       o,
+		Options:       o.Realtime,
 	})
 	return append(loops, informer.New(store))
 }
 
-// inFlight tells whether a node may still come for a pending pod, as the provisioner sees it.
-func inFlight(cluster *state.Cluster, clk clock.PassiveClock) func(context.Context, *corev1.Pod) bool {
+// inFlight tells whether a node may still come for a pending pod, as the provisioner sees it. For machines that are opened one after another, as
+// none of them joins, no pod is left to wait longer than patience since it was first planned onto one.
+func inFlight(cluster *state.Cluster, clk clock.PassiveClock, patience time.Duration) func(context.Context, *corev1.Pod) bool {
 	return func(_ context.Context, pod *corev1.Pod) bool {
 		key := client.ObjectKeyFromObject(pod)
+		planned := cluster.PodSchedulingSuccessTime(key)
 		if claim := cluster.PodNodeClaimMapping(key); claim != "" && cluster.NodeClaimExists(claim) {
-			return true
+			if planned.IsZero() { // by a disruption, of whose machine the provisioner has not heard yet
+				planned = pod.CreationTimestamp.Time
+			}
+			return clk.Since(planned) < patience
 		}
-		if planned := cluster.PodSchedulingSuccessTime(key); !planned.IsZero() {
+		if !planned.IsZero() {
 			return clk.Since(planned) < hopeful
 		}
 		return cluster.PodSchedulingDecisionTime(key).IsZero() && clk.Since(pod.CreationTimestamp.Time) < undecided

@@ -60,10 +60,23 @@ func NewCertificate(o CertificateOptions) (*Certificate, error) {
 		return c, nil
 	}
 	var err error
-	if c.data, err = readFiles(o.Keep); err != nil {
+	if c.data, err = readFiles(o.Keep, o.Log); err != nil {
 		return nil, err
 	}
-	return c, c.renew()
+	if err := c.renew(); err != nil {
+		return c, c.goOn(err)
+	}
+	return c, nil
+}
+
+// goOn serves with what was kept, as long as that is valid, when it cannot be renewed: on a disk that is full nothing new can be kept. Start tries
+// again.
+func (c *Certificate) goOn(fault error) error {
+	if _, err := c.made.Set(c.data); err != nil || c.made.Ready(c.options.Clock.Now()) != nil {
+		return fault
+	}
+	c.options.Log.Error(fault, "renewing the certificate; going on with the one that was kept")
+	return nil
 }
 
 // TLS is the configuration of a server with the certificate.
@@ -126,14 +139,20 @@ var files = []string{certs.KeyCA, certs.KeyCAKey, certs.KeyPreviousCA, certs.Key
 // maxKept is the most bytes that one of them has: several times of what ours are.
 const maxKept = 64 << 10
 
-func readFiles(dir string) (map[string][]byte, error) {
+// readFiles reads what was kept. A file that is too long is none of ours: it is put aside, and what it should hold is made anew.
+func readFiles(dir string, log logr.Logger) (map[string][]byte, error) {
 	data := map[string][]byte{}
 	if dir == "" {
 		return data, nil
 	}
 	for _, name := range files {
-		content, err := keptfile.Read(filepath.Join(dir, name), maxKept)
+		path := filepath.Join(dir, name)
+		content, err := keptfile.Read(path, maxKept)
 		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if errors.Is(err, keptfile.ErrTooLong) {
+			log.Error(err, "a file of the certificate that was kept is put aside", "as", path+".broken", "fault", os.Rename(path, path+".broken"))
 			continue
 		}
 		if err != nil {

@@ -23,7 +23,7 @@ func (o *PressureOptions) addFlags(fs *options.FlagSet) {
 		{&o.Delay, d.Delay, "delay", "How long a High container must be without a core, or a raise without room on a busy node, before the node is under real-time pressure"},
 		{&o.Settle, d.Settle, "settle", "How long an action against real-time pressure is left to show what it brought before the next"},
 		{&o.Patience, d.Patience, "patience", "How long an action against real-time pressure may wait for its turn before another is tried"},
-		{&o.NodeTimeout, d.NodeTimeout, "node-timeout", "How long a node may take to be opened or replaced against real-time pressure before that is undone"},
+		{&o.NodeTimeout, d.NodeTimeout, "node-timeout", "How long a node may take to be opened or replaced against real-time pressure before that is undone, and how long a pending pod waits for nodes that are opened for it before less critical ones are evicted"},
 		{&o.Calm, d.Calm, "calm", "How long real-time pressure must be gone before anything is given back; doubled with each relapse"},
 		{&o.RecoveryInterval, d.RecoveryInterval, "recovery-interval", "The time between two steps of giving back what real-time pressure took"},
 	} {

@@ -39,7 +39,7 @@ func (o *QueueOptions) validate() error {
 		value int
 	}{{"queue-node-limit", o.NodeLimit}, {"queue-namespace-limit", o.NamespaceLimit}, {"queue-cluster-limit", o.ClusterLimit}} {
 		if limit.value < 1 {
-			return fmt.Errorf("--%s is %d; it must be at least 1", limit.flag, limit.value)
+			return fmt.Errorf("--%s is %d; it must be at least 1 (how to halt actions is in docs/orchestration.md)", limit.flag, limit.value)
 		}
 	}
 	if o.AgeStep < time.Second || o.AgeStep > 24*time.Hour {

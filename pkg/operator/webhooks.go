@@ -133,6 +133,6 @@ func evictionGate(mgr manager.Manager, o WebhookOptions, store *state.Store, clk
 			n, known := store.Snapshot().NodeView(node)
 			return known && (!n.Schedulable || n.Deleting)
 		},
-		Client: mgr.GetClient(), Clock: clk, Deadline: o.EvictionDeadline, Self: webhooks.Self(mgr.GetClient()),
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clk, Deadline: o.EvictionDeadline, Self: webhooks.Self(mgr.GetClient()),
 	}
 }

@@ -89,7 +89,7 @@ func essence(o *v1alpha1.RTAction) *v1alpha1.RTAction {
 		Spec:       *o.Spec.DeepCopy(),
 	}
 	out.Spec.Message = ""
-	out.Status.Phase, out.Status.PhaseTime = o.Status.Phase, o.Status.PhaseTime
+	out.Status.Phase, out.Status.PhaseTime, out.Status.WaitingFor = o.Status.Phase, o.Status.PhaseTime, o.Status.WaitingFor
 	out.Status.Message = record.Short(o.Status.Message, 256)
 	return out
 }

@@ -11,6 +11,7 @@ import (
 	controllerruntime "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -176,15 +177,37 @@ func (q *Queue) notes(ctx context.Context, p picture, waits []rules.Verdict, ref
 	return nil
 }
 
-// start has an action run: from when that is stored.
+// start has an action run: from when that is stored. Whoever deletes it from then on has it undone first.
 func (q *Queue) start(ctx context.Context, o *v1alpha1.RTAction) error {
-	_, err := q.transition(ctx, o.Name, o.ResourceVersion, rules.Action.Start)
+	held, err := q.hold(ctx, o)
 	if err != nil {
+		return err
+	}
+	if _, err = q.transition(ctx, held.Name, held.ResourceVersion, rules.Action.Start); err != nil {
 		return fmt.Errorf("starting: %w", err)
 	}
 	log.FromContext(ctx).Info("started action", "action", o.Name, "kind", o.Spec.Kind, "cause", o.Spec.Cause)
 	q.running.ring(o.Name)
 	return nil
+}
+
+// hold puts the finalizer on an action that was made without: it must not vanish while it runs, or what it has done would stay for good.
+func (q *Queue) hold(ctx context.Context, o *v1alpha1.RTAction) (*v1alpha1.RTAction, error) {
+	held := o.DeepCopy()
+	if !o.DeletionTimestamp.IsZero() || !controllerutil.AddFinalizer(held, v1alpha1.FinalizerAction) {
+		return o, nil
+	}
+	err := q.Client.Patch(ctx, held, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{}))
+	switch {
+	case err == nil && q.ledger.advance(o, held):
+		return held, nil
+	case err != nil && client.IgnoreNotFound(err) != nil && !isConflict(err):
+		return nil, fmt.Errorf("holding action %s: %w", o.Name, err)
+	}
+	if err := q.ledger.refresh(ctx, o.Name); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("holding action %s: %w", o.Name, errMoved)
 }
 
 func (q *Queue) refuse(ctx context.Context, o *v1alpha1.RTAction, why string) error {

@@ -277,12 +277,18 @@ func (q *Queue) Running(kind rules.Kind) []*v1alpha1.RTAction {
 	return q.ledger.pick(func(r *register) []string { return r.kinds.of(v1alpha1.ActionKind(kind)) })
 }
 
+// WaitingFor are the actions that wait for something, by name. Nobody may change them.
+func (q *Queue) WaitingFor(reason string) []*v1alpha1.RTAction {
+	return q.ledger.pick(func(r *register) []string { return r.waits.of(reason) })
+}
+
 // ticket of an action, with what the dispatcher said last.
 func (q *Queue) ticket(o *v1alpha1.RTAction) Ticket {
 	a, _ := record.Read(o) // what is wrong with it is in its message
-	t := Ticket{Name: o.Name, Phase: a.Phase, Attempt: o.Spec.Attempt}
+	t := Ticket{Name: o.Name, Phase: a.Phase, Attempt: q.attempts(o)}
 	t.WaitingFor, t.Message = q.said(o)
 	if a.Phase.Over() {
+		t.WaitingFor = "" // of one that has expired, what it last waited for
 		t.Again = q.again(o, a)
 	}
 	return t

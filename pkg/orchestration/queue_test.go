@@ -259,7 +259,7 @@ func TestPodsMigrateOffNodesThatAreBeingClosed(t *testing.T) {
 	}
 	s.turns(p, 12)
 	s.is("Drain Waiting for NodeBeingDisrupted", "Drift Succeeded", "Eviction Succeeded", "Interruption Succeeded", "Manual Refused",
-		"RTPressure Waiting for NodeBeingDisrupted", "Repair Refused")
+		"RTPressure Succeeded", "Repair Refused")
 }
 
 func TestOneAtATimeForOnePodAndOneBudget(t *testing.T) {
@@ -314,7 +314,10 @@ func TestABudgetThatNeverAllowsKeepsNobodyElse(t *testing.T) {
 	s.is("Stuck Waiting for PodDisruptionBudget", "Whole Succeeded")
 	s.clock.Step(time.Hour)
 	s.turns(p, 1)
-	s.is("Stuck Expired") // the other is long over
+	s.is("Stuck Expired for PodDisruptionBudget") // the other is long over
+	if ticket, ok := p.queue.Get(s.actions()[0].Name); !ok || ticket.WaitingFor != "" {
+		t.Errorf("the ticket says that it waits for %q", ticket.WaitingFor)
+	}
 	if got := s.actions()[0].Status.Message; !strings.Contains(got, "PodBudget "+s.namespace+"/web allows 0, 1 needed") {
 		t.Errorf("message: %s", got)
 	}

@@ -46,8 +46,9 @@ type Request struct {
 // Ticket is how far a submitted action has come.
 type Ticket struct {
 	// Name of the RTAction.
-	Name    string
-	Phase   rules.Phase
+	Name  string
+	Phase rules.Phase
+	// Attempt is which it is, not counting those before that could not begin as their node was being disrupted.
 	Attempt int32
 	// WaitingFor is what it waits for, in a word, and Message the same, or why it is in its phase, in words.
 	WaitingFor, Message string
@@ -126,8 +127,8 @@ func micro(t time.Time) *metav1.MicroTime {
 	return &metav1.MicroTime{Time: t.Truncate(time.Microsecond)}
 }
 
-// restAfter is how long nothing is tried again after so many attempts that came to nothing.
-func restAfter(attempts int32) time.Duration {
+// RestAfter is how long nothing is tried again after so many attempts that came to nothing.
+func RestAfter(attempts int32) time.Duration {
 	out := rest
 	for i := int32(1); i < attempts && out < restMost; i++ {
 		out *= 2
@@ -135,15 +136,37 @@ func restAfter(attempts int32) time.Duration {
 	return min(out, restMost)
 }
 
-// again is when another attempt may be made after one that is over; zero: never for its cause.
+// again is when another attempt may be made after one that is over; zero: never for its cause. A node that is opened moves nobody: by the time that
+// somebody could go there it may be full, or gone.
 func (q *Queue) again(o *v1alpha1.RTAction, a rules.Action) time.Time {
 	switch a.Phase {
 	case rules.RolledBack, rules.Withdrawn, rules.Expired:
-		return a.Entered.Add(restAfter(o.Spec.Attempt))
+		return a.Entered.Add(RestAfter(q.attempts(o)))
+	case rules.Succeeded:
+		if a.Kind == rules.OpenNode {
+			return a.Entered.Add(RestAfter(q.attempts(o)))
+		}
 	case rules.Failed:
 		if len(a.Moves) == 0 { // else some may have been moved
-			return a.Entered.Add(restAfter(o.Spec.Attempt))
+			return a.Entered.Add(RestAfter(q.attempts(o)))
 		}
 	}
 	return time.Time{}
+}
+
+// attempts is how many there were up to this one, but for those that a disruption of the node kept from beginning: these say nothing about the next.
+// It is asked for every action in every round, so only the few that were kept are looked at.
+func (q *Queue) attempts(o *v1alpha1.RTAction) int32 {
+	n := o.Spec.Attempt
+	for _, earlier := range q.recall(func(r *register) []string { return r.kept.of(o.Labels[v1alpha1.LabelActionKey]) }) {
+		if earlier.Spec.Attempt < o.Spec.Attempt {
+			n--
+		}
+	}
+	return n
+}
+
+// KeptByDisruption tells whether an action could not begin because its node was being closed or replaced.
+func KeptByDisruption(o *v1alpha1.RTAction) bool {
+	return phaseOf(o) == rules.Expired && o.Status.WaitingFor == ReasonNodeBeingDisrupted
 }

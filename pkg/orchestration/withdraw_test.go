@@ -107,6 +107,45 @@ func TestActionsOfUsers(t *testing.T) {
 	}
 }
 
+// What users made without the finalizer does not vanish while it runs, wherever a process dies that starts it.
+func TestActionsOfUsersAreUndoneBeforeTheyGo(t *testing.T) {
+	for _, f := range []fate{none, dies, losesRequest, losesReply} {
+		for at := 1; at <= 3; at++ {
+			s := newStage(t)
+			s.node("n1")
+			s.conduct["Mine"] = conduct{hangs: true}
+			p := s.spawn()
+			s.turns(p, 1)
+			pod := s.pod("a1")
+			s.must(s.api.Create(t.Context(), &v1alpha1.RTAction{
+				ObjectMeta: metav1.ObjectMeta{Name: "mine"},
+				Spec: v1alpha1.RTActionSpec{
+					Kind: "Preempt", Reason: "Mine", Cause: "me", Timeout: metav1.Duration{Duration: time.Minute}, Node: "n1",
+					Beneficiary: v1alpha1.ActionBeneficiary{Kind: "Node", Name: "n1"}, Pods: []v1alpha1.ActionPod{pod},
+				},
+			}))
+			p.fate, p.at = f, p.points+at
+			for range 4 {
+				_ = p.turn() // what befalls it
+				if s.clock.Step(time.Second); p.dead {
+					p = s.spawn()
+				}
+			}
+			s.is("Mine Running")
+			s.must(s.api.Delete(t.Context(), s.action("mine")))
+			s.turns(p, 6)
+			s.is()
+			s.ends()
+			for what, by := range s.has {
+				if len(by) > 0 {
+					t.Errorf("%s %d: %s is in the hands of %v", f, at, what, by)
+				}
+			}
+			s.leave()
+		}
+	}
+}
+
 func TestNothingIsDoneToOrForWhatIsGone(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")

@@ -20,7 +20,7 @@ import (
 
 // Reasons for which an action waits, beside those of the rules.
 const (
-	// ReasonNodeBeingDisrupted: the node is being closed or replaced already.
+	// ReasonNodeBeingDisrupted: the node is being closed or replaced already. What expires for that is not tried the less often.
 	ReasonNodeBeingDisrupted = "NodeBeingDisrupted"
 	// ReasonManyBudgets: several PodDisruptionBudgets cover a pod, and then the API server evicts it for nobody.
 	ReasonManyBudgets = "SeveralPodDisruptionBudgets"
@@ -131,7 +131,7 @@ func (q *Queue) survey(ctx context.Context, p *picture, o *v1alpha1.RTAction, a 
 		if err != nil {
 			return nil, err
 		}
-		if n.disrupted != "" && !leaves(o.Spec, node) {
+		if n.disrupted != "" && !bears(o.Spec, node) {
 			p.vetoes[a.ID] = veto{ReasonNodeBeingDisrupted, fmt.Sprintf("node %s %s", node, n.disrupted)}
 		}
 		if n.gone || n.ending && !leaves(o.Spec, node) {
@@ -142,6 +142,18 @@ func (q *Queue) survey(ctx context.Context, p *picture, o *v1alpha1.RTAction, a 
 		p.impossible[a.ID], err = q.allGone(ctx, o)
 	}
 	return pods, err
+}
+
+// bears tells whether an action may go on at a node that is being closed or replaced: nobody comes to the node by it, and nobody is evicted for
+// what is closed anyway. Until its replacement serves, which may take minutes, whoever suffers there is helped so.
+func bears(s v1alpha1.RTActionSpec, node string) bool {
+	switch rules.Kind(s.Kind) {
+	case rules.Rearrange, rules.OpenNode:
+		return true
+	case rules.Migrate:
+		return node == s.Node
+	}
+	return false
 }
 
 // leaves tells whether a migration takes a pod off a node because that is being closed, or its pods are evicted: closing

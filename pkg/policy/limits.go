@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -38,7 +39,7 @@ type Usage struct {
 	Workload int64
 }
 
-// UsageOf counts the migrations beside a move. What waits, in phase Pending, takes nothing; what is of an
+// UsageOf counts the migrations beside a move. What waits, in phase Pending, takes nothing, nor does what is kept; what is of an
 // unknown controller counts for no workload.
 func UsageOf(m Move, all []v1alpha1.PodMigration, now time.Time) (u Usage) {
 	for i := range all {
@@ -54,7 +55,12 @@ func UsageOf(m Move, all []v1alpha1.PodMigration, now time.Time) (u Usage) {
 	return u
 }
 
+// underWay tells whether something moves. Where a state is kept for a pod that cannot be made yet, nothing does: its source was evicted, and may be on a dead
+// node, and its target has all that comes before that pod.
 func underWay(o *v1alpha1.PodMigration) bool {
+	if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionMigrationState); c != nil && c.Reason == v1alpha1.ReasonStateKept {
+		return false
+	}
 	return o.Status.Phase != "" && o.Status.Phase != v1alpha1.MigrationPending && !o.Status.Phase.Over()
 }
 

@@ -47,9 +47,16 @@ func TestUsageIsOfWhatIsUnderWay(t *testing.T) {
 		moving("long-done", phase(v1alpha1.MigrationSucceeded), func(o *v1alpha1.PodMigration) { o.Status.StartTime.Time = noon.Add(-time.Hour) }),
 		moving("thought", func(o *v1alpha1.PodMigration) { o.Spec.DryRun = true }),
 		moving("new", func(o *v1alpha1.PodMigration) { o.Status = v1alpha1.PodMigrationStatus{} }),
+		moving("kept", func(o *v1alpha1.PodMigration) {
+			o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionMigrationState, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonStateKept}}
+		}),
+		moving("with-its-state", func(o *v1alpha1.PodMigration) {
+			o.Namespace, o.Status.Source.Node, o.Status.Owner.UID, o.Status.Decision.Policy = "x", "n3", "other", "q"
+			o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionMigrationState, Status: metav1.ConditionTrue, Reason: "Checkpoint"}}
+		}),
 		moving("me"),
 	}
-	want := policy.Usage{Away: 1, To: 1, Namespace: 1, Cluster: 1, Workload: 2}
+	want := policy.Usage{Away: 1, To: 2, Namespace: 1, Cluster: 1, Workload: 3}
 	if got := policy.UsageOf(move, all, noon); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

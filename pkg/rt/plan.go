@@ -36,7 +36,8 @@ type Squeeze struct {
 // may be used only by periods that were released later: that "it is free now" is not enough.
 //
 // Under ModeSwitch there is no such account: the first overrun squeezes everybody in Squeeze at that
-// moment and raises everybody in Raise, and an idle core returns to low budgets.
+// moment and raises everybody in Raise, and an idle core returns to low budgets. Who comes meanwhile and is
+// in Squeeze comes at its floor.
 type CorePlan struct {
 	Core int
 	// Threshold is what may be promised at any instant, granularity included.

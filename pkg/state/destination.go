@@ -85,20 +85,10 @@ func (s *Snapshot) destination(uid types.UID, taken arrivals, accept ...NodeFilt
 	if !found {
 		return Destination{}, false
 	}
-	own, found := s.NodeView(pod.NodeName)
-	if !found {
-		return Destination{}, false
-	}
-	var group []ServerView
-	for _, v := range own.Servers {
-		if v.PodUID == uid && v.McKube != nil {
-			group = append(group, v)
-		}
-	}
+	own, group := s.leaving(pod)
 	if len(group) == 0 {
 		return Destination{}, false
 	}
-	slices.SortFunc(group, func(a, b ServerView) int { return choosesBefore(a, b, own.Granularity) })
 	for _, n := range s.roomiest(own, group[0].Server) {
 		if accepted, _ := s.Accepts(n, pod); !accepted {
 			continue
@@ -109,6 +99,35 @@ func (s *Snapshot) destination(uid types.UID, taken arrivals, accept ...NodeFilt
 		}
 	}
 	return Destination{}, false
+}
+
+// CoresOf are the cores of another node that the governed containers of a pod would have there, as Destination chooses them. ok is false when they
+// have none there together.
+func (s *Snapshot) CoresOf(uid types.UID, n *NodeView) (cores map[string]int, ok bool) {
+	pod, found := s.Pod(uid)
+	if !found {
+		return nil, false
+	}
+	_, group := s.leaving(pod)
+	if len(group) == 0 {
+		return nil, false
+	}
+	return n.spread(group, nil)
+}
+
+// leaving are the governed containers of a pod in the order in which they choose cores, and its node.
+func (s *Snapshot) leaving(pod *PodView) (own *NodeView, group []ServerView) {
+	own, found := s.NodeView(pod.NodeName)
+	if !found {
+		return nil, nil
+	}
+	for _, v := range own.Servers {
+		if v.PodUID == pod.UID && v.McKube != nil {
+			group = append(group, v)
+		}
+	}
+	slices.SortFunc(group, func(a, b ServerView) int { return choosesBefore(a, b, own.Granularity) })
+	return own, group
 }
 
 // roomiest are the nodes but one that have a core which may admit the server, those with the most left first.

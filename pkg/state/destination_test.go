@@ -1,6 +1,7 @@
 package state_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -33,6 +34,13 @@ func TestDestination(t *testing.T) {
 	}
 	if d, ok := s.Destination("p-1", func(n *state.NodeView) bool { return n.Name != "b" }); ok {
 		t.Errorf("%+v does not pass the filter", d)
+	}
+	target, _ := s.NodeView("b")
+	if cores, ok := s.CoresOf("p-1", target); !ok || !maps.Equal(cores, d.Cores) {
+		t.Errorf("%v %t, want those of the destination, %v", cores, ok, d.Cores)
+	}
+	if cores, ok := s.CoresOf("nobody", target); ok {
+		t.Errorf("%v for no pod", cores)
 	}
 	if d, ok := s.Destination("nobody"); ok {
 		t.Errorf("%+v for no pod", d)

@@ -34,7 +34,7 @@ const (
 	// gateTimeout bounds what the gate asks of the API server, within the timeout of the webhook itself.
 	gateTimeout = 2 * time.Second
 	// keptFor is how long a migration for an eviction is kept when it is over. An eviction that is asked for later begins
-	// another one.
+	// another one. For as long evictions by name are taken for ones of the pod that it has moved.
 	keptFor = 5 * time.Minute
 	// longestReason is how many bytes a PodMigration's reason has.
 	longestReason = 1024
@@ -48,8 +48,9 @@ type Gate struct {
 	Pod    func(namespace, name string) (*state.PodView, bool)
 	// Closed tells whether a node takes no pods any longer; nil: nobody knows.
 	Closed func(node string) bool
-	// Client reads PodMigrations and NodeCheckpoints from a cache, and creates PodMigrations.
+	// Client reads PodMigrations and NodeCheckpoints from a cache, and creates PodMigrations. Live reads nodes from the API server itself.
 	Client client.Client
+	Live   client.Reader
 	Clock  clock.PassiveClock
 	// Deadline is how long an eviction is put off; 0: not at all.
 	Deadline time.Duration
@@ -69,34 +70,50 @@ func (g *Gate) handle(ctx context.Context, req admission.Request) admission.Resp
 	ctx, cancel := context.WithTimeout(ctx, gateTimeout)
 	defer cancel()
 	if g.ours(ctx, eviction, req.UserInfo.Username) {
-		return g.pass(gateOwn, "")
+		return g.own(ctx, req, eviction)
 	}
 	if err := g.Synced(); err != nil || g.Deadline <= 0 {
 		return g.pass(gateUnready, "")
 	}
 	pod, ok := g.Pod(req.Namespace, req.Name)
-	if !ok || !migratable(pod) || !meant(eviction, pod.UID) {
+	switch {
+	case !ok || pod.Deleting:
+		return g.ending(ctx, req, eviction)
+	case !meant(eviction, pod.UID):
 		return g.pass(gateOther, "")
 	}
+	return g.answer(ctx, req, eviction, pod)
+}
+
+// answer is about a pod that is there. Whether it stands still comes before whether an eviction would have it migrate: it may have been moved with its state
+// by a PodMigration or policy that says so.
+func (g *Gate) answer(ctx context.Context, req admission.Request, eviction *policyv1.Eviction, pod *state.PodView) admission.Response {
+	goes := migratable(pod)
 	migrations := &v1alpha1.PodMigrationList{}
-	if err := g.Client.List(ctx, migrations, client.InNamespace(req.Namespace)); err != nil {
-		return g.pass(gateFailed, fmt.Sprintf("it is not migrated: reading PodMigrations: %s", err))
-	}
-	if dry(req, eviction) {
-		return g.pass(gateDryRun, "the pod would be migrated to another node first, and the eviction put off until that is over")
-	}
+	err := g.Client.List(ctx, migrations, client.InNamespace(req.Namespace))
 	o := of(migrations.Items, pod.UID)
-	if o == nil || !frozen(o) {
-		switch nc, err := g.standsFor(ctx, pod.UID); {
-		case err != nil:
-			return g.pass(gateFailed, fmt.Sprintf("it is not known whether the pod stands still: reading NodeCheckpoints: %s", err))
-		case nc == nil:
-		case g.abandoned(nc):
-			return g.pass(gateLate, fmt.Sprintf("pod %s/%s stands still for NodeCheckpoint %s, and the agent of node %s has not let it go on within %s: what it has in memory is lost",
-				req.Namespace, req.Name, nc.Name, nc.Spec.SourceNode, g.Deadline))
-		default:
-			return g.undone(req, nc.Name)
+	switch {
+	case err != nil && goes:
+		return g.pass(gateFailed, fmt.Sprintf("it is not migrated: reading PodMigrations: %s", err))
+	case err != nil:
+		return g.pass(gateFailed, fmt.Sprintf("it is not known whether the pod stands still: reading PodMigrations: %s", err))
+	case dry(req, eviction) && goes:
+		return g.pass(gateDryRun, "the pod would be migrated to another node first, and the eviction put off until that is over")
+	case dry(req, eviction):
+		return g.pass(gateOther, "")
+	case o != nil && frozen(o):
+		return g.later(req, o, "is being migrated")
+	}
+	if answer, known := g.still(ctx, req, pod.UID); known {
+		return answer
+	}
+	if o == nil || o.Status.Phase.Over() {
+		if answer, known := g.place(ctx, req, eviction, pod, migrations.Items); known {
+			return answer
 		}
+	}
+	if !goes {
+		return g.pass(gateOther, "")
 	}
 	return g.decide(ctx, req, pod, o)
 }
@@ -108,10 +125,15 @@ func (g *Gate) decide(ctx context.Context, req admission.Request, pod *state.Pod
 		return g.begin(ctx, req, pod)
 	case o.Status.Phase.Over():
 		return g.pass(gateOver, fmt.Sprintf("PodMigration %s/%s is over (%s): %s", o.Namespace, o.Name, o.Status.Phase, o.Status.Message))
-	case !frozen(o) && !g.Clock.Now().Before(g.until(o)):
+	case !g.puts(o):
 		return g.pass(gateLate, fmt.Sprintf("PodMigration %s/%s has not ended within %s", o.Namespace, o.Name, g.Deadline))
 	}
-	return g.later(req, o)
+	return g.later(req, o, "is being migrated")
+}
+
+// puts tells whether a migration puts evictions off.
+func (g *Gate) puts(o *v1alpha1.PodMigration) bool {
+	return !o.Status.Phase.Over() && (frozen(o) || g.Clock.Now().Before(g.until(o)))
 }
 
 // until is when an eviction is not put off any longer: the deadline counts from when the migration has begun, and while it waits for its
@@ -121,48 +143,6 @@ func (g *Gate) until(o *v1alpha1.PodMigration) time.Time {
 		return begun.Add(g.Deadline)
 	}
 	return o.CreationTimestamp.Add(g.Deadline)
-}
-
-// frozen tells whether the pod's state is on its way: the pod stands still, and to evict it would destroy what it is. Such a migration ends by
-// its own time.
-func frozen(o *v1alpha1.PodMigration) bool {
-	if o.Status.Strategy != v1alpha1.StrategyCheckpoint {
-		return false
-	}
-	switch o.Status.Phase {
-	case "", v1alpha1.MigrationPending, v1alpha1.MigrationReserving:
-		return false
-	}
-	return !o.Status.Phase.Over()
-}
-
-// standsFor names the NodeCheckpoint for which the pod may stand still, whatever its PodMigration says: a rollback may take longer than it had. Until
-// its agent has let it go on, the pod's state is nowhere else. One that is to go, as another has its state, may go. Nil: there is none.
-func (g *Gate) standsFor(ctx context.Context, pod types.UID) (*v1alpha1.NodeCheckpoint, error) {
-	states := &v1alpha1.NodeCheckpointList{}
-	if err := g.Client.List(ctx, states); err != nil {
-		return nil, err
-	}
-	for i := range states.Items {
-		nc := &states.Items[i]
-		if nc.Spec.PodUID == pod && !nc.Spec.Stage.GivenUp() && !nc.Status.Source.Settled() {
-			return nc, nil
-		}
-	}
-	return nil, nil
-}
-
-// abandoned tells that the pod should have gone on long ago and its agent does not have it do so: one that is gone for good would hold up the drain
-// of its node for ever. Agents let pods go on by themselves once the time of a NodeCheckpoint is over.
-func (g *Gate) abandoned(nc *v1alpha1.NodeCheckpoint) bool {
-	return nc.Spec.Stage == v1alpha1.StageDiscard && !g.Clock.Now().Before(nc.Spec.Expires.Add(g.Deadline))
-}
-
-// undone tells the caller to come again when the pod runs on.
-func (g *Gate) undone(req admission.Request, nc string) admission.Response {
-	evictions.WithLabelValues(gateLater).Inc()
-	return refused(apierrors.NewTooManyRequests(fmt.Sprintf(
-		"pod %s/%s stands still for NodeCheckpoint %s, and what it has in memory may be nowhere else: come again when that is undone, or has gone on", req.Namespace, req.Name, nc), int(comeBack.Seconds())))
 }
 
 // begin has the pod migrated.
@@ -181,14 +161,30 @@ func (g *Gate) begin(ctx context.Context, req admission.Request, pod *state.PodV
 	}
 	err := g.Client.Create(ctx, o)
 	switch {
-	case apierrors.IsAlreadyExists(err): // the cache does not show it yet
-		o.CreationTimestamp = metav1.Time{Time: g.Clock.Now()}
+	case apierrors.IsAlreadyExists(err):
+		return g.named(ctx, req, pod, o)
 	case err != nil:
 		return g.pass(gateFailed, fmt.Sprintf("it is not migrated: creating a PodMigration: %s", err))
 	default:
 		evictions.WithLabelValues(gateBegun).Inc()
 	}
-	return g.later(req, o)
+	return g.later(req, o, "is being migrated")
+}
+
+// named answers where a PodMigration of the eviction's name is there already: as a rule one that the cache does not show yet, else one that somebody has made.
+// Its own deadline counts, and a dry run, which moves nothing, is not waited for.
+func (g *Gate) named(ctx context.Context, req admission.Request, pod *state.PodView, o *v1alpha1.PodMigration) admission.Response {
+	is := &v1alpha1.PodMigration{}
+	switch err := g.Client.Get(ctx, client.ObjectKeyFromObject(o), is); {
+	case apierrors.IsNotFound(err):
+		o.CreationTimestamp = metav1.Time{Time: g.Clock.Now()}
+		return g.later(req, o, "is being migrated")
+	case err != nil:
+		return g.pass(gateFailed, fmt.Sprintf("it is not migrated: reading PodMigration %s/%s: %s", o.Namespace, o.Name, err))
+	case is.Spec.DryRun:
+		return g.pass(gateFailed, fmt.Sprintf("it is not migrated: PodMigration %s/%s has the name of its migration, and is a dry run", o.Namespace, o.Name))
+	}
+	return g.decide(ctx, req, pod, is)
 }
 
 // trigger is why the pod is to go: its node is drained, by ourselves (Karpenter's termination is in this process) or whoever has cordoned it,
@@ -203,14 +199,14 @@ func (g *Gate) trigger(ctx context.Context, req admission.Request, node string) 
 	return v1alpha1.TriggerEviction
 }
 
-// later tells the caller to come again.
-func (g *Gate) later(req admission.Request, o *v1alpha1.PodMigration) admission.Response {
+// later tells the caller to come again, and how the pod and the migration belong together.
+func (g *Gate) later(req admission.Request, o *v1alpha1.PodMigration, how string) admission.Response {
 	evictions.WithLabelValues(gateLater).Inc()
 	phase := o.Status.Phase
 	if phase == "" {
 		phase = v1alpha1.MigrationPending
 	}
-	message := fmt.Sprintf("pod %s/%s is being migrated to another node by PodMigration %s (%s): come again", req.Namespace, req.Name, o.Name, phase)
+	message := fmt.Sprintf("pod %s/%s %s to another node by PodMigration %s (%s): come again", req.Namespace, req.Name, how, o.Name, phase)
 	if frozen(o) {
 		message += "; its state is on its way, so it may not be evicted until that is over"
 	} else {

@@ -2,15 +2,19 @@ package webhooks_test
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
 // A pod whose state is on its way is not evicted, however late it is: the migration ends by its own time.
@@ -89,6 +93,44 @@ func TestAPodThatIsLeftStandingStill(t *testing.T) {
 		} else {
 			expectLater(t, r, "pod default/app stands still for NodeCheckpoint nc")
 		}
+	}
+}
+
+// So it is with pods that an eviction by itself would not have migrate: one that nobody makes again and a PodMigration moves with its state, one that no McKube
+// governs and a MigrationPolicy has moved so, one that has ended meanwhile. Once they do not stand still they go as before.
+func TestAPodThatStandsStillAndWouldNotMigrate(t *testing.T) {
+	way := func(o *v1alpha1.PodMigration) { o.Status.Strategy = v1alpha1.StrategyCheckpoint }
+	for what, change := range map[string]func(*state.PodView){
+		"bare":      func(p *state.PodView) { p.Owned = false },
+		"no McKube": func(p *state.PodView) { p.Governed = nil },
+		"ended":     func(p *state.PodView) { p.Phase = corev1.PodFailed },
+		"its McKube says Never": func(p *state.PodView) {
+			p.Governed[0].McKube.Spec.Migration = &mcv1.Migration{Policy: mcv1.MigrationNever}
+		},
+		"neither": func(p *state.PodView) { p.Owned, p.Governed = false, nil },
+	} {
+		for _, phase := range []v1alpha1.MigrationPhase{v1alpha1.MigrationTransferring, v1alpha1.MigrationFailed} {
+			nc := &v1alpha1.NodeCheckpoint{ObjectMeta: metav1.ObjectMeta{Name: "nc"}, Spec: v1alpha1.NodeCheckpointSpec{PodUID: "u1", Stage: v1alpha1.StageTransfer}}
+			g := newGate(t, migrationOf("by-hand", "u1", phase, way), nc)
+			change(g.pod)
+			if r := g.evict(t); r.Allowed || r.Result.Code != http.StatusTooManyRequests || !strings.Contains(r.Result.Message, "come again") {
+				t.Errorf("%s, %s: %+v", what, phase, r)
+			}
+			for _, o := range []client.Object{nc, migrationOf("by-hand", "u1", phase, way)} {
+				if err := g.api.Delete(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if expectPasses(t, g.evict(t), ""); len(g.migrations(t)) > 0 {
+				t.Errorf("%s: it is migrated", what)
+			}
+		}
+		g := newGate(t)
+		change(g.pod)
+		g.Client = interceptor.NewClient(g.api, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errLists
+		}})
+		expectPasses(t, g.evict(t), "it is not known whether the pod stands still")
 	}
 }
 

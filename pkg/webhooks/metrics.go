@@ -16,15 +16,17 @@ const (
 	verdictRefused = "refused"
 	verdictUnready = "unready"
 	verdictFailed  = "failed"
-	// verdictLater is an eviction that is put off.
+	// verdictLater is an eviction that is put off, verdictGone one of a pod that has gone.
 	verdictLater = "later"
+	verdictGone  = "gone"
 )
 
 // The values of label outcome of evictions.
 const (
-	// gateBegun: a PodMigration was created. gateLater: the caller was told to come again.
+	// gateBegun: a PodMigration was created. gateLater: the caller was told to come again. gateGone: that the pod has gone, and another has its place.
 	gateBegun = "begun"
 	gateLater = "later"
+	gateGone  = "gone"
 	// All others passed. gateOther: the pod is none that migrates.
 	gateOther = "not_migratable"
 	// gateOwn: it belongs to an action of the queue.
@@ -42,11 +44,11 @@ const (
 var (
 	requests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mainspring_webhook_requests_total",
-		Help: "Admission requests answered, by webhook and verdict: allowed, refused, unready (the caller was told to try again) later (an eviction was put off) or failed (the request made no sense).",
+		Help: "Admission requests answered, by webhook and verdict: allowed, refused, unready (the caller was told to try again), later (an eviction was put off), gone (an eviction was of a pod that has gone) or failed (the request made no sense).",
 	}, []string{"webhook", "verdict"})
 	evictions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mainspring_evictions_total",
-		Help: "Evictions that the gate was asked about, by what became of them: begun (a PodMigration was created) and later (put off until it ends); all others passed, with the reason.",
+		Help: "Evictions that the gate was asked about, by what became of them: begun (a PodMigration was created), later (put off until it ends) and gone (the pod was moved, and another has its name); all others passed, with the reason.",
 	}, []string{"outcome"})
 	expiry = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "mainspring_webhook_certificate_expiry_timestamp_seconds",
@@ -74,10 +76,10 @@ func RegisterMetrics(registry prometheus.Registerer) error {
 			requests.WithLabelValues(webhookOf(path), verdict)
 		}
 	}
-	for _, verdict := range []string{verdictAllowed, verdictLater} {
+	for _, verdict := range []string{verdictAllowed, verdictLater, verdictGone} {
 		requests.WithLabelValues(webhookOf(PathEvictions), verdict)
 	}
-	for _, outcome := range []string{gateBegun, gateLater, gateOther, gateOwn, gateOver, gateLate, gateDryRun, gateUnready, gateFailed, gateUnreadable} {
+	for _, outcome := range []string{gateBegun, gateLater, gateGone, gateOther, gateOwn, gateOver, gateLate, gateDryRun, gateUnready, gateFailed, gateUnreadable} {
 		evictions.WithLabelValues(outcome)
 	}
 	return nil
@@ -104,6 +106,8 @@ func verdictOf(r admission.Response) string {
 		return verdictRefused
 	case r.Result != nil && r.Result.Code == http.StatusTooManyRequests:
 		return verdictLater
+	case r.Result != nil && r.Result.Code == http.StatusNotFound:
+		return verdictGone
 	}
 	return verdictFailed
 }

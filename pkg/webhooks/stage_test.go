@@ -162,7 +162,7 @@ func (s *stage) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	handlers := webhooks.Handlers{Cluster: webhooks.FromStore(store, s.clock), Granularity: granularity, Spared: []string{"kube-system", systemNamespace}, Evictions: &webhooks.Gate{
-		Synced: store.Synced, Client: mgr.GetClient(), Clock: s.clock, Deadline: 24 * time.Hour, Self: webhooks.Self(mgr.GetClient()),
+		Synced: store.Synced, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: s.clock, Deadline: 24 * time.Hour, Self: webhooks.Self(mgr.GetClient()),
 		Pod: func(namespace, name string) (*state.PodView, bool) { return store.Snapshot().PodNamed(namespace, name) },
 	}}
 	s.ready, err = webhooks.Add(mgr, handlers, s.clock, webhooks.Options{

@@ -6,11 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/node"
 )
 
 // agentValues switch the node agent on.
@@ -62,6 +65,9 @@ func TestAgentIsConfined(t *testing.T) {
 			t.Errorf("the fast path is probed by %+v; want its own socket asked", probe)
 		}
 	}
+	if probe := fast.StartupProbe; time.Duration(probe.PeriodSeconds*probe.FailureThreshold)*time.Second < node.LongestStart {
+		t.Errorf("a start has %d times %d s; want no less than its steps may take, %s", probe.FailureThreshold, probe.PeriodSeconds, node.LongestStart)
+	}
 	// Who may write what of the node, and who talks to the API server.
 	for _, tc := range []struct {
 		container, volume string
@@ -111,6 +117,7 @@ var agentFlags = []struct {
 	{"checkpoint", object{"enabled": true, "maxBytes": 10485760}, "agent", "--checkpoint-max-bytes=10485760"},
 	{"checkpoint", object{"enabled": true, "quotaBytes": 104857600}, "agent", "--checkpoint-quota=104857600"},
 	{"checkpoint", object{"enabled": true, "keepFreeBytes": 0}, "agent", "--checkpoint-keep-free=0"},
+	{"checkpoint", object{"enabled": true, "keepFreePercent": 25}, "agent", "--checkpoint-keep-free-percent=25"},
 	{"checkpoint", object{"enabled": true, "kubeletPort": 10350}, "agent", "--kubelet-endpoint=$(HOST_IP):10350"},
 	{"checkpoint", object{"enabled": true, "kubeletCAConfigMap": "kubelets"}, "agent", "--kubelet-ca=/etc/mainspring/kubelet/ca.crt"},
 	{"checkpoint", object{"enabled": true, "containerdSocket": "/run/k3s/containerd/containerd.sock"}, "agent", "--containerd-socket=/run/k3s/containerd/containerd.sock"},

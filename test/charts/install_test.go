@@ -54,6 +54,13 @@ func TestChartsInstallUpgradeAndUninstall(t *testing.T) {
 	if d := p.deployment(t); !slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--log-level=debug") || *d.Spec.Replicas != 2 {
 		t.Errorf("the upgrade left %d replicas with %q", *d.Spec.Replicas, d.Spec.Template.Spec.Containers[0].Args)
 	}
+	const wait = "kubectl get nodecheckpoints"
+	for _, with := range []bool{false, true} {
+		chosen := object{"agent": object{"enabled": true, "checkpoint": object{"enabled": with}}}
+		if notes = p.install(t, release(mainChart, chosen)); strings.Contains(notes, wait) != with {
+			t.Errorf("checkpointing %t: the notes are:\n%s", with, notes)
+		}
+	}
 
 	pool := test.NodePool("keep-me")
 	p.apply(t, test.NodeClass(), pool)

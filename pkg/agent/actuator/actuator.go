@@ -65,7 +65,7 @@ type Server struct {
 	Core       int
 	PeriodUs   int64
 	DeadlineUs int64
-	// BudgetUs at the start; 0 leaves the budget that is in force.
+	// BudgetUs at the start; 0 leaves the budget that is in force: of another period, the same share of its core.
 	BudgetUs int64
 	// HighUs is the most that Set may be asked for; the levels above are sized for it.
 	HighUs int64
@@ -86,6 +86,8 @@ type Backend interface {
 	Policy() string
 	// ReservedOnly: budgets cannot be raised in time, every server has its high budget from the start.
 	ReservedOnly() bool
+	// Unenforced says why the kernel ends no budgets any more, though it did when the backend was taken; nil while it does.
+	Unenforced() error
 	// Capacity of each core for servers together, in millionths.
 	Capacity(cores []int) map[int]int64
 	// Room makes way for a container whose group does not exist yet, at every level above, and returns
@@ -128,6 +130,9 @@ type Enforcer interface {
 	Throttle() error
 	Replenish() error
 }
+
+// Resizable is a Group whose high budget may change while it is open. An error means that it is sized as before.
+type Resizable interface{ Resize(highUs int64) error }
 
 // Prioritized is a Group whose threads have a priority that may change.
 type Prioritized interface{ SetPriority(priority int) error }

@@ -17,6 +17,8 @@ type anchor struct {
 	machine                  *machine
 	// streak is in how many checks on end something had been changed.
 	streak int
+	// rest is how many checks pass before threads are looked for outside the group's cpuset, see gather.
+	rest int
 }
 
 // Something that changes a group again and again is not fought for ever: after contested checks on end only every

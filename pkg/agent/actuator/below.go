@@ -1,6 +1,7 @@
 package actuator
 
 import (
+	"errors"
 	"fmt"
 	"path"
 )
@@ -16,44 +17,48 @@ func (a *anchor) Below() (int, error) {
 	if err := a.still(); err != nil {
 		return 0, err
 	}
-	threads, left := 0, []string{a.dir}
-	for looked := 0; len(left) > 0 && looked <= belowGroups; looked++ {
-		dir := left[0]
-		names, err := a.machine.kernel.children(dir)
-		if err != nil && !gone(err) {
-			return 0, fmt.Errorf("listing the groups of %s: %w", dir, err)
-		}
-		left = left[1:]
-		for _, name := range names {
-			left = append(left, path.Join(dir, name))
-		}
-		if dir == a.dir {
-			continue
-		}
-		n, err := a.machine.threadsIn(dir)
-		if err != nil {
+	dirs, err := a.tree()
+	if err != nil {
+		return 0, err
+	}
+	threads := 0
+	for _, dir := range dirs[1:] {
+		if err := a.machine.listIn(dir, func(tids []int32) { threads += len(tids) }); err != nil {
 			return 0, err
 		}
-		threads += n
 	}
 	return threads, nil
 }
 
-// threadsIn counts the threads of the group of a directory; none when it has gone.
-func (m *machine) threadsIn(dir string) (int, error) {
+// tree is the directory of the container's own group, and those of groups below it.
+func (a *anchor) tree() ([]string, error) {
+	dirs := []string{a.dir}
+	for looked := 0; looked < len(dirs); looked++ {
+		names, err := a.machine.kernel.children(dirs[looked])
+		if err != nil && !gone(err) {
+			return nil, fmt.Errorf("listing the groups of %s: %w", dirs[looked], err)
+		}
+		for _, name := range names {
+			if len(dirs) <= belowGroups {
+				dirs = append(dirs, path.Join(dirs[looked], name))
+			}
+		}
+	}
+	return dirs, nil
+}
+
+// listIn hands the threads of a directory's group over; none when it has gone.
+func (m *machine) listIn(dir string, do func(tids []int32)) error {
 	f, err := m.kernel.open(dir)
 	if err == nil {
-		var n int
-		n, err = m.countThreads(f)
-		if closed := f.close(); err == nil {
-			err = closed
+		var tids []int32
+		if tids, err = m.threadsOf(f); err == nil {
+			do(tids)
 		}
-		if err == nil {
-			return n, nil
-		}
+		err = errors.Join(err, f.close())
 	}
-	if gone(asGone(err)) {
-		return 0, nil
+	if err != nil && !gone(asGone(err)) {
+		return fmt.Errorf("listing the threads of %s: %w", dir, err)
 	}
-	return 0, fmt.Errorf("listing the threads of %s: %w", dir, err)
+	return nil
 }

@@ -20,6 +20,7 @@ func (t traits) Source() uint32     { return t.source }
 func (t traits) Identity() string   { return t.identity }
 func (t traits) Policy() string     { return t.policy }
 func (t traits) ReservedOnly() bool { return false }
+func (t traits) Unenforced() error  { return nil }
 
 // budgeted is a backend whose kernel enforces budgets of groups: rtgroup and hcbs.
 type budgeted struct {
@@ -32,7 +33,19 @@ func newBudgeted(m *machine, t traits, bw bandwidth) *budgeted {
 	return &budgeted{traits: t, levels: newLevels(m, bw), groups: map[string]*budgetedGroup{}}
 }
 
-// Capacity is what the kernel gives groups, less what groups of others hold and a reserve for rounding.
+// Unenforced is for budgets of real-time groups: those of cfs are not turned off with them.
+func (b *budgeted) Unenforced() error {
+	if b.name == CFS {
+		return nil
+	}
+	err := b.throttles()
+	if r := (refusal{}); errors.As(err, &r) {
+		return fmt.Errorf("%w: no budget is enforced until it is set again (%s)", err, r.fix)
+	}
+	return err
+}
+
+// Capacity is what the kernel gives groups, less what groups of others hold and a reserve for rounding; none while it enforces nothing.
 func (b *budgeted) Capacity(cores []int) map[int]int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -45,7 +58,7 @@ func (b *budgeted) Capacity(cores []int) map[int]int64 {
 
 func (b *budgeted) capacity(core, cores int) int64 {
 	root, err := b.root(core)
-	if err != nil {
+	if err != nil || b.Unenforced() != nil {
 		return 0
 	}
 	free := root.RuntimeUs * million / root.PeriodUs
@@ -73,16 +86,36 @@ func (b *budgeted) Room(s Server) (table.First, error) {
 	if _, open := b.servers[s.Cgroup]; open {
 		return b.bw.first(s), nil
 	}
-	err := b.expect(s)
-	if err == nil {
-		err = b.makeWay(s)
-	}
-	if err != nil {
-		delete(b.rooms, s.Cgroup)
+	if err := b.makeRoom(s); err != nil {
 		b.retreat(s.Cgroup)
-		return table.First{}, fmt.Errorf("making room for %s: %w", s.Cgroup, err)
+		return table.First{}, errors.Join(fmt.Errorf("making room for %s: %w", s.Cgroup, err), b.void(s.Cgroup))
 	}
 	return b.bw.first(s), nil
+}
+
+// makeRoom notes a server whose group is to come and makes way for it, or where the pot does not have its high budget, for what is left of
+// the pot if that is as much as it begins with: see claimRoom, which asks for the rest.
+func (b *budgeted) makeRoom(s Server) error {
+	err := b.noteAndMakeWay(s)
+	if !errors.Is(err, ErrNoRoom) {
+		return err
+	}
+	less := s
+	less.HighUs = min(s.HighUs, b.spare(s))
+	if less.HighUs < max(1, s.BudgetUs) {
+		return err
+	}
+	if err := b.forget(s.Cgroup); err != nil {
+		return err
+	}
+	return b.noteAndMakeWay(less)
+}
+
+func (b *budgeted) noteAndMakeWay(s Server) error {
+	if err := b.expect(s, b.bw.names()...); err != nil {
+		return err
+	}
+	return b.makeWay(s)
 }
 
 // claimRoom makes way for a server, or where the pot does not have its high budget, for what is left of the pot if that
@@ -113,8 +146,13 @@ func (b *budgeted) makeWay(s Server) error {
 	)
 }
 
-// spare is the largest high budget that a server which is not counted yet can be given on what is left of the pot.
+// spare is the largest high budget that a server which is not open can be given on what is left of the pot. Neither the room that was noted for it
+// nor the budget that its group has already is of others.
 func (b *budgeted) spare(s Server) int64 {
+	nothing := s
+	nothing.HighUs = 0
+	b.servers[s.Cgroup] = nothing
+	defer delete(b.servers, s.Cgroup)
 	root, err := b.root(s.Core)
 	if err != nil {
 		return 0
@@ -123,6 +161,7 @@ func (b *budgeted) spare(s Server) int64 {
 	if err != nil {
 		return 0
 	}
+	need -= b.bw.share(demand{0, s.PeriodUs}, windowUs)
 	free := root.RuntimeUs*windowUs/root.PeriodUs - need - windowUs*roundingPpm/million
 	return max(0, b.bw.most(free, windowUs, s.PeriodUs))
 }
@@ -162,7 +201,10 @@ func (b *budgeted) Open(s Server) (Group, error) {
 		}
 	}
 	g, err := b.take(s)
-	if b.opened(s.Cgroup, err); err != nil {
+	if fails := b.opened(s.Cgroup, err); err != nil {
+		if fails {
+			b.uses(s) // what it was started with, while that is tried again
+		}
 		delete(b.servers, s.Cgroup)
 		b.retreat(s.Cgroup)
 		return nil, fmt.Errorf("opening %s: %w", s.Cgroup, err)
@@ -189,8 +231,13 @@ func (b *budgeted) Sweep() ([]string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	forgot, err := b.forgetRooms()
+	for _, r := range forgot {
+		if b.there(r.Cgroup) && !r.void {
+			b.uses(r.Server) // what it was started with
+		}
+	}
 	err = errors.Join(err, b.journal.mend())
-	if !forgot && err == nil && b.now() < b.settleAt {
+	if len(forgot) == 0 && err == nil && b.now() < b.settleAt {
 		return nil, nil
 	}
 	did, settled := b.settle()
@@ -205,7 +252,7 @@ func (b *budgeted) Restore() error {
 	for _, g := range b.groups {
 		faults = append(faults, g.letGo())
 	}
-	clear(b.rooms)
+	faults = append(faults, b.voidRooms())
 	clear(b.servers)
 	return errors.Join(append(faults, b.wholly(func() error { _, err := b.settle(); return err }))...)
 }

@@ -31,15 +31,12 @@ func (g *budgetedGroup) start(s Server) error {
 		return asGone(err)
 	}
 	g.periodUs, g.core, g.full = s.PeriodUs, s.Core, s.HighUs
-	high, err := b.claimRoom(s, max(s.BudgetUs, min(g.asked(held).RuntimeUs, s.HighUs)))
+	want := Budget{g.begins(s, held), s.PeriodUs}
+	high, err := b.claimRoom(s, want.RuntimeUs)
 	if err != nil {
 		return err
 	}
 	g.high.Store(high)
-	want := Budget{s.BudgetUs, s.PeriodUs}
-	if want.RuntimeUs == 0 {
-		want.RuntimeUs = max(0, min(g.asked(held).RuntimeUs, s.HighUs))
-	}
 	g.intent.Store(want.RuntimeUs)
 	if err := b.patiently(func() error { return b.bw.write(b.machine, g.target(), s.Core, b.bw.shape(want)) },
 		func() bool { return b.fits(s.Core) }); err != nil {
@@ -169,6 +166,7 @@ func (g *budgetedGroup) Check() (drift []string, err error) {
 	misplaced := !slices.Equal(cores, []int{g.core})
 	if misplaced {
 		drift = append(drift, fmt.Sprintf("cores of %s were %v; want %d", g.path, cores, g.core))
+		g.rest = 0
 	}
 	if err := g.contest(drift); err != nil {
 		return drift, err
@@ -178,6 +176,11 @@ func (g *budgetedGroup) Check() (drift []string, err error) {
 	}
 	if len(drift) > 0 {
 		err = errors.Join(err, b.grow(g.path, g.core), g.assert())
+	}
+	if err == nil {
+		var astray []string
+		astray, err = g.gather()
+		drift = append(drift, astray...)
 	}
 	g.claimFull()
 	strays, cleared := g.clearStrays()
@@ -235,17 +238,19 @@ func (g *budgetedGroup) Move(core int) error {
 	if err := g.still(); err != nil {
 		return err
 	}
-	from := g.core
+	from, before := g.core, b.servers[g.path]
 	if err := g.moveTo(core); err != nil {
-		g.core = from
-		b.claim(g.path, from)
+		g.core, b.servers[g.path] = from, before
+		g.high.Store(before.HighUs)
 		b.retreat(g.path)
 		return errors.Join(fmt.Errorf("moving %s to core %d: %w", g.path, core, err), b.place(g.path, from))
 	}
 	if !b.bw.perCore() || from == core {
 		return nil
 	}
-	return errors.Join(g.heat(), g.assert(), b.bw.write(b.machine, g.target(), from, Budget{0, g.periodUs}))
+	err := errors.Join(g.heat(), g.assert(), b.bw.write(b.machine, g.target(), from, Budget{0, g.periodUs}))
+	_ = b.leave(g.path, from) // what fails settling does
+	return err
 }
 
 func (g *budgetedGroup) moveTo(core int) error {
@@ -253,7 +258,7 @@ func (g *budgetedGroup) moveTo(core int) error {
 	g.core = core
 	b.claim(g.path, core)
 	if b.bw.perCore() {
-		if err := errors.Join(b.grow(g.path, core), g.assert()); err != nil {
+		if err := g.claimThere(); err != nil {
 			return err
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,16 +24,21 @@ type deadlineGroup struct {
 	late map[int32]bool
 }
 
-// trace is what the watchdog knows of a thread.
+// trace is what the watchdog knows of a thread, which started tells from another of the same number.
 type trace struct {
-	usedNs uint64
+	usedNs, started uint64
 	// since when it wants to run and did not, 0 while it does.
 	since int64
 	// ordinary: it was, before it was governed.
 	ordinary bool
 	// freed is when it was made an ordinary thread because it was stranded; it returns after two periods.
 	freed int64
+	// again is when it is tried next: it has narrowed its own affinity, and was refused.
+	again int64
 }
+
+// refusedFor is how long a thread is left alone that was refused: each trial has the whole group on every CPU for a moment.
+const refusedFor = time.Minute
 
 // ID of the group in the cpu hierarchy.
 func (g *deadlineGroup) ID() uint64 { return g.id() }
@@ -45,91 +52,6 @@ func (g *deadlineGroup) Set(budgetUs int64) error {
 	return nil
 }
 
-// governed are the threads that share the budget: those that the application made real-time, or else the first threads
-// of its processes. A process that comes later is one of those once two looks on end have met it: probes and the like, which are soon
-// gone, would have all budgets set anew each time. Late are those that do not share it yet.
-func (g *deadlineGroup) governed() (attrs map[int32]unix.SchedAttr, late map[int32]bool, err error) {
-	tids, err := g.backend.threadsOf(g.files)
-	if err != nil {
-		return nil, nil, fmt.Errorf("listing the threads of %s: %w", g.server.Cgroup, asGone(err))
-	}
-	processes, err := g.processes()
-	if err != nil {
-		return nil, nil, err
-	}
-	attrs, leaders, chosen := g.sort(tids, processes)
-	if chosen {
-		return attrs, nil, nil
-	}
-	late = map[int32]bool{}
-	first := len(attrs) == 0
-	for tid, a := range leaders {
-		if first || g.late[tid] {
-			attrs[tid] = a
-		} else {
-			late[tid] = true
-		}
-	}
-	return attrs, late, nil
-}
-
-// sort threads into those that are governed, or made real-time by the application, and the first ones of processes among
-// the others. Chosen: the application has made some real-time.
-func (g *deadlineGroup) sort(tids []int32, processes map[int32]bool) (attrs, leaders map[int32]unix.SchedAttr, chosen bool) {
-	attrs, leaders = map[int32]unix.SchedAttr{}, map[int32]unix.SchedAttr{}
-	before := g.recorded()
-	for _, tid := range tids {
-		var a unix.SchedAttr
-		if g.backend.kernel.attr(int(tid), &a) != nil {
-			continue
-		}
-		t, ours := g.seen[tid]
-		if !ours {
-			t.ordinary, ours = g.wasOrdinary(tid, a, before)
-		}
-		if ours || urgent(a.Policy) {
-			attrs[tid] = a
-			chosen = chosen || !t.ordinary
-		} else if processes[tid] {
-			leaders[tid] = a
-		}
-	}
-	return attrs, leaders, chosen
-}
-
-// recorded are the threads that the journal has for the group, by number.
-func (g *deadlineGroup) recorded() map[int32]record {
-	out := map[int32]record{}
-	for _, r := range g.backend.journal.of(g.server.Cgroup) {
-		if r.Thread != 0 && r.Inode == g.id() && r.By == Deadline {
-			out[int32(r.Thread)] = r
-		}
-	}
-	return out
-}
-
-// wasOrdinary says that a thread is, or was before we governed it: of one that the process before this one governed the journal knows. It
-// need not be a deadline thread now, as that may have ended while it was free.
-func (g *deadlineGroup) wasOrdinary(tid int32, a unix.SchedAttr, before map[int32]record) (ordinary, ours bool) {
-	if r, ok := before[tid]; ok && g.backend.tellsOf(r) {
-		return !urgent(r.Attr.Policy), true
-	}
-	return !urgent(a.Policy), false
-}
-
-func (g *deadlineGroup) processes() (map[int32]bool, error) {
-	text, err := g.read("cgroup.procs")
-	if err != nil {
-		return nil, fmt.Errorf("listing the processes of %s: %w", g.server.Cgroup, asGone(err))
-	}
-	pids, _ := parseProcesses(text) // nothing can be done to others
-	out := make(map[int32]bool, len(pids))
-	for _, pid := range pids {
-		out[int32(pid)] = true
-	}
-	return out, nil
-}
-
 // tend gives every governed thread its share of the budget. Nothing is changed when all have it.
 func (g *deadlineGroup) tend() error {
 	attrs, late, err := g.governed()
@@ -138,25 +60,47 @@ func (g *deadlineGroup) tend() error {
 	}
 	g.late = late
 	want := g.share(len(attrs))
-	var wrong []int32
-	for tid, a := range attrs {
-		if !sameDeadline(a, want) && g.seen[tid].freed == 0 {
-			wrong = append(wrong, tid)
-		}
-	}
-	slices.Sort(wrong)
+	wrong, refused := g.wrong(attrs, want)
 	if err := g.remember(wrong, attrs); err != nil {
 		return err
 	}
 	g.follow(attrs) // who is watched is on record
 	if len(wrong) == 0 {
-		return nil
+		return refused
 	}
 	// What shrinks goes first, so that the sum never exceeds what was admitted.
 	slices.SortFunc(wrong, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(attrs[b].Runtime, attrs[a].Runtime), cmp.Compare(a, b))
 	})
-	return g.convert(wrong, want)
+	return errors.Join(refused, g.convert(wrong, want))
+}
+
+// wrong are the threads that are to be given this. Not those that are free for now, nor those that were refused a short time ago, which the error tells of.
+func (g *deadlineGroup) wrong(attrs map[int32]unix.SchedAttr, want unix.SchedAttr) (tids []int32, refused error) {
+	var faults []error
+	for _, tid := range slices.Sorted(maps.Keys(attrs)) {
+		switch t := g.seen[tid]; {
+		case sameDeadline(attrs[tid], want) || t.freed != 0:
+		case g.backend.now() < t.again:
+			faults = append(faults, g.refusal(tid, unix.EPERM))
+		default:
+			tids = append(tids, tid)
+		}
+	}
+	return tids, errors.Join(faults...)
+}
+
+func (g *deadlineGroup) refusal(tid int32, err error) error {
+	return fmt.Errorf("making thread %d of %s a deadline thread: %w: it needs CAP_SYS_NICE, and the "+
+		"thread must not have narrowed its own affinity", tid, g.server.Cgroup, err)
+}
+
+// leave a thread alone that was refused.
+func (g *deadlineGroup) leave(tid int32) {
+	if t, ok := g.seen[tid]; ok {
+		t.again = g.backend.now() + refusedFor.Nanoseconds()
+		g.seen[tid] = t
+	}
 }
 
 // share of the budget for each of n threads.
@@ -185,8 +129,8 @@ func (g *deadlineGroup) convert(tids []int32, want unix.SchedAttr) error {
 		case errors.Is(err, unix.EBUSY):
 			faults = append(faults, fmt.Errorf("making thread %d of %s a deadline thread: %w", tid, s.Cgroup, ErrNoRoom))
 		case errors.Is(err, unix.EPERM):
-			faults = append(faults, fmt.Errorf("making thread %d of %s a deadline thread: %w: it needs CAP_SYS_NICE, and the "+
-				"thread must not have narrowed its own affinity", tid, s.Cgroup, err))
+			g.leave(tid)
+			faults = append(faults, g.refusal(tid, err))
 		case err != nil:
 			faults = append(faults, fmt.Errorf("making thread %d of %s a deadline thread: %w", tid, s.Cgroup, err))
 		}
@@ -222,11 +166,22 @@ func (g *deadlineGroup) follow(attrs map[int32]unix.SchedAttr) {
 	}
 	before := g.recorded()
 	for tid, a := range attrs {
-		if _, ok := g.seen[tid]; !ok {
+		if _, ok := g.seen[tid]; ok {
+			continue
+		}
+		if started, err := g.backend.kernel.started(int(tid)); err == nil {
 			ordinary, _ := g.wasOrdinary(tid, a, before)
-			g.seen[tid] = trace{ordinary: ordinary}
+			g.seen[tid] = trace{ordinary: ordinary, started: started}
 		}
 	}
+}
+
+// forget those that ended, whose number another may have by now.
+func (g *deadlineGroup) forget() {
+	maps.DeleteFunc(g.seen, func(tid int32, t trace) bool {
+		started, err := g.backend.kernel.started(int(tid))
+		return err != nil || started != t.started
+	})
 }
 
 // watch frees threads that the kernel has stranded: a deadline thread that wants to run, but is never
@@ -312,6 +267,7 @@ func (g *deadlineGroup) Check() (drift []string, err error) {
 		return nil, err
 	}
 	drift, err = b.replaced(g.anchor, g.server.Core)
+	g.forget()
 	drift = append(drift, g.watch()...)
 	return drift, errors.Join(err, g.tend())
 }

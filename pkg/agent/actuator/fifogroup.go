@@ -73,6 +73,9 @@ func (g *fifoGroup) Set(budgetUs int64) error {
 	return nil
 }
 
+// Resize: nothing is sized for the high budget.
+func (g *fifoGroup) Resize(int64) error { return nil }
+
 // Throttle makes ordinary threads of all. A thread made meanwhile by one that was not reached yet inherits
 // its policy, so the list is read again until it has none of them. HOT.
 func (g *fifoGroup) Throttle() error {
@@ -183,6 +186,7 @@ func (g *fifoGroup) SetPriority(priority int) error {
 // tend journals threads that are new and gives every one the policy of the phase; it returns how many that
 // it had seen before had another.
 func (g *fifoGroup) tend() (drifted int, err error) {
+	listed := g.met.end.Load()
 	tids, err := g.backend.threadsOf(g.files)
 	if err != nil {
 		return 0, fmt.Errorf("listing the threads of %s: %w", g.path, asGone(err))
@@ -193,7 +197,7 @@ func (g *fifoGroup) tend() (drifted int, err error) {
 	if len(tids) > fifoThreads {
 		g.expel()
 	}
-	seen := g.look(tids)
+	seen := g.look(tids, listed)
 	remembered := g.remember(seen)
 	if g.crowded.Load() { // what others have of the core does not wait for the journal
 		return 0, errors.Join(fmt.Errorf("group %s: %w", g.path, errCrowded), remembered, g.demoteAll(tids))

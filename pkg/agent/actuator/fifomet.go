@@ -38,12 +38,16 @@ func (n *notes) note(tid int32, a *unix.SchedAttr) {
 	n.end.Store(end + 1)
 }
 
-// read what is noted, up to an end for done.
-func (n *notes) read() (had map[int32]unix.SchedAttr, end uint32) {
+// read what is noted, up to an end for done: that is the first note about a thread that was not looked at. It may have come once the threads were
+// listed, so that it is in the next list. Those that were noted when they were listed, and were not looked at, have ended.
+func (n *notes) read(listed uint32, looked map[int32]unix.SchedAttr) (had map[int32]unix.SchedAttr, end uint32) {
 	had, end = map[int32]unix.SchedAttr{}, n.end.Load()
-	for i := n.begin.Load(); i != end; i++ {
+	for i, last := n.begin.Load(), end; i != last; i++ {
 		m := n.of[i%fifoThreads]
 		had[m.tid] = m.had
+		if _, ok := looked[m.tid]; !ok && end == last && int32(i-listed) >= 0 {
+			end = i
+		}
 	}
 	return had, end
 }
@@ -55,19 +59,19 @@ func (n *notes) none() bool { return n.begin.Load() == n.end.Load() }
 
 // sight is one look at the threads of a group.
 type sight struct {
-	// attrs are what they have, noted what some had before the hot side changed them, up to an end.
+	// attrs are what they have, noted what some had before the hot side changed them; up to an end that is of these threads.
 	attrs, noted map[int32]unix.SchedAttr
 	end          uint32
 	// stopped: who is ordinary may be so by the hot side, or have inherited it.
 	stopped bool
 }
 
-// look at threads. What the hot side does meanwhile is noted before it is done, so the notes are read last.
-func (g *fifoGroup) look(tids []int32) sight {
+// look at threads, which were listed when so many were noted. What the hot side does meanwhile is noted before it is done, so the notes are read last.
+func (g *fifoGroup) look(tids []int32, listed uint32) sight {
 	phase := g.phase.Load()
 	quiet := phase&1 == 0 && g.inside.Load() == 0
 	s := sight{attrs: g.backend.attrs(tids)}
-	s.noted, s.end = g.met.read()
+	s.noted, s.end = g.met.read(listed, s.attrs)
 	s.stopped = !quiet || g.phase.Load() != phase
 	return s
 }
@@ -152,6 +156,7 @@ func (g *fifoGroup) tell() error {
 	if g.met.none() {
 		return nil
 	}
+	listed := g.met.end.Load()
 	tids, err := g.backend.threadsOf(g.files)
 	if gone(err) {
 		return nil
@@ -159,5 +164,5 @@ func (g *fifoGroup) tell() error {
 	if err != nil {
 		return fmt.Errorf("listing the threads of %s: %w", g.path, err)
 	}
-	return g.remember(g.look(tids))
+	return g.remember(g.look(tids, listed))
 }

@@ -227,6 +227,57 @@ func TestSweepsThatMeetTheHotSideAtWork(t *testing.T) {
 	}
 }
 
+// A thread that comes once a sweep has listed the threads, and is stopped before that one reads what the hot side noted, is in the next list: what
+// is noted of it lies there until then. One that has ended by then is noted in vain, and makes room.
+func TestWhoComesBetweenTheListAndTheNotes(t *testing.T) {
+	for name, ends := range map[string]bool{"it lives": false, "it ends": true} {
+		t.Run(name, func(t *testing.T) {
+			s, c, g, _ := governs(t, unix.SchedAttr{})
+			tid := 0
+			s.reading = func(int) {
+				s.reading = nil
+				tid = s.spawn(c.first, unix.SCHED_RR)
+				s.threads[tid].attr = roundRobin
+				must(t, g.Throttle())
+			}
+			must(t, checks(g))
+			if g.met.none() {
+				t.Fatal("nothing is noted any more of a thread that no sweep has met")
+			}
+			if ends {
+				delete(s.threads, tid)
+			}
+			must(t, g.Replenish())
+			must(t, checks(g))
+			if !g.met.none() {
+				t.Error("what was noted lies there though it is on record, or of nobody")
+			}
+			must(t, s.probe(FIFO).Restore())
+			if !ends {
+				expectHas(t, s, tid, roundRobin)
+			}
+		})
+	}
+}
+
+// Notes are done up to the first about a thread that came after the list, whatever numbers they have.
+func TestNotesThatAreDone(t *testing.T) {
+	for _, begin := range []uint32{0, fifoThreads, 1<<32 - 2} {
+		var n notes
+		n.begin.Store(begin)
+		n.end.Store(begin)
+		for tid := int32(1); tid <= 4; tid++ {
+			n.note(tid, &roundRobin)
+		}
+		looked := map[int32]unix.SchedAttr{2: {}, 4: {}}
+		for _, step := range []struct{ listed, done uint32 }{{0, 0}, {1, 2}, {2, 2}, {3, 4}, {4, 4}} {
+			if had, end := n.read(begin+step.listed, looked); end != begin+step.done || len(had) != 4 {
+				t.Errorf("from %d, %d when they were listed: %d of %v are done; want %d of 4", begin, step.listed, end-begin, had, step.done)
+			}
+		}
+	}
+}
+
 // One side notes while the other reads: nothing is torn or lost, and what there is no room for is left out.
 func TestNotesAreReadWhileTheyAreMade(t *testing.T) {
 	var n notes
@@ -235,7 +286,7 @@ func TestNotesAreReadWhileTheyAreMade(t *testing.T) {
 	go func() {
 		seen := map[int32]bool{}
 		for !seen[last] {
-			had, end := n.read()
+			had, end := n.read(n.end.Load(), nil)
 			for tid, a := range had {
 				if a.Priority != uint32(tid) {
 					t.Errorf("thread %d had priority %d", tid, a.Priority)
@@ -265,13 +316,13 @@ func TestNotesOfOneThread(t *testing.T) {
 	for _, priority := range []uint32{5, 6} {
 		n.note(1, &unix.SchedAttr{Priority: priority})
 	}
-	had, end := n.read()
+	had, end := n.read(n.end.Load(), nil)
 	if len(had) != 1 || had[1].Priority != 5 || n.none() {
 		t.Errorf("noted is %v; want priority 5", had)
 	}
 	n.note(2, &unix.SchedAttr{Priority: 7})
 	n.done(end)
-	if had, _ := n.read(); len(had) != 1 || had[2].Priority != 7 {
+	if had, _ := n.read(n.end.Load(), nil); len(had) != 1 || had[2].Priority != 7 {
 		t.Errorf("noted is %v; want the second thread", had)
 	}
 	a := &unix.SchedAttr{Policy: unix.SCHED_RR}

@@ -98,7 +98,7 @@ func FuzzRooms(f *testing.F) {
 			t.Fatal(err)
 		}
 		records[0].Before = string(noted)
-		if again := read(records...)[r.Cgroup]; again != r {
+		if again := read(records...)[r.Cgroup]; !reflect.DeepEqual(again, r) {
 			t.Fatalf("%+v, noted and read again %+v", r, again)
 		}
 	})

@@ -57,10 +57,9 @@ func TestWrites(t *testing.T) {
 			"move:", "kubepods/cpu.rt_multi_runtime_us=2 200000", "kubepods/burstable/cpu.rt_multi_runtime_us=2 200000",
 			"BURSTABLEPOD/cpu.rt_multi_runtime_us=2 200000", "FIRST/cpu.rt_multi_runtime_us=2 2000",
 			"FIRST/cpuset.cpus=1-2", "FIRST/cpuset.cpus=2", "FIRST/cpu.rt_multi_runtime_us=1 0",
+			"BURSTABLEPOD/cpu.rt_multi_runtime_us=1 0", "kubepods/burstable/cpu.rt_multi_runtime_us=1 0", "kubepods/cpu.rt_multi_runtime_us=1 0",
 			"close:", "FIRST/cpuset.cpus=", "FIRST/cpu.rt_multi_runtime_us=2 0", "FIRST/cpu.rt_period_us=1000000",
-			"BURSTABLEPOD/cpu.rt_multi_runtime_us=1 0", "BURSTABLEPOD/cpu.rt_multi_runtime_us=2 0",
-			"kubepods/burstable/cpu.rt_multi_runtime_us=1 0", "kubepods/burstable/cpu.rt_multi_runtime_us=2 0",
-			"kubepods/cpu.rt_multi_runtime_us=1 0", "kubepods/cpu.rt_multi_runtime_us=2 0",
+			"BURSTABLEPOD/cpu.rt_multi_runtime_us=2 0", "kubepods/burstable/cpu.rt_multi_runtime_us=2 0", "kubepods/cpu.rt_multi_runtime_us=2 0",
 		},
 		"cfs-v1": {
 			"cpu/FIRST/cpu.cfs_period_us=10000", "cpu/FIRST/cpu.cfs_quota_us=1000", "cpu/FIRST/cpu.shares=10240", "cpuset/FIRST/cpuset.cpus=1",

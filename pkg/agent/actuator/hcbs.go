@@ -23,6 +23,9 @@ func buildHCBS(m *machine) (Backend, func() error, error) {
 	if !m.cg.Has("cpu") || !m.cg.Has("cpuset") {
 		return nil, nil, errNoCpuset
 	}
+	if err := m.throttles(); err != nil {
+		return nil, nil, err
+	}
 	var b *budgeted
 	err := m.tryOut([]string{"cpu"}, func(group string) error {
 		return m.in("cpu", group, func(f files) error {

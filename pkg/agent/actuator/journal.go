@@ -257,6 +257,14 @@ func (j *journal) drop(records ...record) error {
 	return j.rewrite()
 }
 
+// dropThere forgets a record, if there is one.
+func (j *journal) dropThere(r record) error {
+	if !j.has(r) {
+		return nil
+	}
+	return j.drop(r)
+}
+
 // mend writes what could not be written.
 func (j *journal) mend() error {
 	if j.whole {

@@ -14,13 +14,13 @@ const wornAfter = time.Duration(windowUs)*time.Microsecond + time.Second
 // follows a large one would be used up before anybody ran, and its level throttled for many periods.
 type leftover struct {
 	us int64
-	// granted is what the level has of it beside what it needs: as much as there is room for.
+	// granted is what the level has of it beside what it needs: as much as there was room for.
 	granted int64
 	// until is when it is gone, as a budget has been in force for long enough that is larger by as much; 0: none yet.
 	until int64
 }
 
-// uses notes that a server below these levels is open. In a time t it uses (t/T + 2) Q + g at most (see demand.within): bursts are of that what
+// uses notes that a server below these levels is open, or is not though its group was started with a budget. In a time t it uses (t/T + 2) Q + g at most (see demand.within): bursts are of that what
 // does not grow with the time.
 func (l *levels) uses(s Server) {
 	for _, level := range above(s.Cgroup) {
@@ -56,12 +56,14 @@ func (l *levels) mayHaveUsed(level string, held Budget) int64 {
 	return min(most, rest.us+l.bursts[level]+(held.RuntimeUs-rest.granted)*elapsed/held.PeriodUs)
 }
 
-// beside calls write with what a level is to have beyond its need: all that may be left over, or as much of it as there is room for.
+// beside calls write with what a level is to have beyond its need: all that may be left over, or as much of it as there is room for by now.
 func (l *levels) beside(level string, write func() error) error {
 	rest, ok := l.leftovers[level]
 	if !ok {
 		return write()
 	}
+	rest.granted = rest.us
+	l.leftovers[level] = rest
 	err := write()
 	for errors.Is(err, ErrNoRoom) && rest.granted > 0 {
 		rest.granted /= 2

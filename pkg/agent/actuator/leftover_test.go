@@ -107,3 +107,62 @@ func TestNoMoreIsLeftOverThanThereIsRoomFor(t *testing.T) {
 		t.Errorf("it has %s us, want %d", got, large.BudgetUs)
 	}
 }
+
+// TestALevelGetsTheRestOnceThereIsRoom: what there was no room for beside it at first it has as soon as another server has gone.
+func TestALevelGetsTheRestOnceThereIsRoom(t *testing.T) {
+	s, c, b := rtSim(t)
+	of := func(group string, percent int64) Server {
+		server := serverOf(group)
+		server.BudgetUs, server.HighUs = server.PeriodUs*percent/100, server.PeriodUs*percent/100
+		return server
+	}
+	g := mustOpen(t, b, of(c.first, 40))
+	s.clock += time.Hour.Nanoseconds()
+	must(t, g.Close(true))
+	other := mustOpen(t, b, of(c.guaranteed, 45))
+	mustOpen(t, b, of(c.first, 10))
+	level := above(c.first)[1]
+	rest := func() leftover { return b.(*budgeted).leftovers[level] }
+	if all := rest(); all.granted == 0 || all.granted >= all.us {
+		t.Fatalf("%s has %d us of %d; the test wants a part", level, all.granted, all.us)
+	}
+	must(t, other.Close(true))
+	must(t, second(b.Sweep()))
+	if all := rest(); all.granted != all.us {
+		t.Errorf("%s has %d us of %d; want all", level, all.granted, all.us)
+	}
+	need := of(c.first, 10)
+	if got, want := s.get("cpu", level, rtRuntime), itoa((demand{need.HighUs, need.PeriodUs}).within(windowUs)+rest().us); got != want {
+		t.Errorf("%s has %s us; want %s", level, got, want)
+	}
+}
+
+// TestWhatWasUsedUnopenedIsLeftOver, too: a container that its runtime started with a budget uses it whether it is opened or not.
+func TestWhatWasUsedUnopenedIsLeftOver(t *testing.T) {
+	for name, letGo := range map[string]func(r *requestedOne){
+		"never opened": func(r *requestedOne) { r.late() },
+		"cannot be opened": func(r *requestedOne) {
+			cannotBeOpened(r)
+			r.sweep(settleAfter)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := asks(t, layouts[0])
+			letGo(r)
+			level := "/kubepods"
+			if got := r.get("cpu", level, rtRuntime); got != "0" {
+				t.Fatalf("%s has %s us; want 0", level, got)
+			}
+			mustOpen(t, r.b, r.server)
+			if got := number(r.root("cpu")+level, rtRuntime); got <= 12_012_000+2*r.server.HighUs+overshootUs {
+				t.Errorf("%s has %d us; want what the container may have used beside 12012000", level, got)
+			}
+		})
+	}
+	r := unmade(t, layouts[0])
+	r.sweep(comesWithin + time.Second)
+	mustOpen(t, r.b, serverOf(r.others.first))
+	if got := r.get("cpu", "/kubepods", rtRuntime); got != "12012000" {
+		t.Errorf("kubepods has %s us when nobody came; want 12012000", got)
+	}
+}

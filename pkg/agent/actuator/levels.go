@@ -34,7 +34,7 @@ func newLevels(m *machine, bw bandwidth) *levels {
 func (l *levels) ours(level string) map[string]Server {
 	out := map[string]Server{}
 	for group, r := range l.rooms {
-		if below(group, level) {
+		if below(group, level) && !r.void {
 			out[group] = r.Server
 		}
 	}
@@ -132,7 +132,7 @@ func (l *levels) foreignIn(child string, core int, sized map[string]bool) ([]Bud
 	if _, open := l.servers[child]; open {
 		return nil, nil
 	}
-	if _, expected := l.rooms[child]; expected {
+	if r, expected := l.rooms[child]; expected && !r.void {
 		return nil, nil
 	}
 	if sized[child] {

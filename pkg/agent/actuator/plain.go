@@ -154,7 +154,7 @@ func (p *plain) Restore() error {
 	for group := range p.open {
 		faults = append(faults, p.drop(group))
 	}
-	clear(p.rooms)
+	faults = append(faults, p.voidRooms())
 	return errors.Join(append(faults, p.wholly(p.settle))...)
 }
 
@@ -187,7 +187,7 @@ func (p *plain) same(g threaded, a *anchor) error {
 	return a.still()
 }
 
-// replaced puts a group back on its core when it is not there, and says so.
+// replaced puts a group, and every thread of it, back on its core when it is not there, and says so.
 func (p *plain) replaced(a *anchor, core int) (drift []string, err error) {
 	cores, err := a.cores()
 	if err != nil {
@@ -195,11 +195,18 @@ func (p *plain) replaced(a *anchor, core int) (drift []string, err error) {
 	}
 	if !slices.Equal(cores, []int{core}) {
 		drift = []string{fmt.Sprintf("cores of %s were %v; want %d", a.path, cores, core)}
+		a.rest = 0
 	}
-	if err := a.contest(drift); err != nil || len(drift) == 0 {
+	if err := a.contest(drift); err != nil {
 		return drift, err
 	}
-	return drift, p.place(a.path, core)
+	if len(drift) > 0 {
+		if err := p.place(a.path, core); err != nil {
+			return drift, err
+		}
+	}
+	astray, err := a.gather()
+	return append(drift, astray...), err
 }
 
 // threads counts those of an open group.

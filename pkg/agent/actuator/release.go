@@ -8,10 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// release puts back everything of a group that the journal has, verifies it and forgets it, whichever backend changed it: also when
-// the group has another name by now, for nobody else knows what was changed there. What belongs to one that was removed is only forgotten.
+// release puts back everything of a group that the journal has, and what its runtime wrote into it at our request, verifies it and forgets it,
+// whichever backend changed it: also when the group has another name by now, for nobody else knows what was changed there. What belongs to one that was
+// removed is only forgotten.
 // Where threads of it may be making others with a policy of ours (making), the records of that stay for the next release.
-func (m *machine) release(group string) error { return m.releaseThese(group, m.journal.of(group)) }
+func (m *machine) release(group string) error {
+	if err := m.keepRequested(group); err != nil {
+		return err // the note of it stays until that is on record
+	}
+	return m.releaseThese(group, m.journal.of(group))
+}
 
 func (m *machine) releaseThese(group string, pending []record) error {
 	sought := places{machine: m, found: map[place]string{}}

@@ -14,6 +14,9 @@ import (
 // what the group was like before.
 const roomRecord = "room"
 
+// roomFile is what such a record has in place of a file.
+const roomFile = "server"
+
 // A group that came is opened within openedWithin, or it is none of the table. One that did not come comesWithin the room's making never
 // comes: a runtime that is asked to create a container, and to start it, gives up after two minutes each (kubelet's default).
 const (
@@ -26,15 +29,20 @@ type room struct {
 	Server
 	// MadeNs is when the room was made, on the clock of ProbeOptions.
 	MadeNs int64
+	// Files are those of a budget that the runtime is asked to write when it makes the group; nil: whichever there are, as in notes of
+	// versions before this field. The cpuset it writes in any case.
+	Files []string
+	// void: the group may come as was asked for, but nothing is kept for it above.
+	void bool
 }
 
 // expect notes a server whose group is to come, in place of a former attempt at the same server.
-func (m *machine) expect(s Server) error {
-	r := room{s, m.now()}
+func (m *machine) expect(s Server, files ...string) error {
+	r := room{Server: s, MadeNs: m.now(), Files: append([]string{}, files...)}
 	if former, known := m.rooms[s.Cgroup]; known {
 		r.MadeNs = former.MadeNs // as it is in the journal
 		m.rooms[s.Cgroup] = r
-		return nil
+		return m.journal.dropThere(voided(s.Cgroup))
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -43,7 +51,7 @@ func (m *machine) expect(s Server) error {
 	if err := m.supersede(s); err != nil {
 		return err
 	}
-	if err := m.journal.keep(record{Controller: roomRecord, Group: s.Cgroup, File: "server", Before: string(text)}); err != nil {
+	if err := m.journal.keep(record{Controller: roomRecord, Group: s.Cgroup, File: roomFile, Before: string(text)}); err != nil {
 		return err
 	}
 	m.rooms[s.Cgroup] = r
@@ -68,24 +76,24 @@ func (m *machine) expected() {
 		var r room
 		if record.Controller == roomRecord && json.Unmarshal([]byte(record.Before), &r) == nil && r.Cgroup == record.Group && r.validate() == nil {
 			r.MadeNs = max(0, min(r.MadeNs, m.now())) // neither a clock that went back nor what wraps around may keep it for ever
+			r.void = m.journal.has(voided(r.Cgroup))
 			m.rooms[record.Group] = r
 		}
 	}
 }
 
-// forgetRooms lets go of room for groups that do not come, or came and went, or came and are not opened. It says whether there
-// were any.
-func (m *machine) forgetRooms() (forgot bool, err error) {
+// forgetRooms lets go of room for groups that do not come, or came and went, or came and are not opened, and says which those were.
+func (m *machine) forgetRooms() (forgot []room, err error) {
 	for group, r := range maps.Clone(m.rooms) {
 		if m.hopeless(r) {
-			forgot = true
+			forgot = append(forgot, r)
 			err = errors.Join(err, m.forget(group))
 		}
 	}
 	return forgot, err
 }
 
-// forget room for a group. What the journal has of one that is there is put back by settling.
+// forget room for a group. What the journal has of one that is there is put back by settling, and what its runtime wrote at our request.
 func (m *machine) forget(group string) error {
 	delete(m.rooms, group)
 	delete(m.came, group)
@@ -121,41 +129,6 @@ func (m *machine) arrived(group string) {
 	delete(m.came, group)
 }
 
-// pristine is what a file of a group would hold had its runtime not written it at our request.
-func (m *machine) pristine(t target, name, held string) string {
-	if _, roomed := m.journal.before(t.group, "server"); !roomed {
-		return held
-	}
-	switch name {
-	case rtRuntime:
-		return "0"
-	case rtPeriod:
-		return "1000000"
-	case rtMax:
-		return "max 100000"
-	case cpusetCPUs:
-		return m.inherited(t.group)
-	}
-	return held
-}
-
-// inherited is the cpuset of a new group: on v2 none of its own, on v1 what the runtime copies from above.
-func (m *machine) inherited(group string) string {
-	if m.unifiedCpuset() {
-		return ""
-	}
-	parent := path.Dir(group)
-	if before, changed := m.journal.before(parent, cpusetCPUs); changed {
-		return before
-	}
-	var held string
-	_ = m.inCpuset(parent, func(t target) (err error) {
-		held, err = t.read(cpusetCPUs)
-		return err
-	})
-	return held
-}
-
 // journaledBelow says that the journal has something of a group within a level.
 func (m *machine) journaledBelow(level string) bool {
 	for _, r := range m.journal.records {
@@ -170,13 +143,18 @@ func (m *machine) journaledBelow(level string) bool {
 // again, and what is in force until then may be less than was asked for, but is not nothing.
 const sparedFor = time.Minute
 
-// opened notes how an Open ended, and since when it fails: whoever tries again and again does not keep for ever what nobody governs.
-func (m *machine) opened(group string, err error) {
+// opened notes how an Open ended, and since when it fails: whoever tries again and again does not keep for ever what nobody governs. It says
+// whether that begins to fail.
+func (m *machine) opened(group string, err error) (fails bool) {
 	if err == nil || gone(err) {
 		delete(m.failed, group)
-	} else if _, before := m.failed[group]; !before {
+		return false
+	}
+	_, before := m.failed[group]
+	if !before {
 		m.failed[group] = m.now()
 	}
+	return !before
 }
 
 // spared says that Open of a group, or of one below it, fails since a short time ago.

@@ -2,6 +2,7 @@ package actuator
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 
 	"golang.org/x/sys/unix"
@@ -12,9 +13,8 @@ func buildRTGroup(m *machine) (Backend, func() error, error) {
 	if err := m.hasRTGroups(); err != nil {
 		return nil, nil, err
 	}
-	if runtime, _, err := m.host.RTLimits(); err != nil || runtime < 0 {
-		return nil, nil, refusal{"kernel.sched_rt_runtime_us is -1, which turns the throttling of groups off, too",
-			"sysctl kernel.sched_rt_runtime_us=950000"}
+	if err := m.throttles(); err != nil {
+		return nil, nil, err
 	}
 	b := newBudgeted(m, traits{
 		name: RTGroup, source: SourceRTGroup, identity: IdentityCPU, policy: PolicyFixed,
@@ -22,6 +22,19 @@ func buildRTGroup(m *machine) (Backend, func() error, error) {
 			"all cores together offer one pot, kernel.sched_rt_runtime_us of its period",
 	}, rtFiles{})
 	return b, func() error { return m.tryOut([]string{"cpu"}, b.tryBudget) }, nil
+}
+
+// throttles says why the kernel ends budgets of no real-time group; nil when it does. Anybody may turn it off at any time.
+func (m *machine) throttles() error {
+	runtime, _, err := m.host.RTLimits()
+	if err != nil {
+		return fmt.Errorf("finding out whether the kernel throttles real-time groups: %w", err)
+	}
+	if runtime < 0 {
+		return refusal{"kernel.sched_rt_runtime_us is -1, which turns the throttling of groups off, too",
+			"sysctl kernel.sched_rt_runtime_us=950000"}
+	}
+	return nil
 }
 
 func (m *machine) hasRTGroups() error {

@@ -3,6 +3,7 @@ package actuator
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"time"
 )
@@ -82,14 +83,18 @@ func (l *levels) settleLevel(level string) (string, error) {
 	return "shrank " + level, err
 }
 
-// regrow makes a level large enough again that something else made smaller.
+// regrow makes a level large enough again that something else made smaller, as it may have made those above, which come later.
 func (l *levels) regrow(level string, ours map[string]Server) error {
 	cores := map[int]bool{}
 	for _, s := range ours {
 		cores[s.Core] = true
 	}
 	for core := range cores {
-		if err := l.growLevel(level, core); err != nil {
+		err := l.growLevel(level, core)
+		if errors.Is(err, ErrNoRoom) {
+			err = l.grow(path.Join(level, "any"), core)
+		}
+		if err != nil {
 			return err
 		}
 		if !l.bw.perCore() {

@@ -49,8 +49,10 @@ type simKernel struct {
 	// looked counts how often the inode of each directory was asked for.
 	looked map[string]int
 	// stuck threads want to run and do not, but for what they used.
-	stuck     map[int]bool
-	usedNs    map[int]uint64
+	stuck  map[int]bool
+	usedNs map[int]uint64
+	// pinned threads have narrowed their own affinity.
+	pinned    map[int]bool
 	newThread int
 	// opened are the directories that were.
 	opened []*simFiles

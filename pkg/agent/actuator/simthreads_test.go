@@ -46,7 +46,7 @@ func (k *simKernel) setAttr(tid int, a *unix.SchedAttr) error {
 		return unix.EBUSY
 	case realtime(a.Policy) && !k.mayRealtime(th):
 		return unix.EPERM
-	case a.Policy == unix.SCHED_DEADLINE && k.narrow(th):
+	case a.Policy == unix.SCHED_DEADLINE && (k.narrow(th) || k.pinned[tid]):
 		return unix.EPERM
 	}
 	th.attr = *a

@@ -2,6 +2,7 @@ package actuator
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -135,13 +136,18 @@ func TestEveryOrderOfWritesIsAccepted(t *testing.T) {
 					}
 					g := groups[path]
 					var err error
-					switch step := rapid.SampledFrom([]string{"open", "set", "move", "close", "restart", "sweep"}).Draw(rt, "step"); {
+					switch step := rapid.SampledFrom([]string{"open", "set", "resize", "move", "close", "restart", "sweep"}).Draw(rt, "step"); {
 					case step == "open" || g == nil:
 						if g, err = b.Open(server); err == nil {
 							groups[path], servers[path] = g, server
 						}
 					case step == "set":
 						err = g.Set(rapid.Int64Range(1, servers[path].HighUs).Draw(rt, "to"))
+					case step == "resize":
+						server = servers[path]
+						server.HighUs = rapid.Int64Range(100, server.PeriodUs/10).Draw(rt, "resize to")
+						err = errors.Join(g.(Resizable).Resize(server.HighUs), g.Set(rapid.Int64Range(50, server.HighUs).Draw(rt, "then")))
+						servers[path] = server
 					case step == "move":
 						err = g.Move(server.Core)
 					case step == "close":

@@ -51,11 +51,6 @@ func (m *machine) attrs(tids []int32) map[int32]unix.SchedAttr {
 	return out
 }
 
-func (m *machine) countThreads(f files) (int, error) {
-	tids, err := m.threadsOf(f)
-	return len(tids), err
-}
-
 // countRealtime counts a group's threads, and those of them that have a real-time policy now.
 func (m *machine) countRealtime(f files) (all, some int, err error) {
 	tids, err := m.threadsOf(f)
@@ -118,7 +113,7 @@ func demote(k kernel, tid int) (bool, error) {
 const staleThreads = 64
 
 // threadsHad are the start times of threads that the journal has for a group, and its records of them, last first. Those of threads that
-// ended are dropped once there are many.
+// ended, also where another has their number, are dropped once there are many.
 func (m *machine) threadsHad(group string, alive map[int32]unix.SchedAttr) (had map[int]uint64, threads []record, err error) {
 	had = map[int]uint64{}
 	var stale []record
@@ -126,9 +121,12 @@ func (m *machine) threadsHad(group string, alive map[int32]unix.SchedAttr) (had 
 		if r.Thread == 0 {
 			continue
 		}
-		had[r.Thread] = r.Started
+		_, later := had[r.Thread]
+		if !later {
+			had[r.Thread] = r.Started
+		}
 		threads = append(threads, r)
-		if _, lives := alive[int32(r.Thread)]; !lives {
+		if _, lives := alive[int32(r.Thread)]; !lives || later {
 			stale = append(stale, r)
 		}
 	}

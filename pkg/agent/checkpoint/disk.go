@@ -29,9 +29,14 @@ var (
 
 // Limits of what archives take of the disk, in bytes.
 type Limits struct {
-	// Archive is the largest; Quota all of the node's together; Free is what must stay free on the disk.
+	// Archive is the largest; Quota all of the node's together; Free is what must stay free on the disk, and FreePercent the same as a share of it: the
+	// larger counts. Where less is free than the kubelet's threshold it evicts pods.
 	Archive, Quota, Free int64
+	FreePercent          int
 }
+
+// free is what must stay free on a disk of that size.
+func (l Limits) free(disk int64) int64 { return max(l.Free, disk/100*int64(l.FreePercent)) }
 
 // The runtime writes the state several times over until it is an archive, or a snapshot: so many times its size must be
 // free. (containerd 2.3: CRIU's images, their blob, the directory that is packed, and the archive.)
@@ -39,25 +44,6 @@ const (
 	copiesOut = 4
 	copiesIn  = 3
 )
-
-// room says what keeps an archive of that size from being written to the directory, beside those that are held.
-func (l Limits) room(dir string, size, held int64, copies int64) error {
-	switch {
-	case l.Archive > 0 && size > l.Archive:
-		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, l.Archive)
-	case l.Quota > 0 && held+size > l.Quota:
-		return fmt.Errorf("%w: %d bytes beside %d that are held, at most %d", ErrQuota, size, held, l.Quota)
-	}
-	var stat unix.Statfs_t
-	if err := unix.Statfs(dir, &stat); err != nil {
-		return fmt.Errorf("asking how much of the disk is free: %w", err)
-	}
-	if free := int64(stat.Bavail) * stat.Bsize; free-size*copies < l.Free {
-		return fmt.Errorf("%w: %d bytes are free, %d are needed to write one of %d bytes and %d have to stay free",
-			ErrQuota, free, size*copies, size, l.Free)
-	}
-	return nil
-}
 
 // own makes an archive nobody else's to read, and returns its size and digest. It follows no link.
 func own(path string, most int64) (int64, string, error) {
@@ -119,9 +105,9 @@ func bases(path string) ([]string, error) {
 	}
 }
 
-// removeArchives removes what the kubelet has written of a pod's container since a certain time: also what it had not told
-// of when the agent died.
-func removeArchives(dir string, pod Pod, container string, since time.Time) error {
+// removeArchives removes what the kubelet has written of a pod's container since a certain time, and before another if there is one: also what it had not
+// told of when the agent died.
+func removeArchives(dir string, pod Pod, container string, since, before time.Time) error {
 	prefix := fmt.Sprintf("checkpoint-%s_%s-%s-", pod.Name, pod.Namespace, container)
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -135,8 +121,8 @@ func removeArchives(dir string, pod Pod, container string, since time.Time) erro
 		info, err := e.Info()
 		rest, ours := strings.CutPrefix(e.Name(), prefix)
 		_, when := time.Parse(time.RFC3339, strings.TrimSuffix(rest, ".tar"))
-		if err != nil || !ours || when != nil || info.ModTime().Before(since) { // another container's name may begin so
-			continue
+		if err != nil || !ours || when != nil || info.ModTime().Before(since) || !before.IsZero() && !info.ModTime().Before(before) {
+			continue // another container's name may begin so
 		}
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("removing an archive: %w", err))

@@ -38,7 +38,9 @@ type Driver interface {
 	// Pause stops a container where it is; Resume lets it go on. What is so already stays so; one that is gone stays gone.
 	Pause(ctx context.Context, id string) error
 	Resume(ctx context.Context, id string) error
+	// Paused tells whether a container stands still, and Runs whether it is at work: one that has ended does neither.
 	Paused(ctx context.Context, id string) (bool, error)
+	Runs(ctx context.Context, id string) (bool, error)
 	// Checkpoint writes the state of a container, which is paused, and returns the path of the archive. It must not be
 	// cancelled midway, as that may harm the container.
 	Checkpoint(ctx context.Context, pod Pod, container string, timeout time.Duration) (string, error)

@@ -3,6 +3,7 @@ package checkpoint_test
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,7 +142,10 @@ type fakeNode struct {
 	// unpaused: a checkpoint was taken of a container that was not paused.
 	unpaused bool
 	restored []containerd.Container
-	nextErr  error // of the next checkpoint
+	nextErr  error  // of the next checkpoint
+	asked    func() // what it can do; nil: nothing happens
+	stuck    error  // nothing can be resumed
+	memory   int64  // of each container; 0: 1000
 	place    string
 	// slow is what is waited for while a state is written or taken.
 	slow func()
@@ -159,7 +163,12 @@ func newFakeNode(archives string, f *fate) *fakeNode {
 	}
 }
 
-func (n *fakeNode) Capability(context.Context) v1alpha1.CheckpointCapability { return n.can }
+func (n *fakeNode) Capability(context.Context) v1alpha1.CheckpointCapability {
+	if n.asked != nil {
+		n.asked()
+	}
+	return n.can
+}
 
 func (n *fakeNode) Containers(context.Context, types.UID) ([]containerd.Container, error) {
 	n.mu.Lock()
@@ -172,7 +181,7 @@ func (n *fakeNode) Containers(context.Context, types.UID) ([]containerd.Containe
 }
 
 func (n *fakeNode) Memory(context.Context, types.UID, string) (memory, written int64, err error) {
-	return 1000, 24, nil
+	return cmp.Or(n.memory, 1000), 24, nil
 }
 
 func (n *fakeNode) set(id string, paused bool) error {
@@ -184,13 +193,50 @@ func (n *fakeNode) set(id string, paused bool) error {
 	return nil
 }
 
-func (n *fakeNode) Pause(_ context.Context, id string) error  { return n.set(id, true) }
-func (n *fakeNode) Resume(_ context.Context, id string) error { return n.set(id, false) }
+func (n *fakeNode) Pause(_ context.Context, id string) error {
+	if !n.there(id) {
+		return errEnded
+	}
+	return n.set(id, true)
+}
+
+func (n *fakeNode) Resume(_ context.Context, id string) error {
+	if n.stuck != nil {
+		return n.stuck
+	}
+	return n.set(id, false)
+}
 
 func (n *fakeNode) Paused(_ context.Context, id string) (bool, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.paused[id], nil
+}
+
+var errEnded = errors.New("the container has no processes")
+
+// there tells whether a container has not ended.
+func (n *fakeNode) there(id string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Contains(slices.Collect(maps.Values(n.running)), id)
+}
+
+func (n *fakeNode) Runs(_ context.Context, id string) (bool, error) {
+	there := n.there(id)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return there && !n.paused[id], nil
+}
+
+// ends has a container end, and another begin in its place, if it has an ID.
+func (n *fakeNode) ends(name, next string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.paused, n.running[name])
+	if n.running[name] = next; next == "" {
+		delete(n.running, name)
+	}
 }
 
 // anyPaused tells whether a container stands still.

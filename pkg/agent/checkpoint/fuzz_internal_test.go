@@ -116,7 +116,7 @@ func FuzzRemoveArchives(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer func() { _ = os.Remove(path) }()
-		if err := removeArchives(dir, Pod{Namespace: "ns", Name: "p"}, "app", time.Time{}); err != nil {
+		if err := removeArchives(dir, Pod{Namespace: "ns", Name: "p"}, "app", time.Time{}, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		_, err := os.Stat(path)

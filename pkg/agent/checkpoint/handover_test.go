@@ -110,37 +110,6 @@ func TestNobodyRunsBesideAPodThatWasRestored(t *testing.T) {
 	}
 }
 
-// A source of which one container ends, as by its liveness probe, while a pod may be at work with the state, is told of; the others stay stopped,
-// whoever has heard of what, until that pod is gone or has proven itself.
-func TestASourceThatIsDisturbedBesideAPodThatWasRestored(t *testing.T) {
-	for end, heard := range map[v1alpha1.CheckpointStage]bool{v1alpha1.StageDiscard: true, v1alpha1.StageRelease: true, v1alpha1.StageHandOver: false} {
-		p := newPair(t)
-		p.settle()
-		p.stage(v1alpha1.StageTransfer)
-		stopped := p.now().Status.Source.StoppedTime
-		if old := p.now(); !heard {
-			p.source.keeper.Know(func(string) *v1alpha1.NodeCheckpoint { return old.DeepCopy() })
-		}
-		p.stage(v1alpha1.StageRestore)
-		p.source.node.paused["id-app"] = false
-		p.settle()
-		p.expect(v1alpha1.CheckpointCheckpointed, v1alpha1.CheckpointTransferred)
-		side := p.now().Status.Source
-		if !p.source.node.paused["id-side"] || !strings.Contains(side.Message, "container app: somebody else resumed, ended") || !side.StoppedTime.Equal(stopped) {
-			t.Errorf("paused are %v, and it says %+v", p.source.node.paused, side)
-		}
-		p.source.keeper.Know(p.api.read)
-		p.stage(end)
-		if end == v1alpha1.StageDiscard {
-			p.expectRunsOn()
-			continue
-		}
-		if p.now().Status.Source.State != v1alpha1.CheckpointReleased || !p.source.node.paused["id-side"] || len(p.left(p.source)) > 0 {
-			t.Errorf("%s: it is %s, paused are %v", end, p.now().Status.Source.State, p.source.node.paused)
-		}
-	}
-}
-
 // An agent that has lost its record takes no second state of a source beside which a pod may be at work with the first.
 func TestASourceWithoutARecord(t *testing.T) {
 	p := newPair(t)

@@ -16,20 +16,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/keymutex"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
 const (
-	// workers is how many NodeCheckpoints are worked on at once.
+	// workers is how many NodeCheckpoints are looked at at once; what takes long is done apart.
 	workers = 4
 	// watchEvery is how often containers that are paused are looked at, and restoredEvery is how often is asked whether
 	// containers have been restored.
 	watchEvery, restoredEvery = 5 * time.Second, 500 * time.Millisecond
+	// lookAgain is when what is over, by what was known of it, is looked at again.
+	lookAgain = 200 * time.Millisecond
 	// sweepEvery is how often what nobody asks for any longer is looked for.
 	sweepEvery = time.Minute
 	// capabilityEvery is how often is looked what the node can do.
 	capabilityEvery = 5 * time.Minute
+	// podLocks is for how many pods at once can be decided at least nearly apart: one takes the time of some calls to the runtime.
+	podLocks = 64
 	// messageMost is the longest message that the API takes.
 	messageMost = 1024
 )
@@ -61,8 +66,12 @@ type Keeper struct {
 	identity *identity
 	records  records
 	figures  figures
-	get      func(name string) *v1alpha1.NodeCheckpoint
-	queue    workqueue.TypedRateLimitingInterface[string]
+	errands  errands
+	promises promises
+	// pods are locked, by UID, while is decided for which NodeCheckpoint their containers stand still.
+	pods  keymutex.KeyMutex
+	get   func(name string) *v1alpha1.NodeCheckpoint
+	queue workqueue.TypedRateLimitingInterface[string]
 
 	mu         sync.Mutex // guards what follows, and get until everything runs
 	capability *v1alpha1.CheckpointCapability
@@ -78,7 +87,10 @@ func New(c Config) (*Keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Keeper{Config: c, identity: own, records: records{dir: c.Dir}, figures: newFigures(), running: map[string]context.CancelFunc{}}, nil
+	return &Keeper{
+		Config: c, identity: own, records: records{dir: c.Dir}, figures: newFigures(), errands: newErrands(), promises: newPromises(),
+		pods: keymutex.NewHashed(podLocks), running: map[string]context.CancelFunc{},
+	}, nil
 }
 
 // Capability is what the node can do; nil until it was looked at.
@@ -129,7 +141,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	})
 	for range workers {
 		group.Go(func() error {
-			for k.next(running) {
+			for k.next(running, group.Go) {
 			}
 			return nil
 		})
@@ -171,36 +183,20 @@ func (k *Keeper) changed(name string) {
 	}
 }
 
-func (k *Keeper) next(ctx context.Context) bool {
-	name, over := k.queue.Get()
-	if over {
-		return false
-	}
-	defer k.queue.Done(name)
-	after, err := k.Reconcile(ctx, name)
-	switch {
-	case err != nil && ctx.Err() == nil:
-		k.Log.Error(err, "looking after a NodeCheckpoint; trying on", "nodeCheckpoint", name)
-		k.queue.AddRateLimited(name)
-	case after > 0:
-		k.queue.Forget(name)
-		k.queue.AddAfter(name, after)
-	default:
-		k.queue.Forget(name)
-	}
-	return true
+// Reconcile does what a NodeCheckpoint wants of this node now, whatever time that takes, and says when to look again.
+func (k *Keeper) Reconcile(ctx context.Context, name string) (time.Duration, error) {
+	return k.reconcile(ctx, name, func(_ Role, do errand) (time.Duration, error) { return do(ctx) })
 }
 
-// Reconcile does what a NodeCheckpoint wants of this node now, and says when to look again.
-func (k *Keeper) Reconcile(ctx context.Context, name string) (time.Duration, error) {
+func (k *Keeper) reconcile(ctx context.Context, name string, hand apart) (time.Duration, error) {
 	nc := k.get(name)
 	switch {
 	case nc == nil:
 		return 0, k.forgotten(ctx, name)
 	case nc.Spec.SourceNode == k.Node:
-		return k.source(ctx, nc)
+		return k.source(ctx, nc, hand)
 	case nc.Spec.TargetNode == k.Node:
-		return k.target(ctx, nc)
+		return k.target(ctx, nc, hand)
 	}
 	return 0, nil
 }
@@ -218,11 +214,14 @@ func timeless(nc *v1alpha1.NodeCheckpoint) bool {
 }
 
 // over says why nothing of the NodeCheckpoint is to be held any longer; empty while something is. That its time is over is
-// believed only when the API server itself says so: its stage may have changed, or its time been prolonged, unseen.
-func (k *Keeper) over(ctx context.Context, nc *v1alpha1.NodeCheckpoint, role Role) (string, error) {
+// believed only when the API server itself says so: its stage may have changed, or its time been prolonged, unseen. Held is what is on record of it; nil:
+// nothing is.
+func (k *Keeper) over(ctx context.Context, nc *v1alpha1.NodeCheckpoint, role Role, held *record) (string, error) {
 	switch {
 	case dismissed(nc):
 		return "it was discarded", nil
+	case role == Source && pending(nc) && nc.Status.Source.State == v1alpha1.CheckpointDiscarded:
+		return timeOver, nil
 	case timeless(nc) || k.Clock.Now().Before(nc.Spec.Expires.Time):
 		return "", nil
 	}
@@ -235,25 +234,36 @@ func (k *Keeper) over(ctx context.Context, nc *v1alpha1.NodeCheckpoint, role Rol
 	case timeless(now) || k.Clock.Now().Before(now.Spec.Expires.Time):
 		return "", nil // the cache will tell
 	}
-	return k.claim(ctx, now, role)
+	return k.claim(ctx, now, role, held)
+}
+
+// timeOver is why nothing is to be held any longer of a NodeCheckpoint that nobody has prolonged.
+const timeOver = "its time is over"
+
+// pending tells whether this node has told that the source's containers are about to be resumed, and not yet that they are.
+func pending(nc *v1alpha1.NodeCheckpoint) bool {
+	return nc.Status.Source.Decided() && nc.Status.Source.Pending && !timeless(nc)
 }
 
 // claim says that the time of a NodeCheckpoint is over before that has any effect. Clocks may differ: whoever takes it a stage further meanwhile, as
-// by his own its time is not over, is refused that, or refuses this.
-func (k *Keeper) claim(ctx context.Context, now *v1alpha1.NodeCheckpoint, role Role) (string, error) {
-	const why = "its time is over"
+// by his own its time is not over, is refused that, or refuses this. What is stopped is told of until it runs on: nobody else would know.
+func (k *Keeper) claim(ctx context.Context, now *v1alpha1.NodeCheckpoint, role Role, held *record) (string, error) {
 	side := now.Status.Source
 	if role == Target {
 		side = now.Status.Target
 	}
-	if side.Settled() {
-		return why, nil
+	if side.Decided() {
+		return timeOver, nil
 	}
-	err := k.API.Report(ctx, Version{now.Name, now.UID, now.ResourceVersion}, role, v1alpha1.CheckpointSide{State: v1alpha1.CheckpointDiscarded, Message: why})
+	gone := v1alpha1.CheckpointSide{State: v1alpha1.CheckpointDiscarded, Message: timeOver}
+	if role == Source {
+		gone.Disturbance, gone.Pending = disturbance(now, held), stopped(now) || held != nil && held.stops()
+	}
+	err := k.API.Report(ctx, Version{now.Name, now.UID, now.ResourceVersion}, role, gone)
 	if err != nil {
 		return "", fmt.Errorf("saying that the time of the NodeCheckpoint is over: %w", err)
 	}
-	return why, nil
+	return timeOver, nil
 }
 
 // report writes this node's side, where it differs.
@@ -282,18 +292,6 @@ func (k *Keeper) report(ctx context.Context, nc *v1alpha1.NodeCheckpoint, role R
 	return nil
 }
 
-// held is how much of the disk archives take, in bytes.
-func (k *Keeper) held() (int64, error) {
-	all, err := k.records.all()
-	var sum int64
-	for _, one := range all {
-		for _, a := range one.Archives {
-			sum += a.Bytes
-		}
-	}
-	return sum, err
-}
-
 // most is the largest archive that the NodeCheckpoint and this node allow.
 func (k *Keeper) most(nc *v1alpha1.NodeCheckpoint) Limits {
 	limits := k.Limits
@@ -301,24 +299,6 @@ func (k *Keeper) most(nc *v1alpha1.NodeCheckpoint) Limits {
 		limits.Archive = *most
 	}
 	return limits
-}
-
-// within runs f, which ends when the NodeCheckpoint is no longer wanted.
-func (k *Keeper) within(ctx context.Context, name string, f func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	k.mu.Lock()
-	k.running[name] = cancel
-	k.mu.Unlock()
-	defer func() {
-		k.mu.Lock()
-		delete(k.running, name)
-		k.mu.Unlock()
-	}()
-	if nc := k.get(name); nc == nil || dismissed(nc) { // it changed just before
-		return context.Canceled
-	}
-	return f(ctx)
 }
 
 // find is what may be given to which agent: what the NodeCheckpoint says, from the stage on in which it says so.

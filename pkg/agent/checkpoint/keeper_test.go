@@ -43,7 +43,7 @@ func newPair(t *testing.T) *pair {
 	f := &fate{}
 	p := &pair{t: t, clock: clocktesting.NewFakeClock(time.Now().Add(-time.Second))}
 	p.api = &fakeAPI{fate: f, all: map[string]*v1alpha1.NodeCheckpoint{name: {
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: "0a-1b"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: "0a-1b", CreationTimestamp: metav1.NewTime(p.clock.Now())},
 		Spec: v1alpha1.NodeCheckpointSpec{
 			PodNamespace: "default", PodName: "p", PodUID: "pod", SourceNode: "a", TargetNode: "b", Stage: v1alpha1.StageCheckpoint,
 			Containers: []v1alpha1.CheckpointedContainer{{Name: "app"}, {Name: "side"}}, Expires: metav1.NewTime(p.clock.Now().Add(time.Hour)),
@@ -112,20 +112,7 @@ func (p *pair) once(s *side) (died bool) {
 // settle lets both work until nothing changes any longer, while time passes.
 func (p *pair) settle() {
 	p.t.Helper()
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() {
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(time.Millisecond):
-				if p.clock.HasWaiters() {
-					p.clock.Step(time.Second)
-				}
-			}
-		}
-	}()
+	defer p.pass(time.Second)()
 	for range 8 {
 		p.once(p.source)
 		p.once(p.target)
@@ -378,7 +365,7 @@ func TestATransferThatCannotBeDoneSaysWhy(t *testing.T) {
 			p.settle()
 			tc.change(p)
 			p.api.change(name, func(nc *v1alpha1.NodeCheckpoint) { nc.Spec.Stage = v1alpha1.StageTransfer })
-			stop := p.pass()
+			stop := p.pass(10 * time.Second)
 			p.once(p.target)
 			stop()
 			p.expect(v1alpha1.CheckpointCheckpointed, v1alpha1.CheckpointFailed)
@@ -407,30 +394,41 @@ func TestATransferGoesOnWithTheAgentThatComesAfter(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); p.once(p.target) }()
 	for !p.clock.HasWaiters() { // until the target has tried in vain
-		time.Sleep(time.Millisecond)
+		select {
+		case <-done:
+			t.Fatal("the target spoke with an agent that it does not know")
+		case <-time.After(time.Millisecond):
+		}
 	}
 	p.once(p.source)
-	p.clock.Step(time.Second)
+	defer p.pass(time.Second)()
 	<-done
 	p.expect(v1alpha1.CheckpointCheckpointed, v1alpha1.CheckpointTransferred)
 }
 
-// pass lets time pass while somebody waits for it.
-func (p *pair) pass() (stop func()) {
-	done := make(chan struct{})
+// pass lets time pass while somebody waits for it, until stop has returned: fast at first, and then so slowly that on a machine that is busy the hour of
+// the NodeCheckpoint does not pass while both are at work.
+func (p *pair) pass(step time.Duration) (stop func()) {
+	stopping, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
-		for {
+		defer close(stopped)
+		pause := time.Millisecond
+		for stepped := 0; ; {
 			select {
-			case <-done:
+			case <-stopping:
 				return
-			case <-time.After(time.Millisecond):
-				if p.clock.HasWaiters() {
-					p.clock.Step(10 * time.Second)
-				}
+			case <-time.After(pause):
+			}
+			if p.clock.HasWaiters() {
+				p.clock.Step(step)
+				stepped++
+			}
+			if stepped > 100 {
+				pause = 100 * time.Millisecond
 			}
 		}
 	}()
-	return func() { close(done) }
+	return func() { close(stopping); <-stopped }
 }
 
 // spoil changes the source's archives on its disk.

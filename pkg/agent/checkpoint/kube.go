@@ -61,7 +61,7 @@ func patchOf(of Version, role Role, side v1alpha1.CheckpointSide) ([]byte, error
 	if err != nil {
 		return nil, fmt.Errorf("encoding the status: %w", err)
 	}
-	full := map[string]any{"message": nil, "address": nil, "certificate": nil, "archives": nil, "bytes": nil, "stoppedTime": nil, "progressTime": nil}
+	full := map[string]any{"message": nil, "pending": nil, "disturbance": nil, "address": nil, "certificate": nil, "archives": nil, "bytes": nil, "stoppedTime": nil, "progressTime": nil}
 	if err := json.Unmarshal(text, &full); err != nil {
 		return nil, fmt.Errorf("encoding the status: %w", err)
 	}

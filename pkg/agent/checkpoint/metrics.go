@@ -89,7 +89,7 @@ func (k *Keeper) Collect(to chan<- prometheus.Metric) {
 		k.Log.V(1).Info("what is held was not read for the metrics", "error", err.Error())
 	}
 	for _, one := range all {
-		if one.Role == Source && one.Failure == "" && len(one.Paused) > 0 {
+		if one.stops() {
 			stopped++
 		}
 		for _, a := range one.Archives {

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/keptfile"
 )
 
@@ -24,23 +25,34 @@ const (
 	Target Role = "target"
 )
 
-// record is what this node holds of a NodeCheckpoint. It is on disk before what it tells of is done.
+// record is what this node holds of a NodeCheckpoint. It is on disk before what it tells of is done, but for how a source that is to stand still did not:
+// that it stands still again waits for no disk.
 type record struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
 	Role Role      `json:"role"`
 	Pod  Pod       `json:"pod"`
+	// Containers are the names of those whose state is wanted, on the source.
+	Containers []string `json:"containers,omitempty"`
 	// Began is when the first container was about to be paused.
 	Began time.Time `json:"began"`
 	// Paused are the containers' IDs, by name.
 	Paused map[string]string `json:"paused,omitempty"`
+	// Resumed: they run on, as it came to nothing.
+	Resumed bool `json:"resumed,omitempty"`
 	// Archives that are complete; on the target, images of the runtime.
 	Archives []archive `json:"archives,omitempty"`
 	// Restoring: a pod may have been made of the state. Gone is when the NodeCheckpoint was first missed.
 	Restoring bool      `json:"restoring,omitempty"`
 	Gone      time.Time `json:"gone,omitzero"`
+	// Disturbance is how the source's containers did not stay paused, and Disturbed that in words.
+	Disturbance v1alpha1.CheckpointDisturbance `json:"disturbance,omitempty"`
+	Disturbed   string                         `json:"disturbed,omitempty"`
 	// Failure is why it came to nothing; empty while it may still succeed.
 	Failure string `json:"failure,omitempty"`
+
+	// unsaved: it says what the one on disk does not.
+	unsaved bool
 }
 
 // archive of a container.
@@ -67,6 +79,9 @@ func (r *record) archive(container string) *archive {
 	}
 	return nil
 }
+
+// stops tells whether the pod stands still for it.
+func (r *record) stops() bool { return r.Role == Source && len(r.Paused) > 0 && !r.Resumed }
 
 // records are those of this node, each a file of its directory.
 type records struct{ dir string }
@@ -137,6 +152,7 @@ func (r records) save(one *record) error {
 	if err != nil {
 		return fmt.Errorf("writing a record: %w", err)
 	}
+	one.unsaved = false
 	return nil
 }
 

@@ -1,11 +1,11 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,15 +21,18 @@ import (
 var errDied = errors.New("the agent ended while the state was being written")
 
 // source does the source's part.
-func (k *Keeper) source(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.Duration, error) {
-	held, err := k.sourceRecord(nc)
+func (k *Keeper) source(ctx context.Context, nc *v1alpha1.NodeCheckpoint, hand apart) (time.Duration, error) {
+	held, err := k.sourceRecord(ctx, nc)
 	if err != nil {
 		return 0, err
 	}
 	if nc.Spec.Stage.GivenUp() {
-		return 0, k.releaseSource(ctx, nc, held)
+		if err := k.releaseSource(ctx, nc, held); err != nil {
+			return 0, err
+		}
+		return k.keepStill(ctx, nc)
 	}
-	why, err := k.over(ctx, nc, Source)
+	why, err := k.over(ctx, nc, Source, held)
 	switch {
 	case err != nil:
 		return 0, err
@@ -37,44 +40,86 @@ func (k *Keeper) source(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.
 		return 0, k.discardSource(ctx, nc, held, why)
 	case held != nil && held.Failure != "":
 		return 0, k.failSource(ctx, nc, held, errors.New(held.Failure))
-	case held == nil && (nc.Status.Source.Settled() || timeless(nc)): // what was stopped here is not stopped anew
+	case held != nil && pending(nc): // it was told, and may not have come to disk
+		return 0, k.failSource(ctx, nc, held, errors.New(nc.Status.Source.Message))
+	case held == nil && (nc.Status.Source.Decided() || timeless(nc)): // what was stopped here is not stopped anew
 		return 0, nil
 	case held == nil:
-		held = k.newRecord(nc, Source)
-		err = k.take(ctx, nc, held)
+		return hand(Source, func(ctx context.Context) (time.Duration, error) {
+			held := k.newRecord(nc, Source)
+			return k.taken(ctx, nc, held, k.take(ctx, nc, held))
+		})
 	case len(held.Archives) < len(nc.Spec.Containers):
 		err = errDied
 	default:
-		if err = k.undisturbed(ctx, held); permanent(ctx, err) {
-			return k.disturbed(ctx, nc, held, err)
-		}
+		return k.watch(ctx, nc, held)
 	}
-	if permanent(ctx, err) {
+	return k.taken(ctx, nc, held, err)
+}
+
+// taken tells what has come of a source's part.
+func (k *Keeper) taken(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record, err error) (time.Duration, error) {
+	switch {
+	case errors.Is(err, errOvertaken):
+		return lookAgain, nil
+	case permanent(ctx, err):
 		return 0, k.failSource(ctx, nc, held, err)
-	}
-	if err != nil {
+	case err != nil:
 		return 0, err
 	}
-	return watchEvery, k.report(ctx, nc, Source, k.sourceSide(held, v1alpha1.CheckpointCheckpointed, ""))
+	err = k.report(ctx, nc, Source, k.sourceSide(held, v1alpha1.CheckpointCheckpointed, ""))
+	return k.soonest(nc), err // after what may have taken long
+}
+
+// soonest is when to look again, not later than when its time is over: where no controller is there, nobody else lets the source run on before its liveness
+// probe ends it.
+func (k *Keeper) soonest(nc *v1alpha1.NodeCheckpoint) time.Duration {
+	if timeless(nc) {
+		return watchEvery
+	}
+	return max(lookAgain, min(watchEvery, nc.Spec.Expires.Sub(k.Clock.Now())))
 }
 
 // sourceRecord is what is held; nil: nothing, as far as is known. It remembers that a pod may be at work with the state: whoever deletes the NodeCheckpoint
-// by force deletes that knowledge with it.
-func (k *Keeper) sourceRecord(nc *v1alpha1.NodeCheckpoint) (*record, error) {
+// by force deletes that knowledge with it. Of one that cannot be read is known that containers may have been stopped; once their archives were complete a copy
+// may be on the way that this agent has not heard of yet, so that nothing is resumed for it.
+func (k *Keeper) sourceRecord(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (*record, error) {
 	held, err := k.records.load(nc.UID, Source)
 	if errors.Is(err, errUnreadable) {
 		k.Log.Error(err, "going on without it", "nodeCheckpoint", nc.Name)
+		if !timeless(nc) && !nc.Status.Source.Settled() && !complete(nc) {
+			return k.unrecorded(ctx, nc)
+		}
 		return nil, k.records.remove(k.newRecord(nc, Source))
 	}
-	if err != nil || held == nil || held.Restoring || nc.Spec.Stage != v1alpha1.StageRestore {
+	if err == nil && held == nil && pending(nc) {
+		return k.unrecorded(ctx, nc)
+	}
+	if err != nil || held == nil {
 		return held, err
 	}
-	held.Restoring = true
-	return held, k.records.save(held)
+	if nc.Spec.Stage == v1alpha1.StageRestore && !held.Restoring {
+		held.Restoring, held.unsaved = true, true
+	}
+	if told := nc.Status.Source; complete(nc) && told.Disturbance != "" {
+		note(held, told.Disturbance, told.Message) // it may not have come to disk
+	}
+	return held, nil
+}
+
+// complete tells whether this node has told that it has all archives.
+func complete(nc *v1alpha1.NodeCheckpoint) bool {
+	return nc.Status.Source != nil && nc.Status.Source.State == v1alpha1.CheckpointCheckpointed
 }
 
 func (k *Keeper) newRecord(nc *v1alpha1.NodeCheckpoint, role Role) *record {
-	return &record{Name: nc.Name, UID: nc.UID, Role: role, Pod: Pod{Namespace: nc.Spec.PodNamespace, Name: nc.Spec.PodName, UID: nc.Spec.PodUID}}
+	one := &record{Name: nc.Name, UID: nc.UID, Role: role, Pod: Pod{Namespace: nc.Spec.PodNamespace, Name: nc.Spec.PodName, UID: nc.Spec.PodUID}}
+	if role == Source {
+		for _, c := range nc.Spec.Containers {
+			one.Containers = append(one.Containers, c.Name)
+		}
+	}
+	return one
 }
 
 // sourceSide is what is told of what is held.
@@ -83,6 +128,7 @@ func (k *Keeper) sourceSide(held *record, state v1alpha1.CheckpointState, messag
 	if held == nil || held.Began.IsZero() {
 		return side
 	}
+	side.Disturbance, side.Message = held.Disturbance, cmp.Or(message, held.Disturbed)
 	side.StoppedTime = ptr.To(metav1.NewMicroTime(held.Began))
 	for _, a := range held.Archives {
 		side.Archives = append(side.Archives, v1alpha1.CheckpointArchive{Container: a.Container, Bytes: a.Bytes, Digest: a.Digest})
@@ -107,8 +153,8 @@ func (k *Keeper) take(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *re
 	if err != nil {
 		return err
 	}
-	held.Began, held.Paused = k.Clock.Now(), ids
-	if err := k.records.save(held); err != nil {
+	defer k.promises.release(nc.UID, "")
+	if err := k.begin(ctx, nc, held, ids); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(ids)) {
@@ -152,26 +198,6 @@ func (k *Keeper) containers(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (m
 	return ids, nil
 }
 
-// estimate is about how large the largest archive will be; an error says that there is no room for them.
-func (k *Keeper) estimate(ctx context.Context, nc *v1alpha1.NodeCheckpoint, ids map[string]string) (int64, error) {
-	before, err := k.held()
-	if err != nil {
-		return 0, err
-	}
-	var largest int64
-	for _, name := range slices.Sorted(maps.Keys(ids)) {
-		memory, written, err := k.Driver.Memory(ctx, nc.Spec.PodUID, ids[name])
-		if err != nil {
-			return 0, err
-		}
-		if err := k.most(nc).room(k.Dir, memory+written, before, copiesOut); err != nil {
-			return 0, fmt.Errorf("container %s, by what it has in memory and has written: %w", name, err)
-		}
-		before, largest = before+memory+written, max(largest, memory+written)
-	}
-	return largest, nil
-}
-
 // The time that writing a state may take: 120 s, or 150 s for each GiB.
 const (
 	leastTimeout  = 120 * time.Second
@@ -205,32 +231,11 @@ func (k *Keeper) write(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *r
 	}
 	k.figures.bytes.WithLabelValues("written").Add(float64(bytes))
 	held.Archives = append(held.Archives, archive{Container: container, Path: path, Bytes: bytes, Digest: digest})
-	return k.records.save(held)
-}
-
-// giveBack lets the containers go on and removes the archives.
-func (k *Keeper) giveBack(ctx context.Context, held *record) error {
-	if held == nil {
-		return nil
+	if err := k.records.save(held); err != nil {
+		return err
 	}
-	var errs []error
-	for _, id := range held.Paused {
-		errs = append(errs, k.Driver.Resume(ctx, id))
-	}
-	return errors.Join(append(errs, k.removeArchives(held))...)
-}
-
-func (k *Keeper) removeArchives(held *record) error {
-	var errs []error
-	for _, a := range held.Archives {
-		if err := os.Remove(a.Path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("removing an archive: %w", err))
-		}
-	}
-	for name := range held.Paused {
-		errs = append(errs, removeArchives(k.Archives, held.Pod, name, held.Began))
-	}
-	return errors.Join(errs...)
+	k.promises.release(nc.UID, container) // it is held
+	return nil
 }
 
 // failSource gives everything back, and says why. The record stays until the NodeCheckpoint is over, so that an archive is
@@ -239,6 +244,7 @@ func (k *Keeper) failSource(ctx context.Context, nc *v1alpha1.NodeCheckpoint, he
 	if held.Failure == "" {
 		k.figures.taken.WithLabelValues(resultFailed).Inc()
 		held.Failure = why.Error()
+		k.blame(ctx, held, why)
 		if err := k.records.save(held); err != nil { // a full disk: go on without
 			k.Log.Error(err, "noting that a checkpoint failed", "nodeCheckpoint", nc.Name)
 		}
@@ -246,12 +252,14 @@ func (k *Keeper) failSource(ctx context.Context, nc *v1alpha1.NodeCheckpoint, he
 	if err := k.giveBack(ctx, held); err != nil {
 		return err
 	}
+	k.resumedAll(held)
 	side := k.sourceSide(nil, v1alpha1.CheckpointFailed, held.Failure)
+	side.Disturbance = disturbance(nc, held)
 	return k.report(ctx, nc, Source, side)
 }
 
 func (k *Keeper) discardSource(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record, why string) error {
-	if held == nil && !nc.Status.Source.Settled() {
+	if held == nil && !nc.Status.Source.Settled() && stopped(nc) {
 		var err error
 		if held, err = k.unrecorded(ctx, nc); err != nil {
 			return err
@@ -261,7 +269,11 @@ func (k *Keeper) discardSource(ctx context.Context, nc *v1alpha1.NodeCheckpoint,
 		return err
 	}
 	if !nc.Status.Source.Settled() || nc.Status.Source.State == v1alpha1.CheckpointFailed && dismissed(nc) {
-		if err := k.report(ctx, nc, Source, k.sourceSide(nil, v1alpha1.CheckpointDiscarded, "the containers run on: "+why)); err != nil {
+		side := k.sourceSide(nil, v1alpha1.CheckpointDiscarded, k.whatNow(nc, why))
+		if side.Disturbance = disturbance(nc, held); side.Disturbance == v1alpha1.CheckpointEnded {
+			side.Message = "what has ended begins anew: " + why
+		}
+		if err := k.report(ctx, nc, Source, side); err != nil {
 			return err
 		}
 	}
@@ -271,34 +283,11 @@ func (k *Keeper) discardSource(ctx context.Context, nc *v1alpha1.NodeCheckpoint,
 	return k.records.remove(held)
 }
 
-// unrecorded is what may be held of a NodeCheckpoint whose record is lost: containers that stand still, and what was written of them.
-func (k *Keeper) unrecorded(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (*record, error) {
-	running, err := k.Driver.Containers(ctx, nc.Spec.PodUID)
-	if err != nil {
-		return nil, err
-	}
-	held := k.newRecord(nc, Source)
-	held.Began, held.Paused = nc.CreationTimestamp.Time, map[string]string{}
-	for _, c := range running {
-		if !slices.Contains(nc.Spec.Containers, v1alpha1.CheckpointedContainer{Name: c.Name}) {
-			continue
-		}
-		paused, err := k.Driver.Paused(ctx, c.ID)
-		if err != nil {
-			return nil, err
-		}
-		if paused {
-			held.Paused[c.Name] = c.ID
-		}
-	}
-	return held, nil
-}
-
 // releaseSource removes the archives. The containers stay paused: the pod goes, and until then there is another in its
 // place.
 func (k *Keeper) releaseSource(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record) error {
 	if held != nil {
-		if err := k.removeArchives(held); err != nil {
+		if err := k.removeArchives(held, time.Time{}); err != nil {
 			return err
 		}
 	}

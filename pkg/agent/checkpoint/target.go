@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,12 +31,12 @@ func imageOf(uid types.UID, container string) string {
 const progressEvery = time.Second
 
 // target does the target's part.
-func (k *Keeper) target(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.Duration, error) {
+func (k *Keeper) target(ctx context.Context, nc *v1alpha1.NodeCheckpoint, hand apart) (time.Duration, error) {
 	held, err := k.targetRecord(ctx, nc)
 	if err != nil {
 		return 0, err
 	}
-	why, err := k.over(ctx, nc, Target)
+	why, err := k.over(ctx, nc, Target, held)
 	switch {
 	case err != nil:
 		return 0, err
@@ -52,14 +53,30 @@ func (k *Keeper) target(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.
 	case nc.Spec.Stage == v1alpha1.StageCheckpoint || nc.Status.Source == nil || nc.Status.Source.State != v1alpha1.CheckpointCheckpointed:
 		return watchEvery, k.report(ctx, nc, Target, k.targetSide(held, v1alpha1.CheckpointWorking, ""))
 	}
-	return k.receive(ctx, nc, held)
+	return k.fetch(ctx, nc, held, hand)
+}
+
+// fetch has what is not here yet brought apart, and looks for what is made of it once all is.
+func (k *Keeper) fetch(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record, hand apart) (time.Duration, error) {
+	if held == nil {
+		held = k.newRecord(nc, Target)
+	}
+	if !missing(nc, held) {
+		return k.await(ctx, nc, held)
+	}
+	return hand(Target, func(ctx context.Context) (time.Duration, error) { return k.receive(ctx, nc, held) })
+}
+
+// missing tells whether archives of the source are not here yet.
+func missing(nc *v1alpha1.NodeCheckpoint, held *record) bool {
+	return slices.ContainsFunc(nc.Status.Source.Archives, func(want v1alpha1.CheckpointArchive) bool {
+		found := held.archive(want.Container)
+		return found == nil || !found.Imported
+	})
 }
 
 // receive brings what the source has, and then looks for what is made of it.
 func (k *Keeper) receive(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record) (time.Duration, error) {
-	if held == nil {
-		held = k.newRecord(nc, Target)
-	}
 	if err := k.bringAll(ctx, nc, held); permanent(ctx, err) {
 		return 0, k.failTarget(ctx, nc, held, err)
 	} else if err != nil {
@@ -125,14 +142,6 @@ func (k *Keeper) targetSide(held *record, state v1alpha1.CheckpointState, messag
 
 // bringAll brings every archive that is not here.
 func (k *Keeper) bringAll(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record) error {
-	missing := false
-	for _, want := range nc.Status.Source.Archives {
-		found := held.archive(want.Container)
-		missing = missing || found == nil || !found.Imported
-	}
-	if !missing {
-		return nil
-	}
 	// The source learns from this side whom to give them.
 	if err := k.report(ctx, nc, Target, k.targetSide(held, v1alpha1.CheckpointWorking, "")); err != nil {
 		return err
@@ -162,21 +171,10 @@ func (k *Keeper) bringAll(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held
 // bring fetches one archive and has the runtime take it.
 func (k *Keeper) bring(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record, want v1alpha1.CheckpointArchive) error {
 	path := filepath.Join(k.records.fetched(nc.UID), filepath.Base(want.Container)+".tar")
-	if held.archive(want.Container) == nil {
-		before, err := k.held()
-		if err != nil {
-			return err
-		}
-		if err := k.most(nc).room(k.Dir, want.Bytes, before, copiesIn); err != nil {
-			return err
-		}
-		held.Archives = append(held.Archives, archive{
-			Container: want.Container, Bytes: want.Bytes, Digest: want.Digest, Image: imageOf(nc.UID, want.Container),
-		})
-		if err := k.records.save(held); err != nil {
-			return err
-		}
+	if err := k.expect(nc, held, want); err != nil {
+		return err
 	}
+	defer k.promises.release(nc.UID, "")
 	err := fetch{
 		peer: k.peer(nc, want.Container), path: path, bytes: want.Bytes, digest: want.Digest, progress: k.progress(ctx, nc, held), clock: k.Clock,
 	}.run(ctx)
@@ -239,7 +237,7 @@ func (k *Keeper) progress(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held
 
 // lookForRestored notes which containers the runtime has made of the archives, and tells whether all are.
 func (k *Keeper) lookForRestored(ctx context.Context, held *record) (bool, error) {
-	all, changed := true, false
+	all, found := true, 0
 	var running []containerd.Container
 	for i := range held.Archives {
 		a := &held.Archives[i]
@@ -254,16 +252,21 @@ func (k *Keeper) lookForRestored(ctx context.Context, held *record) (bool, error
 		}
 		for _, c := range running {
 			if c.RestoredFrom == a.Image {
-				a.Restored, changed = c.ID, true
-				k.figures.restored.Inc()
+				a.Restored = c.ID
+				found++
 			}
 		}
 		all = all && a.Restored != ""
 	}
-	if !changed {
+	if found == 0 {
 		return all, nil
 	}
-	return all, k.records.save(held)
+	if err := k.records.save(held); err != nil { // a full disk: it is told all the same, and found again
+		k.Log.Error(err, "noting what was restored", "nodeCheckpoint", held.Name)
+		return all, nil
+	}
+	k.figures.restored.Add(float64(found))
+	return all, nil
 }
 
 // letGo removes what was fetched, and takes the images away; where retire says so, their names stay and mean the images

@@ -142,6 +142,13 @@ func TestChecks(t *testing.T) {
 		{hosttest.Blocked, write("sys/fs/cgroup/kubepods.slice/cpu.rt.max", "max 100000"), "kubepods-budget", doctor.OK, "every level"},
 		{hosttest.Blocked, write("sys/fs/cgroup/kubepods.slice/cpu.rt.max", "0 100000"), "kubepods-budget", doctor.Note, "EPERM"},
 		{hosttest.Blocked, write("sys/fs/cgroup/kubepods.slice/cpu.rt_multi_runtime_us", "0 0 0 0"), "rt-group-sched", doctor.OK, "HCBS"},
+		{hosttest.Lab, write("sys/fs/cgroup/cpu/kubepods/cpu.rt_multi_runtime_us", "0 0 0 0"), "rt-group-sched", doctor.OK, "HCBS"},
+		{hosttest.Lab, write("sys/fs/cgroup/cpu/kubepods/cpu.rt_multi_runtime_us", "0 0 0 0"), "kubepods-budget", doctor.Note, "until the agent gives"},
+		{hosttest.Lab, func(tr *hosttest.Tree) {
+			for _, level := range []string{"", "burstable/", "besteffort/"} {
+				tr.Write("sys/fs/cgroup/cpu/kubepods/"+level+"cpu.rt_multi_runtime_us", "400000 0 0 0")
+			}
+		}, "kubepods-budget", doctor.OK, "every level"},
 		{hosttest.Lab, nil, "kubepods-budget", doctor.Note, "until the agent gives"},
 		{hosttest.Lab, remove("sys/fs/cgroup/cpu/kubepods"), "kubepods-budget", doctor.Note, "no groups"},
 		{hosttest.Lab, func(tr *hosttest.Tree) {

@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/mainspring-rt/mainspring/pkg/host"
 )
 
 // The backends, as in RTNode.status.backend.
@@ -51,11 +49,11 @@ func (e *exam) fifoRefused() bool {
 	return file == "" && e.needBudgets() && e.groups.InUnified("cpu")
 }
 
-// hcbs is the file by which a v2 hierarchy takes real-time budgets, empty without one, and whether it is on: with
-// nothing for the root group it is not. Of the older patches the root has no file, so a group is asked.
+// hcbs is the file by which the hierarchy of cpu takes real-time budgets for each core, empty without one, and whether it is on: with
+// nothing for the root group it is not. Of the older patches, which have it on v1, too, the root has no file, so a group is asked.
 func (e *exam) hcbs() (file string, on bool) {
-	dir, err := e.groups.Dir(host.Unified, "/")
-	if err != nil || !e.groups.InUnified("cpu") {
+	dir, err := e.groups.Dir("cpu", "/")
+	if err != nil {
 		return "", false
 	}
 	root := path.Join(e.h.Rel(dir), "cpu.rt.max")
@@ -96,14 +94,14 @@ func (e *exam) rtGroups() Finding {
 	if file, on := e.hcbs(); file != "" {
 		_, saw := e.read(file)
 		if on {
-			return ok("v2 groups take real-time budgets for each core (HCBS): the strongest backend").saw(saw)
+			return ok("groups take real-time budgets for each core (HCBS): the strongest backend").saw(saw)
 		}
 		return note("the kernel could give real-time budgets to groups (HCBS), but the root group has none to give", "echo 900000 1000000 > "+file).saw(saw)
 	}
 	saw := e.rtGroupsSaw()
 	switch groups, err := e.h.RTGroupSched(); {
 	case e.fifoRefused():
-		return problem("blocked: groups need a budget for real-time tasks (CONFIG_RT_GROUP_SCHED), and v2 groups have no file to give one. SCHED_FIFO fails with EPERM in every container, whatever its rights. Only backend deadline is left",
+		return problem("blocked: groups need a budget for real-time tasks (CONFIG_RT_GROUP_SCHED), and v2 groups have no file to give one. SCHED_FIFO fails with EPERM in every container, whatever its rights. Only backends deadline and cfs are left",
 			"boot with rt_group_sched=0, where the kernel knows it (its options name CONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED); or a kernel without CONFIG_RT_GROUP_SCHED (backend fifo), one with HCBS (backend hcbs), or cgroup v1 (systemd.unified_cgroup_hierarchy=0; backend rtgroup)").saw(saw...)
 	case err != nil:
 		return warning("whether the kernel lets containers run real-time tasks cannot be read: with CONFIG_RT_GROUP_SCHED on cgroup v2 it would not. The agent tries it at start",
@@ -154,13 +152,13 @@ func (e *exam) kubepodsSaw(backend string) (saw []Reading, zero bool) {
 	if err != nil {
 		return nil, false
 	}
-	controller, file := "cpu", "cpu.rt_runtime_us"
+	file := "cpu.rt_runtime_us"
 	if backend == backendHCBS {
 		hcbs, _ := e.hcbs()
-		controller, file = host.Unified, path.Base(hcbs)
+		file = path.Base(hcbs)
 	}
 	for _, root := range roots {
-		dir, err := e.groups.Dir(controller, root)
+		dir, err := e.groups.Dir("cpu", root)
 		if err != nil {
 			continue // gone since it was found
 		}

@@ -27,8 +27,9 @@ type Offer struct {
 }
 
 // OfferOf is what the fast path's report and the machine as it is now come to. reserve is kept of each
-// core's capacity for raising Limited servers. Cores that are offline, have no capacity or broke what was
-// promised are left out; those that somebody isolated for himself, or reserved, the fast path has not.
+// core's capacity for raising Limited servers. Cores that are offline or have no capacity are left out, and all while the kernel enforces nothing;
+// those that somebody isolated for himself, or reserved, the fast path has not. A core that broke what was promised stays: a defect of ours in the
+// past says nothing of its capacity now, and its health tells (see Driver.takeOffer).
 //
 // At least one online core must be left to the host: everything that is no real-time container, the
 // kubelet and this agent first, would be starved where all cores may be filled. The error then says so,
@@ -49,6 +50,8 @@ func OfferOf(report table.Report, machine []host.Core, reserve rt.PPM) (Offer, e
 			offer.Unfit[c.ID] = "the machine has no such core"
 		case !place.Online:
 			offer.Unfit[c.ID] = "it is offline"
+		case report.Unenforced != "":
+			offer.Unfit[c.ID] = report.Unenforced
 		case capacity <= 0:
 			offer.Unfit[c.ID] = fmt.Sprintf("its capacity of %d ppm leaves nothing beyond the escalation reserve of %d ppm (--escalation-reserve-ppm)", c.CapacityPpm, reserve)
 		default:

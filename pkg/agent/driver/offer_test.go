@@ -58,6 +58,15 @@ func TestOfferIsWhatTheFastPathGoverns(t *testing.T) {
 	}
 }
 
+func TestCoresWithoutEnforcementAreUnfit(t *testing.T) {
+	r := report("rtgroup", 0, 1, 2)
+	r.Unenforced = "throttling is off"
+	offer, err := driver.OfferOf(r, machine(6), 0)
+	if err != nil || len(offer.Cores) > 0 || offer.Unfit[1] != r.Unenforced || offer.Unfit[2] != r.Unenforced {
+		t.Errorf("offered %+v, unfit %v, %v; want none, and why", offer.Cores, offer.Unfit, err)
+	}
+}
+
 func TestNothingIsOffered(t *testing.T) {
 	for name, tc := range map[string]struct {
 		report table.Report

@@ -60,6 +60,7 @@ func (e *Engine) adopt(t table.Table) error {
 	for _, s := range e.table.Servers {
 		e.specify(s)
 	}
+	e.resize()
 	if !e.settle() {
 		return errEnding
 	}
@@ -92,21 +93,26 @@ func (e *Engine) specify(s table.Server) {
 	}
 	before := en.spec
 	en.spec = s
-	if en.group == nil {
+	if en.group == nil || !en.home() {
 		en.retryAt, en.failures = 0, 0 // whoever sends a table knows more than when it was last tried
-		return
+	}
+	if before.Cgroup != s.Cgroup {
+		en.had = share{}
+	}
+	if en.home() {
+		en.astray = nil
 	}
 	switch {
-	case before.Cgroup != s.Cgroup, timing(before) != timing(s):
+	case en.group == nil:
+	case before.Cgroup != s.Cgroup:
 		e.detach(en)
 		e.close(en, false)
-	case before.Core != s.Core:
+	case before.PeriodUs != s.PeriodUs, before.DeadlineUs != s.DeadlineUs:
+		e.reopen(en, before)
+	case before.Core != s.Core && !en.home():
 		e.detach(en)
 	}
 }
-
-// timing is what a group is opened with, beside its place.
-func timing(s table.Server) [3]int64 { return [3]int64{s.PeriodUs, s.DeadlineUs, most(s)} }
 
 // most is the largest budget that a server can get: those of criticality Low are never raised.
 func most(s table.Server) int64 {
@@ -150,20 +156,23 @@ func (e *Engine) settle() bool {
 	arrived := map[*core]bool{}
 	for _, id := range slices.Sorted(maps.Keys(e.entries)) {
 		en := e.entries[id]
-		if en.core != nil || en.retryAt > e.Now() {
+		if en.home() || en.retryAt > e.Now() {
 			continue
 		}
 		if e.ending.Load() {
 			return false
 		}
-		if en.fault = e.arrive(en); en.fault != nil {
+		left := en.core
+		if en.fault, en.astray = e.arrive(en), nil; en.fault != nil {
 			en.failures++
 			en.retryAt = e.Now() + backoff(en.failures)
-			continue
+			e.stay(en)
+		} else {
+			en.failures = 0
 		}
-		en.failures = 0
-		arrived[en.core] = true
+		arrived[left], arrived[en.core] = true, true
 	}
+	delete(arrived, nil)
 	for c := range arrived {
 		e.load(c)
 		c.ring.Wake() // whoever runs on the core is switched out and in, and so seen
@@ -175,34 +184,6 @@ func (e *Engine) settle() bool {
 // backoff grows from a tenth of a second to half a minute.
 func backoff(failures int) int64 {
 	return min(int64(100*time.Millisecond)<<min(failures-1, 16), int64(30*time.Second))
-}
-
-// arrive opens a server's group, or moves it, and puts it under watch on its core.
-func (e *Engine) arrive(en *entry) error {
-	c := e.cores[en.spec.Core]
-	switch {
-	case c == nil:
-		return fmt.Errorf("core %d takes no real-time work; want one of %v", en.spec.Core, e.Cores)
-	case en.spec.Cgroup == "":
-		return errNotRunning
-	case en.group != nil:
-		if err := en.group.Move(c.id); err != nil {
-			if errors.Is(err, actuator.ErrGone) {
-				e.lose(en, err)
-			}
-			return fmt.Errorf("moving to core %d: %w", c.id, err)
-		}
-	default:
-		group, err := e.Backend.Open(actuatorServer(en.spec))
-		if err != nil {
-			return err
-		}
-		if err := e.Programs.Track(group.ID(), en.slot); err != nil {
-			return errors.Join(fmt.Errorf("watching: %w", err), group.Close(true))
-		}
-		en.group = group
-	}
-	return e.attach(en, c)
 }
 
 func actuatorServer(s table.Server) actuator.Server {
@@ -221,15 +202,15 @@ func (e *Engine) attach(en *entry, c *core) error {
 	config := e.Programs.Config(en.slot)
 	*config = ebpf.Config{
 		BudgetNs: uint64(budget.RuntimeUs) * 1000, AlarmNs: uint64(budget.RuntimeUs) * 1000,
-		CleanNs: uint64(s.LowUs) * 1000 * cleanPercent / 100, WholeNs: uint64(most(s)) * 1000,
+		CleanNs: cleanNs(s), WholeNs: uint64(most(s)) * 1000,
 		PeriodNs: uint64(s.PeriodUs) * 1000, DeadlineNs: uint64(s.DeadlineUs) * 1000,
 		CleanWindows: cleanWindows(s.PeriodUs), Source: e.Backend.Source(), Generation: en.generation, Core: uint32(c.id),
 	}
 	enforcer, _ := en.group.(actuator.Enforcer)
 	c.put(en.slot, &place{
-		group: en.group, enforcer: enforcer, config: config, reserved: e.reserved(s), carries: e.Backend.Source() != ebpf.SourceOwn,
+		group: en.group, enforcer: enforcer, config: config, carries: e.Backend.Source() != ebpf.SourceOwn,
 	}, budget.RuntimeUs)
-	en.core, en.realtime, en.below, en.undone = c, 0, 0, 0
+	en.core, en.last, en.realtime, en.below, en.undone = c, c, 0, 0, 0
 	return nil
 }
 
@@ -241,21 +222,16 @@ const (
 	cleanLeastTime = int64(1_000_000) // us
 )
 
+// cleanNs is the use up to which a window is clean.
+func cleanNs(s table.Server) uint64 { return uint64(s.LowUs) * 1000 * cleanPercent / 100 }
+
 func cleanWindows(periodUs int64) uint32 {
 	return uint32(max(cleanLeast, (cleanLeastTime+periodUs-1)/periodUs))
-}
-
-func (e *Engine) reserved(s table.Server) bool {
-	return s.Mode == table.Reserved || e.Backend.ReservedOnly()
 }
 
 // load tells a core's governor which servers it has now.
 func (e *Engine) load(c *core) {
 	plan := e.table.Plan(c.id)
-	raise := make(map[string]int64, len(plan.Raise))
-	for _, r := range plan.Raise {
-		raise[r.ID] = r.ToUs
-	}
 	var servers []governor.Server
 	bySlot := map[int]*entry{}
 	for _, id := range slices.Sorted(maps.Keys(e.entries)) {
@@ -263,11 +239,9 @@ func (e *Engine) load(c *core) {
 		if en.core != c {
 			continue
 		}
-		spec := en.spec
-		if e.Backend.ReservedOnly() {
-			spec.Mode = table.Reserved
-		}
-		servers = append(servers, governor.Server{Server: spec, Slot: en.slot, RaiseToUs: raise[id]})
+		spec := e.specOf(en.spec, plan)
+		spec.Slot, spec.Core = en.slot, c.id
+		servers = append(servers, spec)
 		bySlot[en.slot] = en
 	}
 	c.mu.Lock()

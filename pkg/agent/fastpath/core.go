@@ -36,7 +36,6 @@ type place struct {
 	group    actuator.Group
 	enforcer actuator.Enforcer // nil where the kernel enforces
 	config   *ebpf.Config
-	reserved bool
 	// carries: what is used beyond a budget is taken from the windows to come.
 	carries bool
 	// stoppedUntil is when the window ends for the rest of which we stopped the server; 0: it is not stopped. changes is how often it
@@ -195,7 +194,7 @@ func raised(o governor.Outcome) bool {
 // the server owes whole windows.
 func (c *core) answered(e *ebpf.Event, p *place, outcome governor.Outcome, woken, lead int64) {
 	p.answeredIn, p.answeredNs = e.Window, e.UsedNs
-	if p.reserved || !raised(outcome) {
+	if !raised(outcome) || c.gov.State(int(e.Slot)).Reserved {
 		return // nothing was written
 	}
 	written := c.now()
@@ -228,13 +227,19 @@ func (c *core) tickLocked() {
 	c.followAll()
 }
 
+// errGone says it to the governor, too.
+var errGone = fmt.Errorf("%w: %w", governor.ErrGone, actuator.ErrGone)
+
 // Set implements governor.Setter: it puts a budget in force.
 func (c *core) Set(slot int, budgetUs int64) error {
 	p := c.places[slot]
 	if p == nil {
-		return actuator.ErrGone
+		return errGone
 	}
 	if err := p.group.Set(budgetUs); err != nil {
+		if errors.Is(err, actuator.ErrGone) {
+			return errGone
+		}
 		return err
 	}
 	atomic.StoreUint64(&p.config.BudgetNs, uint64(budgetUs)*1000)
@@ -272,7 +277,7 @@ func (c *core) watch(p *place, state governor.State) {
 		flags |= ebpf.FlagEnforce
 	}
 	alarm := state.AlarmUs * 1000
-	if !state.Highest && !p.reserved {
+	if !state.Highest && !state.Reserved {
 		alarm -= c.leadFor(state.AlarmUs)
 	}
 	atomic.StoreUint64(&p.config.AlarmNs, uint64(alarm))

@@ -85,6 +85,8 @@ type Engine struct {
 	stale  stale
 	// sweepFault is why the backend could not put back what nobody needs any more.
 	sweepFault error
+	// unenforced is why the kernel enforces no budget now.
+	unenforced error
 	// keptFault is why the table of the process before could not be used.
 	keptFault error
 }
@@ -96,6 +98,9 @@ type entry struct {
 	generation uint32
 	group      actuator.Group // nil while the container is not there, or was refused
 	core       *core          // where it is governed; nil while it is not
+	last       *core          // where it was last, and its group still is
+	sized      int64          // the largest budget that its group is sized for
+	had        share          // of its core, when its group was let go of to be opened anew
 	earlier    counts         // of its former generations
 	drift      uint64
 	checkFault error // of the last look at it
@@ -106,6 +111,7 @@ type entry struct {
 	retryAt    int64
 	failures   int
 	fault      error
+	astray     error // why it is not on the core that the table sends it to, but governed where it was
 }
 
 // New returns an engine with the programs' rings open, and the table of the process before, if there was one, not

@@ -440,8 +440,13 @@ func TestAGroupAroundTheServerThatIsThrottledIsNoOverrun(t *testing.T) {
 
 func TestNobodyStaysStopped(t *testing.T) {
 	for name, happen := range map[string]func(*node, table.Server){
-		"moved":                  func(n *node, s table.Server) { s.Core = 1; n.apply(tableOf(2, s)) },
-		"with another budget":    func(n *node, s table.Server) { s.LowUs, s.LeastUs = 2_100, 2_100; n.apply(tableOf(2, s)) },
+		"moved":               func(n *node, s table.Server) { s.Core = 1; n.apply(tableOf(2, s)) },
+		"with another period": func(n *node, s table.Server) { s.PeriodUs, s.DeadlineUs = 20_000, 20_000; n.apply(tableOf(2, s)) },
+		"with another budget, when its window ends": func(n *node, s table.Server) {
+			s.LowUs, s.LeastUs = 2_100, 2_100
+			n.apply(tableOf(2, s))
+			n.send(0, n.programs.event(100, ebpf.KindWindow, n.now.Load()))
+		},
 		"its next window untold": func(n *node, _ table.Server) { n.now.Add(100_000_000); n.sweep() },
 	} {
 		t.Run(name, func(t *testing.T) {

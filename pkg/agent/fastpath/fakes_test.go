@@ -23,14 +23,18 @@ type kernel struct {
 	groups     map[string]*group // by path
 	openErrs   map[string]error
 	enforce    bool
+	fixed      bool // its groups cannot be resized
+	opening    func(actuator.Server)
 	reserved   bool
 	restored   int
 	sweeps     atomic.Int32
 	log        []string
 	roomErr    error
+	roomFor    int64 // the largest first budget; 0: any
 	restoreErr error
 	source     uint32
 	policy     string
+	unenforced error
 }
 
 func newKernel(paths ...string) *kernel {
@@ -58,6 +62,7 @@ func (k *kernel) Source() uint32           { return k.source }
 func (k *kernel) Identity() string         { return actuator.IdentityCPU }
 func (k *kernel) Policy() string           { return cmp.Or(k.policy, actuator.PolicyFixed) }
 func (k *kernel) ReservedOnly() bool       { return k.reserved }
+func (k *kernel) Unenforced() error        { return k.unenforced }
 func (k *kernel) Sweep() ([]string, error) { k.sweeps.Add(1); return nil, nil }
 func (k *kernel) Restore() error {
 	if k.restoreErr == nil {
@@ -77,6 +82,12 @@ func (k *kernel) Capacity(cores []int) map[int]int64 {
 func (k *kernel) Room(s actuator.Server) (table.First, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if s.BudgetUs < 0 || s.BudgetUs > s.HighUs {
+		return table.First{}, fmt.Errorf("budgetUs %d; want 0 to highUs, %d", s.BudgetUs, s.HighUs) // as every backend does
+	}
+	if k.roomFor > 0 && s.BudgetUs > k.roomFor {
+		return table.First{}, fmt.Errorf("making room: %w", actuator.ErrNoRoom)
+	}
 	if k.roomErr == nil {
 		k.note("room for %s in %s", s.ID, s.Cgroup)
 	}
@@ -94,9 +105,21 @@ func (k *kernel) Open(s actuator.Server) (actuator.Group, error) {
 		return nil, actuator.ErrGone
 	}
 	k.note("open %s on %d", s.Cgroup, s.Core)
-	g.core, g.periodUs = s.Core, s.PeriodUs
-	if k.enforce {
+	switch {
+	case s.BudgetUs > 0 || k.enforce: // as fifo, which knows of no other
+		g.budgetUs = s.BudgetUs
+	case g.periodUs > 0:
+		g.budgetUs = min(g.budgetUs*s.PeriodUs/g.periodUs, s.HighUs)
+	}
+	g.core, g.periodUs, g.highUs = s.Core, s.PeriodUs, s.HighUs
+	if k.opening != nil {
+		k.opening(s)
+	}
+	switch {
+	case k.enforce:
 		return &enforced{g}, nil
+	case k.fixed:
+		return &fixed{g}, nil
 	}
 	return g, nil
 }
@@ -108,13 +131,15 @@ type group struct {
 	core               int
 	budgetUs, periodUs int64
 	sets               int
+	highUs             int64
 	setErr, checkErr   error
-	moveErr            error
+	moveErr, resizeErr error
 	drift              []string
 	closed, restored   bool
 	throttled          bool
 	below, realtime    int
 	counting           func() // called while its threads are counted
+	moving             func() // called before it moves
 }
 
 func (g *group) ID() uint64 { return g.id }
@@ -131,6 +156,9 @@ func (g *group) Read() (actuator.Budget, []int, error) {
 }
 func (g *group) Move(core int) error {
 	g.k.note("move %s to %d", g.path, core)
+	if g.moving != nil {
+		g.moving()
+	}
 	if g.moveErr == nil {
 		g.core = core
 	}

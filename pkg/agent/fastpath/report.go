@@ -21,7 +21,7 @@ func (e *Engine) Report() table.Report {
 	out := table.Report{
 		Instance: e.Instance, Version: e.Version, Generation: e.applied, Origin: e.table.Origin, Backend: e.Backend.Name(), Guarantee: e.Backend.Guarantee(),
 		GranularityUs: e.GranularityUs, LeadUs: e.Lead.Microseconds(), Hook: e.Programs.Hook(), Realtime: e.Realtime, Locked: e.Locked,
-		Missing: slices.Concat(e.Missing, e.Programs.Notes()), Lost: e.Programs.Lost(), Unseen: e.Programs.Unseen(), Stale: len(e.stale.now),
+		Unenforced: textOf(e.unenforced), Missing: slices.Concat(e.Missing, e.Programs.Notes()), Lost: e.Programs.Lost(), Unseen: e.Programs.Unseen(), Stale: len(e.stale.now),
 	}
 	for _, fault := range []error{e.keptFault, e.sweepFault} {
 		if fault != nil {
@@ -70,10 +70,10 @@ func (e *Engine) server(en *entry) table.ServerReport {
 	count(&out, state)
 	fault := en.lasting(state)
 	if out.Waiting = fault == nil && state.Waiting && state.BudgetUs < en.spec.LowUs; out.Waiting {
-		fault = fmt.Errorf("its budget is %d us, less than low, %d us: others were promised the room, and it waits until that is over",
+		fault = fmt.Errorf("its budget is %d us, less than low, %d us: the room was promised before, and it waits until that is over",
 			state.BudgetUs, en.spec.LowUs)
 	}
-	out.Error, out.Escapes = textOf(fault, en.checkFault), textOf(evasion(en.undone), e.nested(en.below))
+	out.Error, out.Escapes = textOf(en.astray, fault, en.checkFault), textOf(e.unenforced, evasion(en.undone), e.nested(en.below))
 	budget, cores, err := en.group.Read()
 	if err != nil {
 		out.Error = cmp.Or(out.Error, err.Error())

@@ -3,6 +3,7 @@ package fastpath
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -18,11 +19,13 @@ func (e *Engine) Sweep() {
 	defer func() { e.swept.Store(e.Now()) }()
 	e.sweeps++
 	e.stale.tell(e.Now())
+	e.lookForEnforcement()
 	again := false
+	e.resize()
 	for _, id := range slices.Sorted(maps.Keys(e.entries)) {
 		en := e.entries[id]
+		again = again || !en.home() && en.retryAt <= e.Now()
 		if en.core == nil {
-			again = again || en.retryAt <= e.Now()
 			continue
 		}
 		again = e.check(en) || again
@@ -34,6 +37,17 @@ func (e *Engine) Sweep() {
 		return
 	}
 	e.putBack()
+}
+
+// lookForEnforcement asks the backend whether budgets end: whoever turns that off does not ask us. The log tells when it changes.
+func (e *Engine) lookForEnforcement() {
+	before := e.unenforced
+	switch e.unenforced = e.Backend.Unenforced(); {
+	case before == nil && e.unenforced != nil:
+		slog.Error("budgets are not enforced any more", "reason", e.unenforced)
+	case before != nil && e.unenforced == nil:
+		slog.Info("budgets are enforced again")
+	}
 }
 
 // putBack has the backend put back what no server needs any more. Before the first table nobody knows what is
@@ -154,25 +168,6 @@ func allowed(s table.Server, r client.SetRequest) error {
 		return fmt.Errorf("core %d; want core %d, where the server was admitted", *r.Core, s.Core)
 	}
 	return nil
-}
-
-// Room makes room above a container that is about to be created.
-func (e *Engine) Room(s table.Server) (table.First, error) {
-	if err := s.Validate(); err != nil {
-		return table.First{}, &InvalidError{Faults: err}
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	server := actuatorServer(s)
-	server.BudgetUs = s.LeastUs
-	if e.reserved(s) {
-		server.BudgetUs = s.HighUs
-	}
-	first, err := e.Backend.Room(server)
-	if err != nil {
-		return first, &client.StatusError{Code: 409, Reason: err.Error()}
-	}
-	return first, nil
 }
 
 // Restore lets go of every server and sets back all that was changed. That this is wanted is on disk first: the

@@ -120,3 +120,21 @@ func TestLowExactlyFits(t *testing.T) {
 	b.load(1)
 	b.has(7000, 2000)
 }
+
+// Who gave way to a raise keeps its place over a restart, too: whom the core had no room for has none now.
+func TestWhoGaveWayKeepsItsPlaceOverARestart(t *testing.T) {
+	servers := []governor.Server{srv(0, "High", 4000, 5000), srv(1, "Low", 4000, 4000), least(srv(2, "High", 1000, 2000), 2000)}
+	b := newBench(t, governor.Options{}, 900_000, servers...).squeezes(1)
+	for slot, us := range []int64{5000, 2000, 1000} {
+		b.InForce(slot, us)
+		b.budgets[slot] = us
+	}
+	if faults := b.load(1); faults[0].Slot != 2 {
+		t.Errorf("%v; want that of slot 2", faults)
+	}
+	b.has(5000, 2000, 1000)
+	b.pass(1000 * ms)
+	b.clean(0, governor.Recovered)
+	b.tickFor(40 * ms)
+	b.has(4000, 4000, 1000)
+}

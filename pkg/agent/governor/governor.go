@@ -1,13 +1,17 @@
 package governor
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
-// Setter puts a budget in force. An error means that the old one still is.
+// ErrGone means: the group of a slot is no longer there, so that no budget is in force.
+var ErrGone = errors.New("the group is gone")
+
+// Setter puts a budget in force. An error means that the old one still is, unless it is ErrGone.
 type Setter interface {
 	Set(slot int, budgetUs int64) error
 }
@@ -116,6 +120,8 @@ type State struct {
 	Raised bool
 	// Rearm changes when an alarm is to be told again within the window under way.
 	Rearm uint32
+	// Reserved: what it may be raised to is in force from the start, so that an alarm only marks it.
+	Reserved bool
 	// Squeezed below the budget that it should have. Waiting for room for that budget.
 	Squeezed, Waiting bool
 	// Fault is latched: the highest budget was used up several times in a row.
@@ -142,6 +148,7 @@ type Core struct {
 	victims    []int    // indexes of servers, in the plan's order
 	index      []int    // by slot: index of the server plus 1
 	inForce    map[int]int64
+	firsts     map[string]told // by ID, of servers that are not loaded yet
 	bandwidth  account
 	windows    account // of Limited servers above low; each counts 1
 	serials    uint64
@@ -149,6 +156,7 @@ type Core struct {
 	restoreAt  int64
 	broken     uint64
 	loaded     bool
+	begun      bool // somebody has come: what newcomers have from now on is not an earlier agent's
 }
 
 // New returns a core without servers.
@@ -159,7 +167,7 @@ func New(o Options) *Core {
 	if o.Capacity <= 0 {
 		o.Capacity = rt.OneCore
 	}
-	return &Core{options: o, inForce: map[int]int64{}}
+	return &Core{options: o, inForce: map[int]int64{}, firsts: map[string]told{}}
 }
 
 // InForce says, before the Load that brings a slot, which budget its group has already. It is adopted: it
@@ -171,7 +179,8 @@ func (c *Core) InForce(slot int, budgetUs int64) { c.inForce[slot] = budgetUs }
 // deadline included.
 func (c *Core) Promised() rt.PPM { return c.bandwidth.sum }
 
-// Broken is how often a budget was granted beyond what the plan allows. Always 0, or there is a defect.
+// Broken is how often a budget was granted beyond what the plan allows, or was in force above what the table grants when
+// a server came, and there was no room for it. Always 0, or there is a defect.
 func (c *Core) Broken() uint64 { return c.broken }
 
 // State of a slot; empty when it is unknown.
@@ -183,7 +192,7 @@ func (c *Core) State(slot int) State {
 	return State{
 		BudgetUs: s.budget, LevelUs: s.level(), AlarmUs: s.level(), Highest: s.above() == s.level(),
 		Alarmable: s.budget > 0 && s.criticality != rt.Low, Raised: s.raised > 0 || s.fault, Rearm: s.rearm,
-		Squeezed: s.squeezed > 0, Waiting: s.waits(), Fault: s.fault, DwellNs: s.dwell(), LastOverrun: s.lastOverrun,
+		Reserved: s.reserved(), Squeezed: s.squeezed > 0, Waiting: s.waits(), Fault: s.fault, DwellNs: s.dwell(), LastOverrun: s.lastOverrun,
 		Overruns: s.overruns, Raises: s.raises, Partial: s.partial, Denied: s.denied, Refused: s.refused,
 		Squeezes: s.squeezedTimes, Recoveries: s.recoveries,
 	}

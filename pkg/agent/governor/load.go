@@ -20,6 +20,7 @@ func (c *Core) Load(servers []Server, plan table.Plan, now int64, set Setter) []
 	faults = append(faults, c.grant()...)
 	c.adopt()
 	c.inherit()
+	c.keepDown(set)
 	for i := range c.servers {
 		if s := &c.servers[i]; s.budget > s.want() {
 			_ = c.put(s, s.want(), set) // Tick tries again
@@ -56,6 +57,7 @@ func (c *Core) take(specs []Server, now int64) []Fault {
 		if known {
 			delete(former, spec.ID)
 		}
+		c.came(&s)
 		next, slots = append(next, s), max(slots, spec.Slot+1)
 	}
 	for _, s := range former {
@@ -109,6 +111,9 @@ func (c *Core) planServer(s *server) {
 		s.raised = s.budget // given back when it is clean, as any raise
 	}
 	s.raised = min(s.raised, s.HighUs)
+	if !s.mayEscalate {
+		s.raised = 0 // it was another's criticality
+	}
 	s.floor = 0
 }
 
@@ -132,8 +137,12 @@ func (c *Core) listVictims(squeezes []table.Squeeze) {
 		}
 	}
 	for i := range c.servers {
-		if s := &c.servers[i]; s.squeezed >= s.granted || s.LeastUs > s.LowUs {
+		s := &c.servers[i]
+		if s.squeezed >= s.granted || s.LeastUs > s.LowUs {
 			s.squeezed = 0
+		}
+		if s.charged == 0 && s.gaveWay(s.granted) {
+			s.kept = s.granted
 		}
 	}
 }
@@ -191,12 +200,15 @@ func (c *Core) adopt() {
 			s.raised = min(s.budget, s.HighUs)
 			s.raisedAt = now
 		}
-		if s.charged == 0 && s.floor > 0 && s.budget >= s.floor && s.budget < s.want() {
+		if s.charged == 0 && s.gaveWay(s.want()) {
 			s.squeezed = s.budget // by an earlier agent
 			s.order, c.squeezes = c.squeezes+1, c.squeezes+1
 		}
+		came := s.charged == 0
 		c.account(s, s.released(s.over.last, now))
+		c.assertFirst(s, came)
 	}
+	c.begun = c.begun || len(c.servers) > 0
 }
 
 // inherit keeps what the core has beside the budgets in force for those whom an earlier agent promised it, until
@@ -228,12 +240,13 @@ func reserve(a *account, limit rt.PPM, until int64) {
 }
 
 // relieve frees what is promised beyond the limit since the core or the plan shrank, or servers came for which
-// the table has room: victims are squeezed, then raises are given back, the least critical first.
+// the table has room: victims are squeezed, then raises are given back, the least critical first. So are those of Limited
+// servers beyond the plan's windows.
 func (c *Core) relieve(set Setter) {
 	c.makeRoom(nil, c.missing(), set)
-	for i := len(c.servers) - 1; i >= 0 && c.missing() > 0; i-- {
+	for i := len(c.servers) - 1; i >= 0; i-- {
 		s := &c.servers[i]
-		if s.raised > 0 {
+		if s.raised > 0 && (c.missing() > 0 || s.window && c.crowded()) {
 			c.giveBack(s, set)
 		}
 	}
@@ -246,8 +259,8 @@ func (c *Core) excess() rt.PPM { return c.bandwidth.sum - c.bandwidth.held - c.l
 func (c *Core) missing() rt.PPM {
 	missing := c.excess()
 	for i := range c.servers {
-		if s := &c.servers[i]; s.squeezed == 0 && s.budget < s.granted {
-			missing += c.due(s, s.granted) - s.charged
+		if s := &c.servers[i]; s.budget < s.least() {
+			missing += c.due(s, s.least()) - s.charged
 		}
 	}
 	return missing
@@ -265,9 +278,9 @@ func (c *Core) grow(s *server, set Setter) error {
 	c.pay(s, since)
 	to := s.want()
 	if !c.fits(s, to, since) {
-		to = min(s.LowUs, s.granted)
+		to = min(s.LowUs, s.least())
 	}
-	if to <= s.budget || s.squeezed > 0 || !c.fits(s, to, since) {
+	if to <= s.budget || !c.fits(s, to, since) {
 		return nil
 	}
 	return c.putSince(s, to, since, set)

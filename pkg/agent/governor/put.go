@@ -56,16 +56,21 @@ func (c *Core) put(s *server, budget int64, set Setter) error {
 func (c *Core) putSince(s *server, budget, since int64, set Setter) error {
 	if budget != s.budget {
 		if err := set.Set(s.Slot, budget); err != nil {
-			s.refused++
-			s.retryAt = c.bandwidth.now + min(firstRetry<<min(s.tries, 16), lastRetry)
-			s.tries++
+			c.refuse(s)
 			return err
 		}
-		s.tries, s.retryAt = 0, 0
 	}
+	s.tries, s.retryAt = 0, 0
 	s.budget = budget
 	c.granted(s, since)
 	return nil
+}
+
+// refuse takes down a refusal: until when not to try again.
+func (c *Core) refuse(s *server) {
+	s.refused++
+	s.retryAt = c.bandwidth.now + min(firstRetry<<min(s.tries, 16), lastRetry)
+	s.tries++
 }
 
 // granted takes a new budget into the account, and asserts that the plan allows it.

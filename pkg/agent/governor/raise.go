@@ -85,7 +85,8 @@ func (c *Core) exhausted(s *server, release int64) {
 }
 
 // raise goes up to a level, as far as there is room for a period released at since. Where there is too little
-// it asks victims to make room for later.
+// it asks victims to make room for later. In two modes all of them must have made room; a cut that is refused again and again does not
+// keep somebody from a raise who is more critical.
 func (c *Core) raise(s *server, level, since int64, set Setter) Kind {
 	if level <= s.level() {
 		return Denied
@@ -94,8 +95,10 @@ func (c *Core) raise(s *server, level, since int64, set Setter) Kind {
 	if s.budget < s.LeastUs {
 		return Denied // what the table asks for comes first
 	}
-	if c.modeSwitch {
-		c.squeezeAll(s, set)
+	if c.modeSwitch && !c.squeezeAll(s, set) && s.tries < retries {
+		c.refuse(s)
+		s.rearm++
+		return Refused
 	}
 	to := level
 	if !c.fits(s, max(to, s.want()), since) {

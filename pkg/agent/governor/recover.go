@@ -40,6 +40,7 @@ func (c *Core) Tick(now int64, set Setter) (next int64) {
 	for i := range c.servers {
 		c.settle(&c.servers[i], set)
 	}
+	c.keepDown(set)
 	for i := range c.servers {
 		c.retry(&c.servers[i], set)
 	}

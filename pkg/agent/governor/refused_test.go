@@ -106,3 +106,35 @@ func TestAnAskerThatGaveWayItself(t *testing.T) {
 	b.tickFor(20 * ms)
 	b.has(5000, 500, 3500)
 }
+
+// A victim whose budget the kernel does not give back keeps no other down, and is tried again.
+func TestARefusedRestoreKeepsNobodyElseDown(t *testing.T) {
+	b := crowded(t).begun()
+	b.alarm(0, 0, governor.Denied)
+	b.tickFor(20 * ms)
+	b.has(4000, 2000, 1000, 1000)
+	b.pass(1000 * ms)
+	b.clean(0, governor.Recovered)
+	k := refusing{b.kernel, 2}                    // the last who was squeezed
+	pass := func(ns int64, set governor.Setter) { // as the core asks to tick
+		for until := b.now + ns; ; {
+			next := b.Tick(b.now, set)
+			if next == 0 || next > until {
+				b.now = until
+				return
+			}
+			b.now = next
+		}
+	}
+	pass(30*ms, k)
+	b.has(2000, 2000, 1000, 2000)
+	if !b.State(2).Squeezed || b.State(3).Squeezed {
+		t.Errorf("squeezed: 2 %v, 3 %v; want the one whom the kernel refuses alone", b.State(2).Squeezed, b.State(3).Squeezed)
+	}
+	pass(10_000*ms, k)
+	if n := b.State(2).Refused; n < 5 || n > 30 {
+		t.Errorf("it was refused %d times in 10 s; want it tried again, at most once a second in the end", n)
+	}
+	pass(1_000*ms, b.kernel)
+	b.has(2000, 2000, 2000, 2000)
+}

@@ -68,6 +68,14 @@ func (s *server) want() int64 {
 	return budget
 }
 
+// least is what the server is to have when nobody is raised for it: what it was granted, or what is left of that where it gives way.
+func (s *server) least() int64 {
+	if s.squeezed > 0 {
+		return min(s.granted, s.squeezed)
+	}
+	return s.granted
+}
+
 // keeps is the budget in force, or the one that it had before it gave way to a raise, or was raised itself.
 func (s *server) keeps() int64 {
 	switch {
@@ -78,6 +86,9 @@ func (s *server) keeps() int64 {
 	}
 	return s.budget
 }
+
+// gaveWay says that a newcomer has what a victim has that gives way, of the budget that it should have.
+func (s *server) gaveWay(of int64) bool { return s.floor > 0 && s.budget >= s.floor && s.budget < of }
 
 // above is the next level above the one under way that the plan allows; the one under way when there is none.
 func (s *server) above() int64 {

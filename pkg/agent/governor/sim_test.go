@@ -17,6 +17,8 @@ import (
 type driver struct {
 	core    *governor.Core
 	servers []rt.Server
+	specs   []governor.Server
+	plan    table.Plan
 	budgets []int64
 	started []int64 // release of the last period
 	woke    []int64
@@ -76,7 +78,6 @@ func govern(c sim.Config, o governor.Options, servers []rt.Server) (sim.Config, 
 	for _, q := range plan.Squeeze {
 		out.Squeeze = append(out.Squeeze, table.Squeeze{ID: q.ID, FloorUs: q.FloorUs})
 	}
-	var specs []governor.Server
 	for i, s := range servers {
 		spec := governor.Server{Slot: i, RaiseToUs: raise[s.ID]}
 		spec.Server = table.Server{
@@ -84,13 +85,14 @@ func govern(c sim.Config, o governor.Options, servers []rt.Server) (sim.Config, 
 			LowUs: s.Low, HighUs: s.High, LeastUs: s.Low, Core: c.Core.ID, Mode: table.Elastic, Limited: s.Limited,
 			Overruns: 1, Periods: 1, DwellUs: 1,
 		}
-		specs = append(specs, spec)
+		d.specs = append(d.specs, spec)
 	}
+	d.plan = out
 	o.GranularityUs = c.Core.Granularity
 	o.Capacity = c.Core.Capacity + c.Core.EscalationReserve
 	o.Woke = func(slot int) int64 { return ns(d.woke[slot]) }
 	d.core = governor.New(o)
-	d.core.Load(specs, out, ns(0), d)
+	d.core.Load(d.specs, d.plan, ns(0), d)
 	c.Servers, c.Reaction, c.Agent = servers, sim.Asked, d
 	return c, d
 }
@@ -262,29 +264,4 @@ func limitedSet(r *rand.Rand) (sim.Config, []rt.Server) {
 		}
 	}
 	return c, filled
-}
-
-// Under fixed priorities, where raises are paid for or a plan of two modes squeezes all victims with the first.
-func TestFixedPrioritiesKeepTheirPromises(t *testing.T) {
-	count := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		c := drawExperiment(t, false)
-		c.Core.Policy = rt.FixedPriority
-		servers := drawSet(t, func(s []rt.Server) bool {
-			for i := range s {
-				s[i].Limited, s[i].Priority = false, int(20_000-s[i].Window())
-			}
-			return rt.Holds(c.Core, s).Admitted
-		})
-		c, r := loaded(t, c, servers, sim.Any...)
-		for range servers {
-			c.Phases = append(c.Phases, r.Int64N(10_000)*r.Int64N(2))
-		}
-		c, d := govern(c, governor.Options{}, servers)
-		d.count = count
-		if result := sim.Run(c); len(result.Breaks) > 0 || d.core.Broken() > 0 {
-			t.Fatalf("%d promises broken, the first %+v; broken %d\ncore %+v\nservers %+v", len(result.Breaks), append(result.Breaks, sim.Break{})[0], d.core.Broken(), c.Core, servers)
-		}
-	})
-	mustHappen(t, count, "Raised", "Recovered", "squeezed", "given back")
 }

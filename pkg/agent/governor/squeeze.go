@@ -1,6 +1,7 @@
 package governor
 
 import (
+	"errors"
 	"time"
 
 	"github.com/mainspring-rt/mainspring/pkg/rt"
@@ -26,24 +27,28 @@ func (c *Core) makeRoom(raised *server, missing rt.PPM, set Setter) {
 	}
 }
 
-// squeezeAll squeezes all victims that are less critical than a server as far as they may be.
-func (c *Core) squeezeAll(raised *server, set Setter) {
-	for _, i := range c.victims {
-		if v := &c.servers[i]; v.givesWayTo(raised) {
-			c.squeeze(v, 0, set)
-		}
-	}
-}
-
 // givesWayTo says that a victim is squeezed for a server; nil is for everybody.
 func (v *server) givesWayTo(raised *server) bool {
 	return raised == nil || v.criticality < raised.criticality
 }
 
-// squeeze cuts a budget, not below its floor. A write that is refused is left to the next who needs room.
-func (c *Core) squeeze(v *server, to int64, set Setter) {
+// squeeze cuts a budget, not below its floor. It says whether the Setter agreed; a write that is refused is left to the next
+// who needs room. A group that is gone has no budget.
+func (c *Core) squeeze(v *server, to int64, set Setter) bool {
 	to = max(min(to, v.want()), v.floor)
-	if v.raised > 0 || v.budget <= to || c.put(v, to, set) != nil || to >= v.granted {
+	if v.raised > 0 || v.budget <= to {
+		return true
+	}
+	if err := c.put(v, to, set); err != nil {
+		return errors.Is(err, ErrGone)
+	}
+	c.cut(v, to)
+	return true
+}
+
+// cut takes down that a server has, or will have, less than it was granted.
+func (c *Core) cut(v *server, to int64) {
+	if to >= v.granted {
 		return
 	}
 	if v.squeezed == 0 {
@@ -62,30 +67,43 @@ func (c *Core) restoreEvery(v *server) int64 {
 	return max(v.period, leastRestore)
 }
 
-// restore gives the last who was squeezed as much back as there is room for, when nobody more critical waits for it.
+// restore gives the last who was squeezed as much back as there is room for, when nobody more critical waits for it. Where the kernel
+// refuses that, it is the turn of the one before: a single refusal keeps nobody else down.
 func (c *Core) restore(set Setter) {
-	v := c.lastSqueezed()
-	if v == nil || c.restoreAt > c.bandwidth.now || v.retryAt > c.bandwidth.now || c.wanted() || c.modeSwitch && c.Raised() > 0 {
+	if c.restoreAt > c.bandwidth.now || c.wanted() || c.switched() != nil {
 		return
 	}
+	for v := c.lastSqueezed(); v != nil; v = c.lastSqueezed() {
+		if c.release(v, set) {
+			return
+		}
+	}
+}
+
+// release gives a victim something back, if there is room. False: the kernel refused it, and it is not tried again at once.
+func (c *Core) release(v *server, set Setter) bool {
 	since := v.released(v.over.last, c.bandwidth.now)
 	room := v.charged + c.bandwidth.owns(v.serial) + c.limit - c.bandwidth.most(since)
 	to := min(v.granted, v.affords(room, c.options.GranularityUs))
-	if to < v.budget+min(c.leastGain(), v.granted-v.budget) || c.putSince(v, to, since, set) != nil {
-		return
+	if to < v.budget+min(c.leastGain(), v.granted-v.budget) {
+		return true
+	}
+	if c.putSince(v, to, since, set) != nil {
+		return false
 	}
 	c.restoreAt = c.bandwidth.now + c.restoreEvery(v)
 	v.squeezed = to
 	if to >= v.granted {
 		v.squeezed = 0
 	}
+	return true
 }
 
-// lastSqueezed is who was squeezed last; nil when nobody is.
+// lastSqueezed is who was squeezed last, of those whose budget may be written now; nil when nobody is.
 func (c *Core) lastSqueezed() *server {
 	var last *server
 	for i := range c.servers {
-		if v := &c.servers[i]; v.squeezed > 0 && (last == nil || v.order > last.order) {
+		if v := &c.servers[i]; v.squeezed > 0 && v.retryAt <= c.bandwidth.now && (last == nil || v.order > last.order) {
 			last = v
 		}
 	}

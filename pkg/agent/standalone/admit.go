@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
@@ -32,6 +33,9 @@ func (e *RefusedError) Error() string {
 // the table for the fast path. The node is what the fast path reports of itself. Servers without a
 // group of their own get one below group. A refusal names the core and the verdict; all are joined.
 func Admit(f File, node table.Report, group string) (table.Table, error) {
+	if err := prioritised(f, node.Backend); err != nil {
+		return table.Table{}, err
+	}
 	loads, err := loadsOf(f, node)
 	if err != nil {
 		return table.Table{}, err
@@ -60,6 +64,22 @@ func Admit(f File, node table.Report, group string) (table.Table, error) {
 		out.Servers = append(out.Servers, server)
 	}
 	return out, errors.Join(append(refusals, out.Validate())...)
+}
+
+// prioritised refuses priorities of the file where nobody would have them, for admission would go by them: with backend fifo the fast path gives
+// threads theirs.
+func prioritised(f File, backend string) error {
+	if backend != actuator.FIFO {
+		return nil
+	}
+	var faults []error
+	for i, s := range f.Servers {
+		if s.Priority != 0 {
+			faults = append(faults, fmt.Errorf("servers[%d] %q: priority %d; want none with backend %s, which gives priorities by deadline, the shortest highest",
+				i, s.Name, s.Priority, backend))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // loadsOf are the cores with the servers that name them.

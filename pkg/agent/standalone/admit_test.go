@@ -92,6 +92,25 @@ func TestPrioritiesAreByDeadline(t *testing.T) {
 	}
 }
 
+// With backend fifo the fast path gives priorities by deadline. Admission by others of the file would promise what nobody keeps: here High comes first by the
+// file, and last by deadline.
+func TestPrioritiesThatNobodyWouldHaveAreRefused(t *testing.T) {
+	const text = `
+servers:
+- {name: h, criticality: High, period: 26ms, runtime_low: 3640us, runtime_hi: 4331us, priority: 80, command: [h]}
+- {name: l, criticality: Low, period: 22ms, runtime_low: 9460us, priority: 20, command: [l]}
+`
+	_, err := standalone.Admit(parse(t, text), node("fifo", 1), standalone.Group)
+	for _, want := range []string{`servers[0] "h": priority 80; want none with backend fifo`, `servers[1] "l": priority 20; want none with backend fifo`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v; want %s", err, want)
+		}
+	}
+	if _, err := standalone.Admit(parse(t, text), node("rtgroup", 1), standalone.Group); err != nil {
+		t.Errorf("with rtgroup, where commands get them: %v", err)
+	}
+}
+
 func TestAdmissionByBandwidthAlone(t *testing.T) {
 	text := strings.ReplaceAll(pair, "runtime_low: 4ms", "runtime_low: 7ms")
 	if _, err := standalone.Admit(parse(t, text), node("fifo", 1), standalone.Group); err == nil {

@@ -64,7 +64,7 @@ type Server struct {
 	// Dwell is how long a raised budget is kept at least; unset: 20 periods, at least a second.
 	Dwell Duration `yaml:"dwell"`
 	// Priority of policy SCHED_FIFO for a command, and for the admission test of backends with fixed
-	// priorities. 0: by deadline, the shortest highest.
+	// priorities. 0: by deadline, the shortest highest; so it is always with backend fifo, which takes no other.
 	Priority int `yaml:"priority"`
 
 	// Policy: fifo, the default, starts the command as SCHED_FIFO, unless the backend is deadline or cfs; own leaves that to the command.

@@ -26,6 +26,9 @@ func Live(w io.Writer, f File) func(table.Report, time.Duration) {
 // Table prints a report.
 func Table(w io.Writer, f File, r table.Report, since time.Duration) {
 	fmt.Fprintf(w, "%s  backend %s (%s)  hook %s  lead %d us  granularity %d us\n", since.Round(100*time.Millisecond), r.Backend, r.Guarantee, r.Hook, r.LeadUs, r.GranularityUs)
+	if r.Unenforced != "" {
+		fmt.Fprintf(w, "not enforced: %s\n", r.Unenforced)
+	}
 	for _, m := range r.Missing {
 		fmt.Fprintf(w, "missing: %s\n", m)
 	}

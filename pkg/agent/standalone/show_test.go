@@ -8,6 +8,14 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 )
 
+func TestTheTableSaysThatNothingIsEnforced(t *testing.T) {
+	var out strings.Builder
+	standalone.Table(&out, standalone.File{}, table.Report{Unenforced: "throttling is off"}, 0)
+	if !strings.Contains(out.String(), "\nnot enforced: throttling is off\n") {
+		t.Errorf("it says %q", out.String())
+	}
+}
+
 // Raises are counted where they were made, whether an alarm was answered in time or the budget had ended already.
 func TestTheTableCountsAllRaises(t *testing.T) {
 	r := table.Report{Events: 3, Servers: []table.ServerReport{{ID: "a", Raises: 2}, {ID: "b", Raises: 1}}}

@@ -24,6 +24,8 @@ type Report struct {
 	// Realtime: every thread runs with a real-time policy. Locked: its memory is.
 	Realtime bool `json:"realtime"`
 	Locked   bool `json:"locked"`
+	// Unenforced is why the kernel enforces no budget now, though it did when the backend was chosen; empty while it does.
+	Unenforced string `json:"unenforced,omitempty"`
 	// Missing says what the process lacks, and what that costs; one sentence each.
 	Missing []string `json:"missing,omitempty"`
 	// Cores that take real-time work.
@@ -91,7 +93,7 @@ type ServerReport struct {
 	RealtimeThreads int   `json:"realtimeThreads"`
 	// RunQueue is how long its threads waited for their core; absent unless it is measured.
 	RunQueue *Waits `json:"runQueue,omitempty"`
-	// Waiting: its budget is below low, because what others were promised before, by an earlier fast path or by another
+	// Waiting: its budget is below low, because what was promised before, by an earlier fast path or by another
 	// table, is not over yet. It comes by itself; until then Error says so.
 	Waiting bool `json:"waiting,omitempty"`
 	// Escapes says what of its container its budget does not hold, or what is not seen of it; empty when all is.

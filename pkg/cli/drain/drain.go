@@ -37,7 +37,14 @@ type Drain struct {
 	Farewell time.Duration
 
 	tasks []*task
+	// looks is how often pods were looked for since the node was cordoned, seen are those that were found.
+	looks int
+	seen  map[types.UID]bool
 }
+
+// gathers is how often pods that come to the cordoned node are taken on: those that the scheduler was about to place there, and those that tolerate it. More are left,
+// as whoever makes such pods may make them again and again.
+const gathers = 2
 
 // Plan writes what would be done, and changes nothing. The error says what stands against it.
 func (d *Drain) Plan(ctx context.Context) error {
@@ -51,19 +58,11 @@ func (d *Drain) Plan(ctx context.Context) error {
 // Run cordons the node, and has its pods leave it. When the context ends, what has not cut over is aborted; the node stays
 // cordoned.
 func (d *Drain) Run(ctx context.Context) error {
-	list, err := d.plan(ctx)
-	if err != nil {
+	if _, err := d.plan(ctx); err != nil {
 		return err
 	}
 	if err := d.cordon(ctx); err != nil {
 		return err
-	}
-	for _, i := range list {
-		if i.way == stays {
-			d.say(i.pod, "stays: "+i.why)
-			continue
-		}
-		d.tasks = append(d.tasks, &task{item: i})
 	}
 	for failures := 0; ; {
 		done, err := d.step(ctx)
@@ -88,16 +87,12 @@ func (d *Drain) Run(ctx context.Context) error {
 	}
 }
 
-// plan is what is done with the pods of the node; an error where one would be lost that nobody gave up.
+// plan is what would be done with the pods of the node; an error where one would be lost that nobody gave up.
 func (d *Drain) plan(ctx context.Context) ([]item, error) {
 	if _, err := d.node(ctx); err != nil {
 		return nil, err
 	}
-	pods, mckubes, err := read(ctx, d.Client, d.Node)
-	if err != nil {
-		return nil, err
-	}
-	list, err := plan(pods, mckubes, d.Allow)
+	list, err := d.list(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -111,6 +106,48 @@ func (d *Drain) plan(ctx context.Context) ([]item, error) {
 		return list, fmt.Errorf("node %s is left as it is: %s", d.Node, strings.Join(against, "; "))
 	}
 	return list, nil
+}
+
+// list says what is to be done with each pod that is on the node now.
+func (d *Drain) list(ctx context.Context) ([]item, error) {
+	pods, mckubes, err := read(ctx, d.Client, d.Node)
+	if err != nil {
+		return nil, err
+	}
+	return plan(pods, mckubes, d.Allow)
+}
+
+// gather takes on the pods that are on the cordoned node and were not there when it was last looked at; found when there are any to be brought on. What would be lost
+// stays, and so does what comes again and again.
+func (d *Drain) gather(ctx context.Context) (found bool, err error) {
+	list, err := d.list(ctx)
+	if err != nil {
+		return false, err
+	}
+	if d.seen == nil {
+		d.seen = map[types.UID]bool{}
+	}
+	for _, i := range list {
+		if d.seen[i.pod.UID] {
+			continue
+		}
+		d.seen[i.pod.UID] = true
+		t := &task{item: i}
+		switch {
+		case i.way == stays:
+			d.say(i.pod, "stays: "+i.why)
+			continue
+		case i.way == blocks:
+			t.over, t.failed = true, "it has come meanwhile: "+i.why
+		case d.looks >= gathers:
+			t.over, t.failed = true, "it has come although the node is cordoned"
+		default:
+			found = true
+		}
+		d.tasks = append(d.tasks, t)
+	}
+	d.looks++
+	return found, nil
 }
 
 // node reads the node.
@@ -147,9 +184,9 @@ func (d *Drain) cordon(ctx context.Context) error {
 	return nil
 }
 
-// step brings every pod a step on; done when none is under way.
+// step brings every pod a step on, and looks for more once none is under way; done when there are none.
 func (d *Drain) step(ctx context.Context) (done bool, err error) {
-	done = true
+	under := false
 	for _, t := range d.tasks {
 		if t.over {
 			continue
@@ -157,9 +194,13 @@ func (d *Drain) step(ctx context.Context) (done bool, err error) {
 		if err := d.advance(ctx, t); err != nil {
 			return false, err
 		}
-		done = done && t.over
+		under = under || !t.over
 	}
-	return done, nil
+	if under {
+		return false, nil
+	}
+	found, err := d.gather(ctx)
+	return err == nil && !found, err
 }
 
 // finish says what became of the node.

@@ -30,6 +30,8 @@ import (
 type Actions interface {
 	// Running lists the actions of a kind that run or are being undone, by name.
 	Running(kind rules.Kind) []*v1alpha1.RTAction
+	// WaitingFor lists those that wait for something, by name.
+	WaitingFor(reason string) []*v1alpha1.RTAction
 }
 
 // Dependencies are the collaborators that disruption shares with the rest of the controllers.
@@ -79,6 +81,8 @@ type Controller struct {
 	*disruption.Controller
 	Dependencies
 	desk *desk
+	// standard are Karpenter's methods.
+	standard []*mannered
 }
 
 // NewController returns the disruption loop on the shared queue and provisioner.
@@ -89,21 +93,25 @@ func NewController(ctx context.Context, d Dependencies) *Controller {
 	for _, reason := range keeps {
 		metrics.DisruptionHeld.WithLabelValues(reason)
 	}
-	c := &Controller{Dependencies: d, desk: newDesk()}
+	c := &Controller{Dependencies: d, desk: newDesk(), standard: standardMethods(ctx, d)}
+	methods := []disruption.Method{&rtPressure{d, c.desk}}
+	for _, m := range c.standard {
+		methods = append(methods, m)
+	}
 	c.Controller = disruption.NewController(ctx, d.Clock, d.Client, d.Provisioner, d.CloudProvider, d.Recorder, d.Cluster, d.Queue, d.Cost,
-		disruption.WithMethods(append([]disruption.Method{&rtPressure{d, c.desk}}, StandardMethods(ctx, d)...)...))
+		disruption.WithMethods(methods...))
 	return c
 }
 
-// StandardMethods are Karpenter's, with manners: node repair (behind its gate), emptiness, drift of static pools,
+// standardMethods are Karpenter's, with manners: node repair (behind its gate), emptiness, drift of static pools,
 // drift, multi-node and single-node consolidation.
-func StandardMethods(ctx context.Context, d Dependencies) []disruption.Method {
+func standardMethods(ctx context.Context, d Dependencies) []*mannered {
 	list := func() []disruption.Method {
 		clk := &hurried{Clock: d.Clock, bell: d.Bell}
 		return disruption.NewMethods(ctx, clk, d.Cluster, d.Client, d.Provisioner, d.CloudProvider, d.Recorder, d.Queue)
 	}
 	quiet, all := list(), list()
-	out := make([]disruption.Method, len(quiet))
+	out := make([]*mannered, len(quiet))
 	for i := range quiet {
 		out[i] = newMannered(d, quiet[i], all[i])
 	}
@@ -125,6 +133,7 @@ func (c *Controller) Reconcile(ctx context.Context) (reconciler.Result, error) {
 	running := c.Actions.Running(rules.ReplaceNode)
 	c.desk.open(running)
 	c.Gate.forget(named(running))
+	c.yield()
 	result, err := c.Controller.Reconcile(ctx)
 	c.close(ctx, err)
 	return result, err

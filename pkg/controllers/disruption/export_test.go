@@ -24,3 +24,6 @@ var Source = (*Doorbell).source
 
 // Stop ends it.
 func (s *search) Stop() { s.stop() }
+
+// Ringing tells whether somebody waits for the next pass.
+func (d *Doorbell) Ringing() bool { return d.ringing() }

@@ -178,14 +178,19 @@ func (m *mannered) objections(ctx context.Context, c *disruption.Command) (out [
 // refuse leaves a node alone for a while, and says so.
 func (m *mannered) refuse(c disruption.Command, o objection) {
 	metrics.DisruptionRefusals.WithLabelValues(o.reason).Inc()
-	m.mutex.Lock()
-	m.resting[o.node] = m.Clock.Now().Add(rests)
-	m.mutex.Unlock()
+	m.rest(o.node)
 	for _, n := range c.Candidates {
 		if n.Name() == o.node {
 			m.tell(n, o)
 		}
 	}
+}
+
+// rest leaves a node alone for a while.
+func (m *mannered) rest(node string) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.resting[node] = m.Clock.Now().Add(rests)
 }
 
 // rests tells whether a node is left alone for now, and forgets those that were.

@@ -2,10 +2,10 @@ package disruption_test
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -237,7 +237,11 @@ func TestConsolidationsOwnWaitIsInterrupted(t *testing.T) {
 		done <- err
 	}()
 	for !w.clock.HasWaiters() {
-		runtime.Gosched()
+		select {
+		case err := <-done:
+			t.Fatalf("consolidation did not wait: %v", err)
+		case <-time.After(time.Millisecond):
+		}
 	}
 	w.bell.Ring()
 	w.must(<-done)

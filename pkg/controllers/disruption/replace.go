@@ -3,6 +3,7 @@ package disruption
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -131,7 +132,7 @@ func (r replace) look(ctx context.Context, task orchestration.Task) (target, err
 	name, uid, _ := strings.Cut(task.Progress[progressClaim], "/")
 	t := target{name: task.Object.Spec.Node}
 	t.found, t.started = r.desk.read(task.Object.Name)
-	t.command = r.commandFor(name)
+	t.command = commandFor(r.Queue, func(c *disruption.Candidate) bool { return c.NodeClaim.Name == name })
 	node, claim := &corev1.Node{}, &karpv1.NodeClaim{}
 	ok, err := r.read(ctx, name, types.UID(uid), claim)
 	if err != nil {
@@ -160,15 +161,13 @@ func (r replace) read(ctx context.Context, name string, uid types.UID, into clie
 	return into.GetUID() == uid, nil
 }
 
-// commandFor is the command of Karpenter's queue that closes a NodeClaim; nil for none.
-func (r replace) commandFor(claim string) *disruption.Command {
-	r.Queue.RLock()
-	defer r.Queue.RUnlock()
-	for _, command := range r.Queue.ProviderIDToCommand {
-		for _, c := range command.Candidates {
-			if c.NodeClaim.Name == claim {
-				return command
-			}
+// commandFor is the command of Karpenter's queue that closes a node; nil for none.
+func commandFor(q *disruption.Queue, is func(*disruption.Candidate) bool) *disruption.Command {
+	q.RLock()
+	defer q.RUnlock()
+	for _, command := range q.ProviderIDToCommand {
+		if slices.ContainsFunc(command.Candidates, is) {
+			return command
 		}
 	}
 	return nil

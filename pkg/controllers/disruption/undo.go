@@ -4,16 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
-	nodeutils "sigs.k8s.io/karpenter/pkg/utils/node"
-	podutils "sigs.k8s.io/karpenter/pkg/utils/pod"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/opened"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
@@ -75,54 +70,14 @@ func (r replace) discard(ctx context.Context, action *v1alpha1.RTAction) (gone, 
 		if claim.Annotations[v1alpha1.AnnotationAction] != action.Name {
 			continue
 		}
-		used, err := r.used(ctx, claim)
-		if err != nil {
+		switch stays, err := opened.Discard(ctx, r.Client, r.Reader, claim); {
+		case err != nil:
 			return nil, nil, err
-		}
-		if used {
-			if err := r.disown(ctx, claim); err != nil {
-				return nil, nil, err
-			}
+		case stays:
 			left = append(left, claim.Name)
-			continue
-		}
-		gone = append(gone, claim.Name)
-		if claim.DeletionTimestamp != nil {
-			continue
-		}
-		if err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); client.IgnoreNotFound(err) != nil {
-			return nil, nil, fmt.Errorf("deleting NodeClaim %s: %w", claim.Name, err)
+		default:
+			gone = append(gone, claim.Name)
 		}
 	}
 	return gone, left, nil
-}
-
-// used tells whether pods that would have to go elsewhere are on the node of a NodeClaim.
-func (r replace) used(ctx context.Context, claim *karpv1.NodeClaim) (bool, error) {
-	if claim.Status.NodeName == "" {
-		return false, nil
-	}
-	pods, err := nodeutils.GetPods(ctx, r.Client, claim.Status.NodeName)
-	if err != nil {
-		return false, fmt.Errorf("listing the pods of node %s: %w", claim.Status.NodeName, err)
-	}
-	for _, pod := range pods {
-		if podutils.IsReschedulable(pod) {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// disown takes the action's name off what was opened for it and stays: it is a node as any other, and whoever looks after nodes of actions
-// that came to nothing would close it.
-func (r replace) disown(ctx context.Context, claim *karpv1.NodeClaim) error {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: claim.Status.NodeName}}
-	for _, o := range []client.Object{node, claim.DeepCopy()} {
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationAction+`":null}}}`))
-		if err := r.Client.Patch(ctx, o, patch); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("taking annotation %s off %T %s: %w", v1alpha1.AnnotationAction, o, o.GetName(), err)
-		}
-	}
-	return nil
 }

@@ -80,6 +80,15 @@ func (a *actions) Running(kind rules.Kind) (out []*v1alpha1.RTAction) {
 	return out
 }
 
+func (a *actions) WaitingFor(reason string) (out []*v1alpha1.RTAction) {
+	for _, o := range *a {
+		if rules.Phase(o.Status.Phase) == rules.Waiting && o.Status.WaitingFor == reason {
+			out = append(out, o.DeepCopy())
+		}
+	}
+	return out
+}
+
 // connected is a client of the API server that the tests share, which has the CRDs that users install.
 var connected = sync.OnceValues(func() (client.WithWatch, error) {
 	plane, err := apiserver.Shared()

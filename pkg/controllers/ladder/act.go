@@ -6,11 +6,12 @@ import (
 	"strings"
 	"time"
 
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
@@ -31,7 +32,7 @@ func (v visit) take(ctx context.Context, next step) (time.Duration, error) {
 	case next.Taint || next.Untaint:
 		return soon, v.taint(ctx, next.Taint)
 	case next.Climb:
-		return v.climb(ctx)
+		return v.climb(ctx, next.Beside)
 	case next.Return:
 		return v.giveBack(ctx)
 	case next.Wait == 0 && v.memory.watch.stirs():
@@ -60,49 +61,87 @@ func (v visit) taint(ctx context.Context, on bool) error {
 }
 
 // climb submits the action that the planner chooses, or says that there is none.
-func (v visit) climb(ctx context.Context) (time.Duration, error) {
+func (v visit) climb(ctx context.Context, beside []*v1alpha1.RTAction) (time.Duration, error) {
 	m := v.memory
 	if wait := m.planned.Sub(v.scene.Now); wait > 0 && wait <= replan {
 		return wait, nil
 	}
 	machines := machinesOf(ctx, v.Client)
 	passages := passages{ask: v.Passage, ctx: ctx, known: map[passageKey]Passage{}}
-	budgets := budgets{client: v.Client, ctx: ctx, known: map[string][]policyv1.PodDisruptionBudget{}}
-	chosen, ok := planner{
-		Snapshot: v.snapshot, Node: v.node, Episode: v.scene.Episode, Sufferers: v.scene.Sufferers, Answers: v.scene.Answers,
-		Ticket: v.Actions.Find, Held: func(uid types.UID) bool { return v.Actions.HoldsPod(uid) != "" }, Fits: machines.fit,
-		Passage: passages.of, Kept: budgets.keep, Pool: v.node.Label(karpenterv1.NodePoolLabelKey), Options: v.Options, Now: v.scene.Now,
-	}.choose()
+	chosen, ok := v.planner(ctx, beside, &machines, &passages).choose()
 	switch {
 	case machines.err != nil:
+		v.unanswered(record.Short(machines.err.Error(), longestWhy))
 		return 0, machines.err
+	case len(beside) > 0 && (!ok || chosen.Vain): // that may help
+		m.planned = v.scene.Now.Add(replan)
+		v.unhelped(beside, chosen)
+		return replan, nil
 	case !ok && passages.err != nil:
+		v.unanswered(strings.Join(chosen.Passed, "; ") + few("of these it is not known how they would go", passages.unknown))
 		return 0, passages.err
 	case !ok:
 		m.planned = v.scene.Now.Add(replan)
 		v.unanswered(strings.Join(chosen.Passed, "; "))
 		return replan, nil
-	case chosen.Vain && m.unanswered == "":
-		v.unanswered("all that would help was tried in vain or is kept, and is tried again: " + strings.Join(chosen.Passed, "; "))
+	case chosen.vain() != "" && m.unanswered == "":
+		v.unanswered(chosen.vain())
 	}
-	if err := v.note(ctx, chosen.Leaving); err != nil {
-		return 0, err
+	if clear, err := v.makeWay(ctx, beside, chosen); err != nil || !clear {
+		return again, err
 	}
 	chosen.Request.Message += few("of these it is not known how they would go", passages.unknown)
-	if _, err := v.Actions.Submit(ctx, chosen.Request); err != nil {
-		return 0, fmt.Errorf("answering the pressure of node %s: %w", v.node.Name, err)
+	return soon, v.ask(ctx, chosen)
+}
+
+// planner chooses on what is known now.
+func (v visit) planner(ctx context.Context, beside []*v1alpha1.RTAction, machines *machines, passages *passages) planner {
+	since, any := lastDone(v.scene.Answers)
+	if any {
+		since = since.Add(reportLag)
+	}
+	return planner{
+		Snapshot: v.snapshot, Node: v.node, Episode: v.scene.Episode, Sufferers: v.scene.Sufferers, Answers: v.scene.Answers, Beside: beside,
+		Ticket: v.Actions.Find, Held: func(uid types.UID) bool { return v.Actions.HoldsPod(uid) != "" }, Fits: machines.fit,
+		Passage: passages.of, Leave: leaveOf(ctx, v.Client, v.snapshot, v.node), Pool: v.node.Label(karpenterv1.NodePoolLabelKey),
+		Options: v.Options, Now: v.scene.Now, Since: since,
+	}
+}
+
+// longestRefusal is how many bytes are told of why the ladder could not write what it was to.
+const longestRefusal = 480
+
+// ask for an action, once it is noted who leaves by it.
+func (v visit) ask(ctx context.Context, chosen answer) error {
+	err := v.note(ctx, chosen.Leaving)
+	if err == nil {
+		if _, err = v.Actions.Submit(ctx, chosen.Request); err != nil {
+			err = fmt.Errorf("answering the pressure of node %s: %w", v.node.Name, err)
+		}
+	}
+	if err != nil {
+		if forbidden(err) {
+			v.unanswered(fmt.Sprintf("%s: %s", chosen.What, record.Short(err.Error(), longestRefusal)))
+		}
+		return err
 	}
 	metrics.PressureAnswers.WithLabelValues(string(chosen.Kind)).Inc()
-	return soon, nil
+	if chosen.vain() == "" {
+		v.answered()
+	}
+	return nil
 }
 
 // giveBack has one container go back to the core of its claim; when none is left that can, the taint is next.
 func (v visit) giveBack(ctx context.Context) (time.Duration, error) {
-	request, ok := way{
+	request, later, ok := way{
 		Node: v.node, Episode: v.scene.Episode, Answers: v.scene.Answers, Returns: v.scene.Returns,
 		Ticket: v.Actions.Find, Options: v.Options, Now: v.scene.Now,
 	}.next()
-	if !ok {
+	switch {
+	case !ok && !later.IsZero():
+		return min(max(later.Sub(v.scene.Now), soon), again), nil
+	case !ok:
 		return soon, v.enter(ctx, StageLifting, v.scene.Message)
 	}
 	if _, err := v.Actions.Submit(ctx, request); err != nil {

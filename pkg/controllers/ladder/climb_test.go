@@ -176,7 +176,7 @@ func TestPressureThatNothingHelps(t *testing.T) {
 	p := s.spawn()
 	s.turns(p, 20)
 	expectLines(t, "actions", s.actions(), "Preempt RTPressure RolledBack low", "OpenNode RTPressure RolledBack low",
-		"OpenNode RTPressure RolledBack high", "ReplaceNode RTPressure RolledBack")
+		"ReplaceNode RTPressure RolledBack")
 	told := s.told.chain(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "high"}})
 	expectLines(t, "Events", told, "PressureBegan", "PressureAnswered", "PressureUnanswered")
 	s.overrun = func(string, int64) int64 { return 0 }
@@ -198,7 +198,7 @@ func TestWhatCannotBeginIsPassedOver(t *testing.T) {
 	s.turns(p, 5)
 	expectLines(t, "while the budget forbids it", s.actions(), "Preempt RTPressure Waiting low")
 	s.turns(p, 12)
-	expectLines(t, "after that", s.actions(), "Preempt RTPressure Expired low", "OpenNode RTPressure Withdrawn low", "OpenNode RTPressure Withdrawn high", "ReplaceNode RTPressure Running")
+	expectLines(t, "after that", s.actions(), "Preempt RTPressure Expired low", "OpenNode RTPressure Withdrawn low", "ReplaceNode RTPressure Running")
 	s.turns(p, 12)
 	s.overrun = func(string, int64) int64 { return 0 }
 	s.conduct[rules.ReplaceNode] = rules.Result{Outcome: rules.Failed, Message: "too late"}

@@ -1,6 +1,7 @@
 package ladder_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	karpenterevents "sigs.k8s.io/karpenter/pkg/events"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
@@ -67,6 +69,33 @@ func TestAPressureIsNeverLeftAloneForLong(t *testing.T) {
 	}
 }
 
+// An agent that does not come back leaves no taint, and nothing that waits; one that comes back meanwhile has the same pressure go on.
+func TestAnAgentThatDoesNotComeBack(t *testing.T) {
+	s := simple(t)
+	s.options.Patience = time.Hour
+	s.budget("none", 0)
+	p := s.spawn()
+	s.turns(p, 5)
+	expectLines(t, "actions", s.actions(), "Preempt RTPressure Waiting low")
+	s.silent = true
+	s.turns(p, 5)
+	s.clock.Step(9 * time.Minute)
+	expectLines(t, "after nine minutes", s.turns(p, 5), "OverrunsAtHighBudget+taint")
+	s.silent = false
+	s.turns(p, 2)
+	s.silent = true
+	s.turns(p, 2)
+	s.clock.Step(9 * time.Minute)
+	expectLines(t, "nine minutes after it was heard", s.turns(p, 5), "OverrunsAtHighBudget+taint")
+	s.clock.Step(time.Minute)
+	expectLines(t, "then", s.turns(p, 8), "OverrunsAtHighBudget+taint", "Lifting+taint", "Lifting", "Ended")
+	expectLines(t, "actions", s.actions(), "Preempt RTPressure Withdrawn low")
+	s.silent = false
+	if got := s.turns(p, 6); got[len(got)-1] != "OverrunsAtHighBudget+taint" {
+		t.Errorf("it is back, and the node is %q", got)
+	}
+}
+
 // One pod of which nobody can say how it would go is passed over, and named; where nothing else helps either, that is an error.
 func TestAPodOfWhichNobodyCanSayHowItWouldGo(t *testing.T) {
 	s := simple(t)
@@ -90,7 +119,7 @@ func TestWhereNobodyCanSayHowAnybodyWouldGo(t *testing.T) {
 	m := s.mckube("low")
 	m.Spec.Criticality = "High" // so that it is not preempted
 	s.must(s.api.Update(t.Context(), m))
-	p := s.spawn()
+	before, p := unansweredNodes(t), s.spawn()
 	p.at = -1 // errors are looked at here
 	var failed error
 	for range 4 {
@@ -103,5 +132,11 @@ func TestWhereNobodyCanSayHowAnybodyWouldGo(t *testing.T) {
 	}
 	if failed == nil || !strings.Contains(failed.Error(), "its policy cannot be read") || len(s.actions()) > 0 {
 		t.Errorf("error %v; actions %q", failed, s.actions())
+	}
+	told := slices.ContainsFunc(s.told.list, func(e karpenterevents.Event) bool {
+		return e.Reason == "PressureUnanswered" && strings.Contains(e.Message, "it is not known how they would go: pod "+s.namespace+"/high: its policy cannot be read")
+	})
+	if n := unansweredNodes(t) - before; n != 1 || !told {
+		t.Errorf("%v nodes count as unanswered, told is %t", n, told)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -155,6 +156,16 @@ func (l *ladder) settled(wait time.Duration, err error) (reconcile.Result, error
 	return reconcile.Result{}, err
 }
 
+// forbidden tells whether the API server has said no to a write, and would again: a policy forbids it. What others wrote first, or nobody knows to be
+// stored, is none.
+func forbidden(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) {
+		return false
+	}
+	return !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) && !apierrors.IsServiceUnavailable(err)
+}
+
 // memory of a node; a new one when another Node has the name.
 func (l *ladder) memory(ctx context.Context, n *state.NodeView) (*memory, error) {
 	if m := l.memories[n.Name]; m != nil && m.node == n.UID {
@@ -178,7 +189,7 @@ func (l *ladder) keep(ctx context.Context, snapshot *state.Snapshot, n *state.No
 	if m.behind(n, now) {
 		return soon, nil
 	}
-	s, err := l.look(n, m, now)
+	s, err := l.look(snapshot, n, m, now)
 	if err != nil {
 		return 0, err
 	}
@@ -199,13 +210,15 @@ func (l *ladder) keep(ctx context.Context, snapshot *state.Snapshot, n *state.No
 }
 
 // look puts together what the next step is decided on.
-func (l *ladder) look(n *state.NodeView, m *memory, now time.Time) (scene, error) {
+func (l *ladder) look(snapshot *state.Snapshot, n *state.NodeView, m *memory, now time.Time) (scene, error) {
 	s := scene{
 		Episode: episodeOf(n), Sees: sees(n), Closing: n.Deleting, Tainted: n.Tainted(taintKey),
 		Options: l.Options, Now: now,
 	}
+	s.Silent = m.silence(s.Sees, now)
 	if s.Sees {
 		m.watch, s.Sufferers = m.watch.look(n, s.Pressed(), l.Options, now)
+		s.Sufferers = slices.DeleteFunc(s.Sufferers, func(x Sufferer) bool { return !stays(snapshot, x.PodUID) })
 		s.Sure = m.watch.sure(l.Options, now)
 	}
 	if s.Active {
@@ -220,6 +233,7 @@ func (l *ladder) look(n *state.NodeView, m *memory, now time.Time) (scene, error
 		if s.Returns, err = l.Actions.ForCause(s.RecoveryCause()); err != nil {
 			return s, err
 		}
+		s.Deserted = deserted(snapshot, n, s)
 	}
 	return s, nil
 }

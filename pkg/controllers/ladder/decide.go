@@ -16,6 +16,8 @@ const (
 	reportLag = 2 * time.Second
 	// again is when to look again where nothing else says so.
 	again = 2 * time.Second
+	// lost is after how long a silent agent is taken for one that does not come back: an agent or a node that starts again does so long before.
+	lost = 10 * time.Minute
 	// mostRelapses is how often the calm is doubled at most.
 	mostRelapses = 5
 )
@@ -25,6 +27,8 @@ type scene struct {
 	Episode
 	// Sees: the node's agent may be believed. Sure: it was watched for long enough to say that nobody suffers.
 	Sees, Sure bool
+	// Silent is for how long the agent was not believed.
+	Silent time.Duration
 	// Closing: the node is being deleted. Nothing is begun there, and what was begun is brought to its end: that may take long, when a
 	// pod may not be evicted.
 	Closing   bool
@@ -32,6 +36,8 @@ type scene struct {
 	Sufferers []Sufferer
 	// Answers are the actions for the episode's cause, Returns those of its recovery.
 	Answers, Returns []*v1alpha1.RTAction
+	// Deserted are those answers that run for nobody any longer.
+	Deserted []string
 	// Entered is since when the stage is known to be as it is.
 	Entered time.Time
 	Options Options
@@ -47,6 +53,8 @@ type step struct {
 	Withdraw []string
 	// Climb: choose an action. Return: give back what can be given back, or go on to lifting the taint.
 	Climb, Return bool
+	// Beside are the answers under way beside which one is chosen.
+	Beside []*v1alpha1.RTAction
 	// Wait until looking again, and what for.
 	Wait time.Duration
 	For  string
@@ -59,8 +67,12 @@ func (s scene) next() step {
 		return step{Stage: s.Sufferers[0].Source, Message: describe(s.Sufferers)}
 	case !s.Active:
 		return step{Untaint: s.Tainted}
+	case !s.Sees && s.Silent >= lost:
+		return s.abandoned()
 	case !s.Sees:
 		return step{Wait: again, For: "its agent is silent"}
+	case len(s.Deserted) > 0:
+		return step{Withdraw: s.Deserted, Wait: time.Millisecond}
 	case len(s.Sufferers) > 0:
 		return s.pressed()
 	case !s.Sure:
@@ -83,12 +95,13 @@ func (s scene) pressed() step {
 	if stuck := open(s.Answers, cannotBegin); len(stuck) > 0 {
 		return step{Withdraw: stuck, Wait: time.Millisecond}
 	}
-	if under := open(append(slices.Clone(s.Answers), s.Returns...), waitingOrRunning); len(under) > 0 {
-		return step{Wait: again, For: "action " + under[0] + " is under way"}
+	beside, blocker := s.beside()
+	if blocker != "" {
+		return step{Wait: again, For: "action " + blocker + " is under way"}
 	}
 	done, ok := lastDone(s.Answers)
 	if !ok {
-		return step{Climb: true}
+		return step{Climb: true, Beside: beside}
 	}
 	if rest := done.Add(s.Options.Settle).Sub(s.Now); rest > 0 {
 		return step{Wait: rest, For: "what was done has yet to show what it brought"}
@@ -96,7 +109,27 @@ func (s scene) pressed() step {
 	if !slices.ContainsFunc(s.Sufferers, func(x Sufferer) bool { return x.Last.After(done.Add(reportLag)) }) {
 		return step{Wait: again, For: "nothing was seen since the last action"}
 	}
-	return step{Climb: true}
+	return step{Climb: true, Beside: beside}
+}
+
+// abandoned ends the pressure of a node of which nobody says any longer whether anybody suffers. What waits is withdrawn, what runs ends within its
+// timeout; what was moved stays, as nobody could put it back.
+func (s scene) abandoned() step {
+	all := append(slices.Clone(s.Answers), s.Returns...)
+	if waiting := open(all, waits); len(waiting) > 0 {
+		return step{Withdraw: waiting, Wait: time.Millisecond}
+	}
+	if under := open(all, waitingOrRunning); len(under) > 0 {
+		return step{Wait: again, For: "action " + under[0] + " is under way"}
+	}
+	switch {
+	case s.Stage != StageLifting:
+		message := fmt.Sprintf("Its agent has not been heard of for %s, and nobody knows whether somebody still suffers; %s", lost, s.Message)
+		return step{Stage: StageLifting, Message: message}
+	case s.Tainted:
+		return step{Untaint: true}
+	}
+	return step{Stage: StageEnded, Message: s.Message}
 }
 
 // calm is the way back.

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
@@ -183,6 +184,14 @@ func lacksCore(s *state.ServerView) bool {
 	return a != nil && a.Error != "" && a.BudgetUs < s.InForce().Low && !strings.Contains(a.Error, absent)
 }
 
+// lacks says what a container lacks that has no core, or no budget there.
+func lacks(s *state.ServerView) string {
+	if s.Physical == rt.NoCore || s.Applied == nil || s.Applied.Error == "" {
+		return "no core of the node holds it"
+	}
+	return "its node's agent could not apply its budget: " + record.Short(s.Applied.Error, longestWhy)
+}
+
 // absent is what agents say of a container that they do not find.
 const absent = "has no container"
 
@@ -211,7 +220,7 @@ func (h history) judge(s *state.ServerView, o Options, now time.Time) (source, d
 	total, period := missesAllowed(s)
 	switch {
 	case !h.noCore.IsZero() && now.Sub(h.noCore) >= o.Delay:
-		return SourceNoCore, "no core of the node holds it", now
+		return SourceNoCore, lacks(s), now
 	case h.missing:
 		return SourceMisses, fmt.Sprintf("%d deadlines missed within %s, %d are too many", h.missed.count(), period, total), h.missed.after(total)
 	case h.overrunning:

@@ -64,31 +64,33 @@ type effect struct {
 	Cured int
 	// Relief is the bandwidth that is freed around the most critical of them, Net that around all who suffer on the node.
 	Relief, Net rt.PPM
+	// Harms: somebody else who suffers and is as critical, or more, would have less than before.
+	Harms bool
 	// Crowds: a core would be as full afterwards as the one that is relieved was before, and so the next to suffer.
 	Crowds bool
 }
 
-// helps tells whether the effect is worth an action: it cures somebody or, where nobody lacks anything that was promised,
+// helps tells whether the effect is worth an action: it does nobody harm who comes before, and cures somebody or, where nobody lacks anything that was promised,
 // frees enough around them.
 func (e effect) helps(lacking bool) bool {
-	return e.Cured > 0 || !lacking && e.Relief >= worthwhile && e.Net >= worthwhile && !e.Crowds
+	return !e.Harms && (e.Cured > 0 || !lacking && e.Relief >= worthwhile && e.Net >= worthwhile && !e.Crowds)
 }
 
 // crowd is those who suffer and the cores of their node.
 type crowd struct {
-	cores     map[int]rt.Core
+	cores map[int]rt.Core
+	// sufferers are those whom an action is for.
 	sufferers []Sufferer
-	// lesser are those who suffer and are less critical: they count where bandwidth is freed, and are cured later.
-	lesser []Sufferer
+	// others are those who suffer beside them: they count where bandwidth is freed, and are cured at another time.
+	others []Sufferer
 }
 
-func crowdOf(n *state.NodeView, sufferers []Sufferer) crowd {
-	out := crowd{cores: map[int]rt.Core{}}
-	for _, s := range sufferers {
-		if s.Criticality == sufferers[0].Criticality {
-			out.sufferers = append(out.sufferers, s)
-		} else {
-			out.lesser = append(out.lesser, s)
+// crowdOf has some of those who suffer be those whom an action is for.
+func crowdOf(n *state.NodeView, first, all []Sufferer) crowd {
+	out := crowd{cores: map[int]rt.Core{}, sufferers: first}
+	for _, s := range all {
+		if !slices.ContainsFunc(first, func(o Sufferer) bool { return o.ID == s.ID }) {
+			out.others = append(out.others, s)
 		}
 	}
 	for _, c := range n.Cores {
@@ -134,8 +136,10 @@ func (c crowd) left(l layout, core int, but string) rt.PPM {
 
 // lacking tells whether somebody has no core, or one that does not hold its highest budget.
 func (c crowd) lacking(l layout) bool {
-	return slices.ContainsFunc(c.sufferers, func(s Sufferer) bool { return l.on(s.ID) == rt.NoCore || !c.passes(l, s) })
+	return slices.ContainsFunc(c.sufferers, func(s Sufferer) bool { return c.lacks(l, s) })
 }
+
+func (c crowd) lacks(l layout, s Sufferer) bool { return l.on(s.ID) == rt.NoCore || !c.passes(l, s) }
 
 // effect compares two layouts.
 func (c crowd) effect(before, after layout) effect {
@@ -152,9 +156,13 @@ func (c crowd) effect(before, after layout) effect {
 		out.Relief += c.room(after, s) - c.room(before, s)
 	}
 	out.Net = out.Relief
-	for _, s := range c.lesser {
+	for _, s := range c.others {
+		placed := before.on(s.ID) != rt.NoCore
 		if after.on(s.ID) != rt.NoCore {
 			out.Net += c.room(after, s) - c.room(before, s)
+		}
+		if s.Criticality >= c.sufferers[0].Criticality {
+			out.Harms = out.Harms || c.passes(before, s) && !c.passes(after, s) || placed && c.room(after, s) < c.room(before, s)
 		}
 	}
 	return out

@@ -31,7 +31,7 @@ func EpisodeOf(n *state.NodeView) Episode                     { return episodeOf
 func MovedBy(actions []*v1alpha1.RTAction) map[types.UID]bool { return movedBy(actions) }
 func (p planner) Choose() (answer, bool)                      { return p.choose() }
 func (s scene) Next() step                                    { return s.next() }
-func (w way) Next() (orchestration.Request, bool)             { return w.next() }
+func (w way) Next() (orchestration.Request, time.Time, bool)  { return w.next() }
 func (e Episode) In(stage, message string, now time.Time, o Options) Episode {
 	return e.in(stage, message, now, o)
 }
@@ -57,6 +57,7 @@ func (e Episode) Condition() metav1.Condition { return e.condition() }
 // Overfills tells whether a pod would find no more room where it goes than there is where it comes from.
 func (p planner) Overfills(uid types.UID) bool {
 	p.prepare()
+	p.turn(p.groups()[0])
 	d, ok := p.destination(uid)
-	return !ok || p.overfills(uid, d)
+	return !ok || p.crowdsNode(uid, d.Node)
 }

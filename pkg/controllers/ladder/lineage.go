@@ -118,9 +118,12 @@ func (p *planner) vacant(m *mcv1.McKube, uid types.UID) bool {
 	return !slices.ContainsFunc(p.Snapshot.PodsFor(m), func(o *state.PodView) bool { return o.Replaces == uid })
 }
 
-// wandering tells whether a container misses its deadlines here as it did where it was before.
+// byNode tells whether somebody suffers from what may be its node's fault, not its neighbours'.
+func (p *planner) byNode(s Sufferer) bool { return s.Source == SourceMisses || p.refused(s) }
+
+// wandering tells whether a container misses its deadlines here, or is refused its budget, as it was where it was before.
 func (p *planner) wandering(s Sufferer) bool {
-	if s.Source != SourceMisses {
+	if !p.byNode(s) {
 		return false
 	}
 	l, ok := p.ancestor(s.ServerView)
@@ -133,8 +136,12 @@ func (p *planner) wanderers() []string {
 	for _, s := range p.Sufferers {
 		if p.wandering(s) {
 			l, _ := p.ancestor(s.ServerView)
-			out = append(out, fmt.Sprintf("%s is late here, too: the pod in whose place it is was to leave another node at %s because it was late there; it stays until %s",
-				s.Where(), l.At.Format(time.RFC3339), l.At.Add(l.rest()).Format(time.RFC3339)))
+			what := "late"
+			if s.Source != SourceMisses {
+				what = "refused its budget"
+			}
+			out = append(out, fmt.Sprintf("%s is %s here, too: the pod in whose place it is was to leave another node at %s because it was that there; it stays until %s",
+				s.Where(), what, l.At.Format(time.RFC3339), l.At.Add(l.rest()).Format(time.RFC3339)))
 		}
 	}
 	return out
@@ -145,7 +152,7 @@ func (p *planner) wanderers() []string {
 func (p *planner) leaving(o option) []departure {
 	var out []departure
 	for _, s := range p.Sufferers {
-		if s.Source != SourceMisses || !slices.Contains(o.leavers, s.PodUID) {
+		if !p.byNode(s) || !slices.Contains(o.leavers, s.PodUID) {
 			continue
 		}
 		at := slices.IndexFunc(out, func(d departure) bool { return d.McKube == s.McKube })

@@ -16,6 +16,8 @@ const lag = 5 * time.Second
 type memory struct {
 	node  types.UID
 	watch watch
+	// heard is when the node's agent was last believed, or else when nobody had yet asked.
+	heard time.Time
 	// episode as it was last seen, and since when it is in its stage.
 	episode Episode
 	entered time.Time
@@ -47,6 +49,14 @@ func (m *memory) behind(n *state.NodeView, now time.Time) bool {
 		m.taint = nil
 	}
 	return m.wrote != nil || m.taint != nil
+}
+
+// silence is for how long the node's agent was not believed.
+func (m *memory) silence(sees bool, now time.Time) time.Duration {
+	if sees || m.heard.IsZero() || now.Before(m.heard) {
+		m.heard = now
+	}
+	return now.Sub(m.heard)
 }
 
 // enter notes the stage that the episode is in.

@@ -12,13 +12,14 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/pdb"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// tries is how many actions of a rung are looked at before it counts as one that has none.
+// tries is how many actions of a rung that were tried before are looked at before it counts as one that has none.
 const tries = 32
 
 // attempts is how many attempts at anything else the last resort waits for. More would keep it from ever helping where a budget or a policy
@@ -34,6 +35,8 @@ type planner struct {
 	Sufferers []Sufferer
 	// Answers are the actions for the cause so far: what they moved is not moved again.
 	Answers []*v1alpha1.RTAction
+	// Beside are those of them that are under way.
+	Beside []*v1alpha1.RTAction
 	// Ticket is what became of a request, if it was made before. Held: another action has the pod. Fits: the node has
 	// everything but cores that the pods ask for together.
 	Ticket func(orchestration.Request) (orchestration.Ticket, bool)
@@ -41,17 +44,24 @@ type planner struct {
 	Fits   func(node string, pods ...*state.PodView) bool
 	// Passage is how a pod would go to a node, or without that to any.
 	Passage func(pod *state.PodView, node string) Passage
-	// Kept is which PodDisruptionBudget would not let a request begin now; empty: none.
-	Kept func(orchestration.Request) string
+	// Leave is what PodDisruptionBudgets say to the pods of the node.
+	Leave pdb.Leave
 	// Pool of the node; empty: nobody manages it.
 	Pool    string
 	Options Options
 	Now     time.Time
+	// Since is after when somebody must have been seen to suffer; zero: whenever it was.
+	Since time.Time
 
-	crowd  crowd
+	crowd crowd
+	// ahead is the first of those who come before and whom nothing helps; empty for nobody.
+	ahead string
+	// below: only what is cheaper than another node is looked for, as one is opened for the same sake.
+	below  bool
 	before layout
 	pods   map[types.UID][]*state.ServerView
 	moved  map[types.UID]bool
+	opened nodesOpened
 	// goes are the destinations that were asked for, ties why pods must stay that the rung was asked about.
 	goes map[types.UID]*state.Destination
 	ties map[types.UID]string
@@ -59,8 +69,10 @@ type planner struct {
 
 // option is an action that would help.
 type option struct {
-	Kind   rules.Kind
-	Pods   []types.UID
+	Kind rules.Kind
+	Pods []types.UID
+	// next are those who must go after Pods, or these go for nothing.
+	next   []types.UID
 	Moves  []v1alpha1.ActionMove
 	Target string
 	effect
@@ -79,16 +91,31 @@ type option struct {
 type answer struct {
 	option
 	Request orchestration.Request
+	// of is the criticality of whom it is for.
+	of rt.Criticality
 	// Leaving is who leaves the node because it is late there, which must be noted first.
 	Leaving []departure
 	// Vain: it was tried before and came to nothing, or a PodDisruptionBudget keeps it, as is true of all others that would help.
 	Vain bool
+	// Before names the first of more critical ones, or as critical, whom nothing helps that was not tried in vain; empty: nobody.
+	Before string
 	// Passed over are the cheaper rungs, and why; of one that is tried again in vain, all rungs.
 	Passed []string
 	// Again is when an attempt that rests may be made again; zero for none.
 	Again time.Time
-	// rests: an action that has not been tried often yet rests, and may help then.
+	// rests: an action that has not been tried often yet rests, or waits for a budget that was not waited for often, and may help then.
 	rests bool
+}
+
+// vain says for whom there is no help, though something is done; empty for nobody.
+func (a *answer) vain() string {
+	switch {
+	case a.Vain:
+		return "all that would help was tried in vain or is kept, and is tried again: " + strings.Join(a.Passed, "; ")
+	case a.Before != "":
+		return "nothing helps " + a.Before + " that was not tried in vain; others are helped meanwhile"
+	}
+	return ""
 }
 
 // heard is what became of an attempt at something that would help.
@@ -120,15 +147,23 @@ func (p *planner) rungs() []rung {
 		{rules.OpenNode, (*planner).openings, "no pod waits for a core elsewhere whose leaving would help"},
 		{rules.ReplaceNode, (*planner).replacements, "another node of the kind would not help, or the node belongs to no NodePool, or pods of it must stay"},
 	}
+	if p.below {
+		return all[:3]
+	}
 	if p.late() && !slices.ContainsFunc(sortedPods(p.pods), func(uid types.UID) bool { return p.moved[uid] }) {
 		return append(all[len(all)-1:], all[:len(all)-1]...)
 	}
 	return all
 }
 
-// late tells whether all governed pods of the node miss their deadlines, and more than one that was not late elsewhere, too.
+// late tells whether all governed pods that stay on the node miss their deadlines, and more than one that was not late elsewhere, too.
 func (p *planner) late() bool {
-	missing, steady := map[types.UID]bool{}, map[types.UID]bool{}
+	missing, steady, all := map[types.UID]bool{}, map[types.UID]bool{}, 0
+	for uid := range p.pods {
+		if stays(p.Snapshot, uid) {
+			all++
+		}
+	}
 	for _, s := range p.Sufferers {
 		if s.Source == SourceMisses {
 			missing[s.PodUID] = true
@@ -136,39 +171,69 @@ func (p *planner) late() bool {
 		}
 	}
 	maps.DeleteFunc(steady, func(_ types.UID, is bool) bool { return !is })
-	return len(steady) > 1 && len(missing) == len(p.pods)
+	return len(steady) > 1 && len(missing) == all
 }
 
-// choose is the cheapest action of the lowest rung that helps. What was tried in vain and has rested since, and what a PodDisruptionBudget keeps
-// when that was waited for, is no help: it is for when all rungs have no other. ok is false when there is none.
-func (p planner) choose() (out answer, ok bool) {
-	p.prepare()
-	for _, r := range p.rungs() {
-		p.ties = map[types.UID]string{}
-		list := p.sorted(r.find(&p))
-		why := r.why + p.staying(r.kind)
-		for i, o := range list {
-			if i == tries {
-				break
-			}
-			if o.Kind = r.kind; len(o.again) > 0 && out.rests {
-				why = "it would move again who was moved before, and something else may help soon"
-				continue
-			}
-			found, may := p.weigh(o, out.Passed)
-			if may && (!ok || !found.Vain) {
-				out.option, out.Request, out.Leaving, out.Vain, ok = o, found.Request, p.leaving(o), found.Vain, true
-			}
-			if ok && !out.Vain {
-				return out, true
-			}
-			why = found.why
-			out.heard(found.ticket)
+// ask looks for the action of a rung: the first of which nothing is known that is against it; else, or where somebody more critical would go, the first
+// that budgets keep, if none was waited for; else, if no rung before has one, the first that may be tried in vain. why says what is against the last.
+func (p *planner) ask(r rung, out *answer) (why string) {
+	p.ties = map[types.UID]string{}
+	list := p.sorted(r.find(p))
+	why = r.why + p.staying()
+	var awaited *weighed
+	tried := 0
+	for _, o := range list {
+		if tried == tries {
+			break
 		}
-		out.Passed = append(out.Passed, fmt.Sprintf("%s: %s", r.kind, why))
+		if o.Kind = r.kind; len(o.again) > 0 && out.rests {
+			why = "it would move again who was moved before, and something else may help soon"
+			continue
+		}
+		w := p.weigh(o, out.Passed)
+		if !w.tried && !w.kept {
+			if awaited == nil || p.highest(o) <= p.highest(awaited.option) {
+				p.take(w, out, false)
+				return ""
+			}
+			continue
+		}
+		if w.tried {
+			tried++
+		} else if awaited == nil && w.waits && p.waited() == 0 {
+			awaited = &w
+		}
+		p.passOver(w, out)
+		why = w.why
 	}
-	out.Passed = append(p.wanderers(), out.Passed...)
-	return out, ok
+	if awaited != nil {
+		p.take(*awaited, out, false)
+	}
+	return why
+}
+
+// passOver has an option be the answer in vain, if it may and there is none before it, and hears when it may help.
+func (p *planner) passOver(w weighed, out *answer) {
+	if out.Kind == "" && p.askable(w) {
+		p.take(w, out, true)
+	}
+	out.heard(w.ticket)
+	out.rests = out.rests || !w.tried && w.waits && p.waited() < attempts
+}
+
+// highest is the criticality of the most critical who goes.
+func (p *planner) highest(o option) rt.Criticality {
+	out := rt.Low
+	for _, uid := range slices.Concat(o.Pods, o.next) {
+		out = max(out, criticalityOf(p.pods[uid]))
+	}
+	return out
+}
+
+// take has an option be the answer.
+func (p *planner) take(w weighed, out *answer, vain bool) {
+	out.option, out.Request, out.Leaving, out.Vain = w.option, w.Request, p.leaving(w.option), vain
+	out.of = p.crowd.sufferers[0].Criticality
 }
 
 // became says what became of an attempt and, once it is over, why: a policy that forbids it is heard in its own words.
@@ -188,14 +253,6 @@ func submittable(t orchestration.Ticket, now time.Time) bool {
 	return t.Phase.Over() && !t.Again.IsZero() && !now.Before(t.Again)
 }
 
-// prepare works out what all rungs look at. The most critical who suffer decide: the others have their turn once these do
-// no longer.
-func (p *planner) prepare() {
-	p.crowd, p.before = crowdOf(p.Node, p.Sufferers), layoutOf(p.Node)
-	p.pods, p.goes = podsOn(p.Node), map[types.UID]*state.Destination{}
-	p.moved = movedBy(p.Answers)
-}
-
 // sorted are the options that help, the best first: those that cure, by what they cost; then by what they free for what
 // they cost.
 func (p *planner) sorted(list []option) []option {
@@ -212,15 +269,19 @@ func (p *planner) sorted(list []option) []option {
 	return out
 }
 
-// suffers tells whether the pod is one of those that the action is for.
-func (p *planner) suffers(uid types.UID) bool {
-	return slices.ContainsFunc(p.crowd.sufferers, func(s Sufferer) bool { return s.PodUID == uid })
+// refused tells whether the agent could not apply the budget of somebody whose core has room for it: it is not want of room then, whatever it is, and
+// nobody else's going helps.
+func (p *planner) refused(s Sufferer) bool {
+	return s.Source == SourceNoCore && p.before.on(s.ID) != rt.NoCore && p.crowd.passes(p.before, s)
 }
 
-// crowded are the cores on which somebody suffers; all of them when somebody has none.
+// crowded are the cores on which somebody suffers from others; all of them when somebody has none.
 func (p *planner) crowded() map[int]bool {
 	out := map[int]bool{}
 	for _, s := range p.crowd.sufferers {
+		if p.refused(s) {
+			continue
+		}
 		if core := p.before.on(s.ID); core != rt.NoCore {
 			out[core] = true
 			continue
@@ -230,71 +291,6 @@ func (p *planner) crowded() map[int]bool {
 		}
 	}
 	return out
-}
-
-// sets are the sets of pods whose going may help, of those that may: each that shares a core with somebody who suffers, and of those in the
-// way of somebody who lacks room the cheapest on each core. None is more critical than they are, and none suffers.
-func (p *planner) sets(may func(types.UID) bool) [][]types.UID {
-	cores, top := p.crowded(), p.crowd.sufferers[0].Criticality
-	var out [][]types.UID
-	for _, uid := range sortedPods(p.pods) {
-		near := slices.ContainsFunc(p.pods[uid], func(s *state.ServerView) bool { return cores[s.Physical] })
-		if near && !p.suffers(uid) && criticalityOf(p.pods[uid]) <= top && may(uid) {
-			out = append(out, []types.UID{uid})
-		}
-	}
-	for _, s := range p.crowd.sufferers {
-		if p.crowd.passes(p.before, s) {
-			continue
-		}
-		for id, core := range p.crowd.cores {
-			if at := p.before.on(s.ID); at != rt.NoCore && at != id {
-				continue
-			}
-			if pods := p.least(core, p.before[id], s.Wanted, may); len(pods) > 1 {
-				out = append(out, pods)
-			}
-		}
-	}
-	return out
-}
-
-// ranked gives each server the criticality of its whole pod, because all of it would go; who may not go the highest.
-func (p *planner) ranked(l rt.Load, may func(types.UID) bool) rt.Load {
-	l.Servers = slices.Clone(l.Servers)
-	for i := range l.Servers {
-		l.Servers[i].Criticality = rt.High
-		if v, ok := p.Node.Server(l.Servers[i].ID); ok && v.McKube != nil && v.Running && may(v.PodUID) {
-			l.Servers[i].Criticality = criticalityOf(p.pods[v.PodUID])
-		}
-	}
-	return l
-}
-
-// least are the less critical pods on a core, of those that may go, whose going costs least and leaves room for a server; none where none would do.
-func (p *planner) least(core rt.Core, servers []rt.Server, wanted rt.Server, may func(types.UID) bool) []types.UID {
-	candidates, of := map[types.UID]rt.Candidate{}, map[string]types.UID{}
-	for _, o := range p.ranked(rt.Load{Core: core, Servers: servers}, may).Servers {
-		v, ok := p.Node.Server(o.ID)
-		if !ok || o.Criticality >= wanted.Criticality || o.ID == wanted.ID {
-			continue
-		}
-		c := candidates[v.PodUID]
-		c.ID, c.Loss, c.Size = string(v.PodUID), int64(priceOf(p.Node, p.pods[v.PodUID])), c.Size+o.Charge(core.Granularity)
-		candidates[v.PodUID], of[o.ID] = c, v.PodUID
-	}
-	gone, _ := rt.LeastLoss(slices.Collect(maps.Values(candidates)), func(gone []rt.Candidate) bool {
-		rest := slices.DeleteFunc(slices.Clone(servers), func(o rt.Server) bool {
-			uid, may := of[o.ID]
-			return may && slices.Contains(gone, candidates[uid])
-		})
-		return rt.Admit(core, rest, wanted).Admitted
-	})
-	out := map[types.UID]bool{}
-	for _, c := range gone {
-		out[types.UID(c.ID)] = true
-	}
-	return sortedUIDs(out)
 }
 
 // gone is what it brings, and costs, when pods go.
@@ -311,8 +307,7 @@ func (p *planner) gone(pods []types.UID) (effect, price) {
 
 // free tells whether a pod may be touched for this cause: not moved for it before, and in nobody's hands.
 func (p *planner) free(uid types.UID) bool {
-	view, ok := p.Snapshot.Pod(uid)
-	return ok && !view.Deleting && !view.Finished() && !p.moved[uid] && !p.Held(uid)
+	return stays(p.Snapshot, uid) && !p.moved[uid] && !p.held(uid)
 }
 
 // names of pods, in words.

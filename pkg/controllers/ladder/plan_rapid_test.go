@@ -43,6 +43,10 @@ func someTown(t *rapid.T) (*town, ladder.Planner) {
 		if rapid.IntRange(0, 4).Draw(t, "stays") == 0 {
 			w.mckubes[name].Spec.Migration = &mcv1.Migration{Policy: mcv1.MigrationNever}
 		}
+		if second := rapid.IntRange(0, 3*w.cores[node]).Draw(t, "second"); second < w.cores[node] && used[node][second]+budget <= 88 {
+			used[node][second] += budget + 1
+			w.aux(name, w.mckubes[name].Spec.Criticality, budget, second)
+		}
 	}
 	if rapid.IntRange(0, 2).Draw(t, "homeless") == 0 {
 		w.run("homeless", "a", "High", 50, 50, -1)
@@ -129,6 +133,9 @@ func TestWhateverIsChosen(t *testing.T) {
 		if a.Kind == rules.Migrate && p.Sufferers[0].PodUID != a.Pods[0] && a.Cured == 0 {
 			unbeaten(t, p, a)
 		}
+		if a.Kind == rules.OpenNode && !slices.Contains(vain, rules.Migrate) {
+			useful(t, w, p, a)
+		}
 	})
 }
 
@@ -150,7 +157,7 @@ func holds(t *rapid.T, n *state.NodeView, a ladder.Answer) {
 	for _, s := range n.Servers {
 		core := s.Physical
 		for _, m := range a.Moves {
-			if m.PodUID == s.PodUID {
+			if m.PodUID == s.PodUID && m.Container == s.Container {
 				core = int(m.Core)
 			}
 		}
@@ -169,6 +176,9 @@ func unbeaten(t *rapid.T, p ladder.Planner, a ladder.Answer) {
 	own, _ := p.Node.Server(p.Sufferers[0].ID)
 	at, _ := p.Node.Server(string(a.Pods[0]) + "/app")
 	chosen := at.InForce()
+	if _, more := p.Node.Server(string(a.Pods[0]) + "/aux"); more {
+		return
+	}
 	for i := range p.Node.Servers {
 		o := &p.Node.Servers[i]
 		view, ok := p.Snapshot.Pod(o.PodUID)
@@ -182,6 +192,19 @@ func unbeaten(t *rapid.T, p ladder.Planner, a ladder.Answer) {
 		if o.Criticality < at.Criticality && in.Charge(granularity) > chosen.Charge(granularity) {
 			t.Fatalf("%s, but %s is less critical and frees more", a.What, o.ID)
 		}
+	}
+}
+
+// useful expects of a node that is opened that its pods go there, if it is of the same kind.
+func useful(t *rapid.T, w *town, p ladder.Planner, a ladder.Answer) {
+	w.node("opened", w.cores["a"])
+	p.Snapshot = w.snapshot()
+	p.Node, _ = p.Snapshot.NodeView("a")
+	for i := range p.Sufferers {
+		p.Sufferers[i].ServerView, _ = p.Node.Server(p.Sufferers[i].ID)
+	}
+	if then, _ := p.Choose(); then.Kind == rules.OpenNode && slices.Equal(then.Pods, a.Pods) {
+		t.Fatalf("%s, and nobody goes there", a.What)
 	}
 }
 

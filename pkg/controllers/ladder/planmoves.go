@@ -22,10 +22,13 @@ func (p *planner) rearrangements() []option {
 	var out []option
 	for _, s := range p.crowd.sufferers {
 		out = append(out, p.elsewhere(s.ServerView, s.Wanted)...)
+		if p.refused(s) {
+			continue
+		}
 		from := p.before.on(s.ID)
 		for i := range p.Node.Servers {
 			o := &p.Node.Servers[i]
-			if from != rt.NoCore && o.Physical == from && o.ID != s.ID && !p.suffers(o.PodUID) && o.Criticality <= s.Criticality {
+			if from != rt.NoCore && o.Physical == from && !p.suffering(o.ID) && o.Criticality <= s.Criticality {
 				out = append(out, p.elsewhere(o, o.InForce())...)
 			}
 		}
@@ -93,7 +96,7 @@ func (p *planner) loads() []rt.Load {
 
 // mayShift tells whether a server may go to another core for this cause.
 func (p *planner) mayShift(v *state.ServerView) bool {
-	return v.McKube != nil && v.Running && !p.moved[v.PodUID] && !p.Held(v.PodUID)
+	return v.McKube != nil && v.Running && !p.moved[v.PodUID] && !p.held(v.PodUID)
 }
 
 // resettled finds other cores for servers, the largest first.

@@ -3,6 +3,7 @@ package ladder
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -101,7 +102,7 @@ func (e preempt) needless(o *v1alpha1.RTAction, left []*corev1.Pod) (why string,
 	if why := unsuitable(n, most, left); why != "" {
 		return why, false
 	}
-	if len(o.Spec.Pods) > 1 && housed(n, most, left) {
+	if len(o.Spec.Pods) > 1 && housed(snapshot, n, most, left) {
 		return "there is room without", true
 	}
 	return "", false
@@ -116,7 +117,7 @@ func past(o *v1alpha1.RTAction, snapshot *state.Snapshot, n *state.NodeView) str
 		return "the pressure has gone"
 	}
 	if b := o.Spec.Beneficiary; b.Kind == "Pod" && b.UID != "" {
-		if view, ok := snapshot.Pod(b.UID); !ok || view.Deleting || view.Finished() || view.NodeName != o.Spec.Node {
+		if view, _ := snapshot.Pod(b.UID); !stays(snapshot, b.UID) || view.NodeName != o.Spec.Node {
 			return fmt.Sprintf("pod %s/%s, for which it is, is no longer on the node", b.Namespace, b.Name)
 		}
 	}
@@ -139,17 +140,17 @@ func unsuitable(n *state.NodeView, most rt.Criticality, left []*corev1.Pod) stri
 
 // housed tells whether all of a criticality have room for their highest budgets beside the pods that are left. Several pods go only because
 // somebody lacks that, on a core of theirs or without any; a single one may go because that frees bandwidth.
-func housed(n *state.NodeView, of rt.Criticality, left []*corev1.Pod) bool {
+func housed(snapshot *state.Snapshot, n *state.NodeView, of rt.Criticality, left []*corev1.Pod) bool {
 	cores, pods := map[int]bool{rt.NoCore: true}, podsOn(n)
 	for _, pod := range left {
 		for _, s := range pods[pod.UID] {
 			cores[s.Physical] = true
 		}
 	}
-	c, now := crowdOf(n, nil), layoutOf(n)
+	c, now := crowdOf(n, nil, nil), layoutOf(n)
 	for i := range n.Servers {
 		s := &n.Servers[i]
-		if s.McKube == nil || !s.Running || s.Criticality != of || !cores[now.on(s.ID)] {
+		if s.McKube == nil || !s.Running || !stays(snapshot, s.PodUID) || s.Criticality != of || !cores[now.on(s.ID)] {
 			continue
 		}
 		if !c.passes(now, Sufferer{ServerView: s, Wanted: wanted(s)}) {
@@ -160,7 +161,8 @@ func housed(n *state.NodeView, of rt.Criticality, left []*corev1.Pod) bool {
 }
 
 // strike evicts the first pod, if all that are left may go, by their PodDisruptionBudgets together and each by a dry run: else one
-// would be gone for nothing. What a policy forbids before anybody has gone is called off.
+// would be gone for nothing. What a policy forbids before anybody has gone is called off, as is what one that stands still would have to go for: what that has in memory
+// may be nowhere else.
 func (e preempt) strike(ctx context.Context, action string, left []*corev1.Pod, gone int) (rules.Result, error) {
 	switch kept, err := eviction.Together(ctx, e.api, left); {
 	case err != nil:
@@ -168,7 +170,14 @@ func (e preempt) strike(ctx context.Context, action string, left []*corev1.Pod, 
 	case len(kept) > 0:
 		return refusal(kept[0].Pod, eviction.Answer{Verdict: eviction.Later, Why: kept[0].Why}, gone), nil
 	}
+	states := &v1alpha1.NodeCheckpointList{}
+	if err := e.api.List(ctx, states); err != nil {
+		return rules.Result{}, fmt.Errorf("listing NodeCheckpoints: %w", err)
+	}
 	for _, pod := range left {
+		if i := slices.IndexFunc(states.Items, func(nc v1alpha1.NodeCheckpoint) bool { return nc.Holds(pod.UID) }); i >= 0 {
+			return refusal(pod, eviction.Answer{Verdict: eviction.Never, Why: "it stands still for NodeCheckpoint " + states.Items[i].Name}, gone), nil
+		}
 		switch answer, err := eviction.Ask(ctx, e.client, pod, client.DryRunAll); {
 		case err != nil:
 			return rules.Result{}, err

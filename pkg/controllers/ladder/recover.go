@@ -31,24 +31,37 @@ type way struct {
 
 // next is the next container that goes back to the core of its claim: the one that was moved last comes first, and each
 // only where that core then passes its test and is not as full as the one that it leaves, unless nobody for whom it was
-// moved is left on the node. ok is false when none is left that can.
-func (w way) next() (orchestration.Request, bool) {
+// moved is left on the node. A return that came to nothing is made again after its rest, a few times. ok is false when none can go now; then again
+// is when one may, or zero when none is left that can.
+func (w way) next() (request orchestration.Request, again time.Time, ok bool) {
 	for _, made := range movesOf(w.untroubled()) {
-		move := made.ActionMove
-		v, ok := w.Node.Server(rtdra.ServerID(move.PodUID, move.Container))
-		if !ok || !v.Running || v.Witness == rt.NoCore || v.Physical == rt.NoCore || v.Physical == v.Witness {
-			continue
-		}
-		core, ok := w.Node.Core(v.Witness)
-		if !ok || !rt.Admit(core.Core, w.Node.Runs(core).Servers, v.InForce()).Admitted || !w.eases(v, core) && w.concerns(made.whom) {
+		v, ok := w.goesBack(made)
+		if !ok {
 			continue
 		}
 		r := w.request(v)
-		if ticket, known := w.Ticket(r); !known || submittable(ticket, w.Now) {
-			return r, true
+		ticket, known := w.Ticket(r)
+		switch {
+		case !known || ticket.Attempt < attempts && submittable(ticket, w.Now):
+			return r, time.Time{}, true
+		case ticket.Attempt < attempts && !ticket.Again.IsZero() && (again.IsZero() || ticket.Again.Before(again)):
+			again = ticket.Again
 		}
 	}
-	return orchestration.Request{}, false
+	return orchestration.Request{}, again, false
+}
+
+// goesBack is the container of a move, if it may go back to the core of its claim now.
+func (w way) goesBack(made made) (*state.ServerView, bool) {
+	v, ok := w.Node.Server(rtdra.ServerID(made.PodUID, made.Container))
+	if !ok || !v.Running || v.Witness == rt.NoCore || v.Physical == rt.NoCore || v.Physical == v.Witness {
+		return nil, false
+	}
+	core, ok := w.Node.Core(v.Witness)
+	if !ok || !rt.Admit(core.Core, w.Node.Runs(core).Servers, v.InForce()).Admitted {
+		return nil, false
+	}
+	return v, w.eases(v, core) || !w.concerns(made.whom)
 }
 
 // untroubled are the answers of before anything was given back: what answered a relapse stays, or it would come again.

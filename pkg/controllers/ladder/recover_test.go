@@ -2,6 +2,8 @@ package ladder_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
 // made is a Rearrange for high that moved pods, asked for and done so many seconds after the start.
@@ -70,7 +73,7 @@ func TestWhoGoesBackNext(t *testing.T) {
 			w := scattered()
 			c.change(w)
 			n, _ := w.snapshot().NodeView("a")
-			r, ok := ladder.Way{
+			r, _, ok := ladder.Way{
 				Node: n, Episode: ladder.Episode{Node: n.RTNode.UID, Begun: start, Active: true, Stage: ladder.StageRecovering}, Answers: c.answers, Returns: c.returns,
 				Ticket:  func(orchestration.Request) (orchestration.Ticket, bool) { return orchestration.Ticket{}, false },
 				Options: ladder.Defaults(), Now: start,
@@ -86,5 +89,66 @@ func TestWhoGoesBackNext(t *testing.T) {
 				t.Errorf("%s goes back, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// A return that came to nothing is made again after its rest, and given up after a few times.
+func TestAReturnThatFailsIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	w := newTown()
+	w.node("a", 2)
+	w.run("one", "a", "Low", 15, 15, 0)
+	w.run("fill", "a", "Middle", 40, 40, 1)
+	w.rtNodes["a"].Spec.Servers[0].Cores = []int32{1}
+	n, _ := w.snapshot().NodeView("a")
+	rests := start.Add(30 * time.Second)
+	for name, c := range map[string]struct {
+		ticket orchestration.Ticket
+		now    time.Time
+		ok     bool
+		later  time.Time
+	}{
+		"resting":              {orchestration.Ticket{Phase: rules.RolledBack, Attempt: 1, Again: rests}, start, false, rests},
+		"late":                 {orchestration.Ticket{Phase: rules.Expired, Attempt: 2, Again: rests}, start, false, rests},
+		"rested":               {orchestration.Ticket{Phase: rules.RolledBack, Attempt: 2, Again: rests}, rests, true, time.Time{}},
+		"for the third time":   {orchestration.Ticket{Phase: rules.RolledBack, Attempt: 3, Again: rests}, rests, false, time.Time{}},
+		"not to be made again": {orchestration.Ticket{Phase: rules.Failed, Attempt: 1}, rests, false, time.Time{}},
+	} {
+		_, later, ok := ladder.Way{
+			Node: n, Episode: ladder.Episode{Node: n.RTNode.UID, Begun: start, Active: true, Stage: ladder.StageRecovering},
+			Answers: []*v1alpha1.RTAction{made("Rearrange", 1, "one")},
+			Ticket:  func(orchestration.Request) (orchestration.Ticket, bool) { return c.ticket, true },
+			Options: ladder.Defaults(), Now: c.now,
+		}.Next()
+		if ok != c.ok || !later.Equal(c.later) {
+			t.Errorf("%s: goes back %t, later %s; want %t, %s", name, ok, later, c.ok, c.later)
+		}
+	}
+}
+
+// The same on an API server: what was moved is back in the end, and only then the taint goes.
+func TestWhatFailsToGoBackOnceIsBackInTheEnd(t *testing.T) {
+	s := wholeClimb(t)
+	p := s.spawn()
+	failed := false
+	for range 150 {
+		s.live()
+		p.turn()
+		s.clock.Step(tick)
+		switch returns := strings.Count(strings.Join(s.actions(), "\n"), ladder.ReasonRecovery); {
+		case returns == 0 && strings.HasPrefix(s.pressure("a"), "Eased"):
+			s.conduct[rules.Rearrange] = rules.Result{Undo: true, Message: "not now"}
+		case returns > 0:
+			failed = failed || slices.ContainsFunc(s.actions(), func(a string) bool { return a == "Rearrange Recovery RolledBack" })
+			if failed {
+				delete(s.conduct, rules.Rearrange)
+			}
+		}
+		if s.pressure("a") == "Ended" {
+			break
+		}
+	}
+	if got := s.actions(); !failed || s.pressure("a") != "Ended" || !slices.Contains(got, "Rearrange Recovery Succeeded") {
+		t.Errorf("%s, after %q", s.pressure("a"), got)
 	}
 }

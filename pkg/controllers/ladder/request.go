@@ -54,7 +54,7 @@ func (p *planner) timeout(o option) time.Duration {
 
 // request asks for an option.
 func (p *planner) request(o option, passed []string) orchestration.Request {
-	first := p.crowd.sufferers[0]
+	first := p.whom(o)
 	r := orchestration.Request{
 		Kind: o.Kind, Reason: ReasonPressure, Cause: p.Cause(), Node: p.Node.Name, TargetNode: o.Target, Moves: o.Moves,
 		Beneficiary: v1alpha1.ActionBeneficiary{
@@ -63,8 +63,7 @@ func (p *planner) request(o option, passed []string) orchestration.Request {
 		StartBy: p.Now.Add(p.Options.Patience), Timeout: p.timeout(o),
 	}
 	if o.Kind == rules.Migrate {
-		way := p.passage(o.Pods[0], o.Target)
-		r.Beside, r.Timeout = way.Beside && !p.behind(o.Pods[0]), cmp.Or(way.Timeout, r.Timeout)
+		r.Beside, r.Timeout = p.beside(o.Pods[0], o.Target), cmp.Or(p.passage(o.Pods[0], o.Target).Timeout, r.Timeout)
 	}
 	for _, uid := range o.Pods {
 		r.Pods = append(r.Pods, p.actionPod(uid))
@@ -74,17 +73,34 @@ func (p *planner) request(o option, passed []string) orchestration.Request {
 	}
 	if o.Kind == rules.ReplaceNode {
 		r.NodePool = p.Pool
-		r.Beneficiary = v1alpha1.ActionBeneficiary{Kind: "Node", Name: p.Node.Name, UID: p.Node.UID, Criticality: first.Criticality.String()}
 	}
 	r.Message = fmt.Sprintf("%s: %s; %s", first.Where(), first.Detail, o.words())
 	if len(o.again) > 0 {
 		r.Cause = p.LastResort()
 		r.Message += fmt.Sprintf("; %s, moved for this pressure before, is moved once more, as the last resort", p.names(o.again))
 	}
+	if p.ahead != "" {
+		r.Message += "; nothing helps " + p.ahead + " that was not tried in vain"
+	}
 	if len(passed) > 0 {
 		r.Message += "; cheaper ones do not help: " + strings.Join(passed, "; ")
 	}
 	return r
+}
+
+// whom an option is for: the first of those who suffer who has something of it.
+func (p *planner) whom(o option) Sufferer {
+	for _, s := range p.crowd.sufferers {
+		if slices.ContainsFunc(o.Pods, func(uid types.UID) bool { return near(p.pods, uid, s) }) {
+			return s
+		}
+	}
+	return p.crowd.sufferers[0]
+}
+
+// beside tells whether another pod serves before one goes to a node, or without that to any. Then no budget is charged.
+func (p *planner) beside(uid types.UID, node string) bool {
+	return p.passage(uid, node).Beside && !p.behind(uid)
 }
 
 // behind tells whether a pod is late itself, or would be if it went on beyond its budget. No other is to serve before such a one goes: late wherever

@@ -50,6 +50,8 @@ type stage struct {
 	conduct map[rules.Kind]rules.Result
 	// lost are pods of which nobody can say how they would go to another node.
 	lost []string
+	// policy is asked before anything is written; nil: nothing is forbidden.
+	policy func(client.Object) error
 	// notes are the points at which it was written on a McKube that a pod leaves its node.
 	notes []int
 	// done is what was done to whom, in order; episodes are the beginnings that were seen.

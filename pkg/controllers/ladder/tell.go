@@ -89,9 +89,10 @@ func (v visit) tellAction(o *v1alpha1.RTAction) {
 		metrics.PressureReturns.WithLabelValues().Inc()
 	}
 	v.publish(distinct(on), make)
-	if o.Spec.Attempt > 1 { // of what came to nothing before
-		return
-	}
+}
+
+// answered has the node count as one with an answer again.
+func (v visit) answered() {
 	v.memory.unanswered = ""
 	v.memory.count(v.scene.Episode)
 }

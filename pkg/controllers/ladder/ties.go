@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
@@ -48,13 +47,13 @@ func (p *planner) chained(view *state.PodView) bool {
 	return bound
 }
 
-// staying says which pods are tied to the node, and why, where a rung would move pods off it.
-func (p *planner) staying(kind rules.Kind) string {
-	switch kind {
-	case rules.Migrate, rules.OpenNode, rules.ReplaceNode:
-	default:
-		return ""
-	}
+// staysWithNode tells whether a pod keeps its node from being closed.
+func (p *planner) staysWithNode(view *state.PodView) bool {
+	return p.tied(view) || p.chained(view) || p.barred(view)
+}
+
+// staying says which pods must stay where the rung that was looked at last would have them go, and why.
+func (p *planner) staying() string {
 	var out []string
 	for _, why := range p.ties {
 		out = append(out, why)

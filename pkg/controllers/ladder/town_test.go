@@ -3,11 +3,14 @@ package ladder_test
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,6 +21,7 @@ import (
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/pdb"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
@@ -37,12 +41,16 @@ type town struct {
 	claims   map[string]*resourcev1.ResourceClaim
 	mckubes  map[string]*mcv1.McKube
 	pods     map[string]*corev1.Pod
+	budgets  []policyv1.PodDisruptionBudget
+	// more is what belongs to further containers, by their pods.
+	more map[string][]runtime.Object
 }
 
 func newTown() *town {
 	return &town{
 		nodes: map[string]*corev1.Node{}, rtNodes: map[string]*v1alpha1.RTNode{}, cores: map[string]int{},
 		claims: map[string]*resourcev1.ResourceClaim{}, mckubes: map[string]*mcv1.McKube{}, pods: map[string]*corev1.Pod{},
+		more: map[string][]runtime.Object{},
 	}
 }
 
@@ -66,18 +74,36 @@ func (w *town) run(name, node string, criticality mcv1.Criticality, lowMs, highM
 		need = lowMs
 	}
 	w.claims[name] = statetest.Claim(p, name+"-claim", "app", node, max(core, 0), ppm(need))
-	if core < 0 {
-		return p
+	if core >= 0 {
+		w.serve(p, "app", criticality, lowMs, highMs, core)
 	}
-	r := w.rtNodes[node]
+	return p
+}
+
+// aux has a pod have one more container, on a core of its node: the second is "aux", the next "auxx".
+func (w *town) aux(name string, criticality mcv1.Criticality, ms int64, core int) {
+	p, container := w.pods[name], "aux"+strings.Repeat("x", len(w.more[name])/2)
+	more := p.Spec.Containers[0].DeepCopy()
+	more.Name, more.Resources.Claims = container, nil
+	p.Spec.Containers = append(p.Spec.Containers, *more)
+	statetest.WithClaim(p, container, name+"-"+container)
+	m := statetest.Selecting(statetest.McKube("default", name+"-"+container, name, criticality, ms, ms), name)
+	w.mckubes[name].Spec.Container, m.Spec.Container = "app", container
+	m.Spec.Migration = w.mckubes[name].Spec.Migration
+	w.more[name] = append(w.more[name], m, statetest.Claim(p, name+"-"+container, container, p.Spec.NodeName, core, ppm(ms)))
+	w.serve(p, container, criticality, ms, ms, core)
+}
+
+// serve has a container be a server of its node, with its highest budget.
+func (w *town) serve(p *corev1.Pod, container string, criticality mcv1.Criticality, lowMs, highMs int64, core int) {
+	r := w.rtNodes[p.Spec.NodeName]
 	r.Spec.Servers = append(r.Spec.Servers, v1alpha1.RTServer{
-		PodUID: p.UID, Namespace: "default", Pod: name, Container: "app", Criticality: string(criticality),
+		PodUID: p.UID, Namespace: "default", Pod: p.Name, Container: container, Criticality: string(criticality),
 		PeriodUs: 100_000, DeadlineUs: 100_000, BudgetLowUs: lowMs * 1000, BudgetHighUs: highMs * 1000, Cores: []int32{int32(core)},
 	})
 	r.Status.Servers = append(r.Status.Servers, v1alpha1.RTServerStatus{
-		PodUID: p.UID, Container: "app", BudgetUs: highMs * 1000, PeriodUs: 100_000, Cores: []int32{int32(core)}, Level: v1alpha1.LevelHigh,
+		PodUID: p.UID, Container: container, BudgetUs: highMs * 1000, PeriodUs: 100_000, Cores: []int32{int32(core)}, Level: v1alpha1.LevelHigh,
 	})
-	return p
 }
 
 // gone has pods go, with all that was theirs.
@@ -86,11 +112,20 @@ func (w *town) gone(names ...string) {
 		delete(w.pods, name)
 		delete(w.mckubes, name)
 		delete(w.claims, name)
+		delete(w.more, name)
 		for _, r := range w.rtNodes {
 			r.Spec.Servers = slices.DeleteFunc(r.Spec.Servers, func(s v1alpha1.RTServer) bool { return s.Pod == name })
 			r.Status.Servers = slices.DeleteFunc(r.Status.Servers, func(s v1alpha1.RTServerStatus) bool { return s.PodUID == types.UID(name) })
 		}
 	}
+}
+
+// budget lets so many of some pods go.
+func (w *town) budget(name string, allowed int32, pods ...string) {
+	b := policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	b.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: pods}}}
+	b.Status.DisruptionsAllowed = allowed
+	w.budgets = append(w.budgets, b)
 }
 
 // applied is what the agent reports of a pod's container.
@@ -118,6 +153,9 @@ func (w *town) snapshot() *state.Snapshot {
 	}
 	for name, p := range w.pods {
 		all = append(all, p.DeepCopy(), w.mckubes[name].DeepCopy(), w.claims[name].DeepCopy())
+		for _, o := range w.more[name] {
+			all = append(all, o.DeepCopyObject())
+		}
 	}
 	return statetest.Build(all...)
 }
@@ -131,7 +169,7 @@ func (w *town) planner(node, source string, sufferers ...string) ladder.Planner 
 		Ticket: func(orchestration.Request) (orchestration.Ticket, bool) { return orchestration.Ticket{}, false },
 		Held:   func(types.UID) bool { return false }, Fits: func(string, ...*state.PodView) bool { return true },
 		Passage: func(*state.PodView, string) ladder.Passage { return ladder.Passage{} },
-		Kept:    func(orchestration.Request) string { return "" },
+		Leave:   pdb.NewIndex(w.budgets).Leave(slices.Collect(maps.Values(w.pods))...),
 		Pool:    "edge", Options: ladder.Defaults(), Now: start,
 	}
 	for _, name := range sufferers {

@@ -1,6 +1,7 @@
 package ladder
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -9,86 +10,128 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/pdb"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
 // weighed is an option with what is known of its chances.
 type weighed struct {
+	option
 	orchestration.Request
 	ticket orchestration.Ticket
-	Vain   bool
-	why    string
+	// tried before; kept by a budget, as far as is known; waits for that when it is asked for.
+	tried, kept, waits bool
+	why                string
 }
 
-// weigh tells whether an option may be asked for, and whether that is in vain as far as is known.
-func (p *planner) weigh(o option, passed []string) (w weighed, may bool) {
-	w.Request = p.request(o, passed)
-	ticket, known := p.Ticket(w.Request)
-	if known {
-		w.ticket, w.Vain, w.why = ticket, true, became(ticket)
-		return w, submittable(ticket, p.Now)
+// weigh finds what is known of an option's chances.
+func (p *planner) weigh(o option, passed []string) weighed {
+	w := weighed{option: o, Request: p.request(o, passed)}
+	w.why = p.kept(o)
+	w.kept = w.why != ""
+	w.waits = o.Kind != rules.OpenNode && p.followed(o)
+	w.ticket, w.tried = p.Ticket(w.Request)
+	if o.Kind == rules.OpenNode {
+		w.ticket, w.tried = p.opened.ticket(w.ticket, w.tried)
 	}
-	if p.waited() {
-		w.why = p.Kept(w.Request)
+	if w.tried {
+		w.why = became(w.ticket)
 	}
-	w.Vain = w.why != ""
-	return w, true
+	return w
 }
 
-// waited tells whether an action for the cause has waited in vain for its turn. A budget that allows nothing just now is waited for once, as somebody
-// may be about to come back; for each pod that it keeps that would take for ever.
-func (p *planner) waited() bool {
-	return slices.ContainsFunc(p.Answers, func(o *v1alpha1.RTAction) bool { return phaseOf(o) == rules.Expired })
+// followed tells whether those who go next may, or are kept by the budget that the first waits for: once that one serves again it lets them go, too.
+func (p *planner) followed(o option) bool {
+	return !slices.ContainsFunc(o.next, func(uid types.UID) bool {
+		why := p.keptMoving(uid)
+		return why != "" && why != p.keptFrom(o.Pods[0], o.Target)
+	})
 }
 
-// budgets looks at PodDisruptionBudgets, at those of a namespace once in a plan. The queue has the last word: what cannot be read keeps nothing here.
-type budgets struct {
-	client client.Reader
-	ctx    context.Context //nolint:containedctx // it lives as long as one plan
-	known  map[string][]policyv1.PodDisruptionBudget
+// askable tells whether what is in vain as far as is known may be asked for all the same. It must wait for what keeps it: a node is opened whatever
+// budgets say, and would stand there for nobody, and who goes first would go for nothing.
+func (p *planner) askable(w weighed) bool {
+	return (!w.kept || w.waits) && (!w.tried || submittable(w.ticket, p.Now))
 }
 
-// keep is which budget does not let all pods of a request go now; empty: none. Whose place is taken before it goes is charged to none, and a node
-// that is replaced has its pods go one by one.
-func (b *budgets) keep(r orchestration.Request) string {
-	if r.Beside || r.Kind != rules.Migrate && r.Kind != rules.Preempt {
-		return ""
+// kept is which budget does not let all go now that an option needs to go; empty: none. Those who are evicted go together and for good; those who
+// move go one after the other, each when the one before serves again. A node that is replaced has its pods go one by one, and who closes it sees to that.
+func (p *planner) kept(o option) string {
+	switch o.Kind {
+	case rules.Preempt:
+		return p.Leave.Kept(o.Pods...)
+	case rules.OpenNode:
+		return p.keptMoving(o.Pods...)
+	case rules.Migrate:
+		return cmp.Or(p.keptFrom(o.Pods[0], o.Target), p.keptMoving(o.next...))
 	}
-	var pods []*corev1.Pod
-	for _, named := range r.Pods {
-		if pod := b.pod(named); pod != nil {
-			pods = append(pods, pod)
-		}
-	}
-	for _, pod := range pods {
-		list := b.of(pod.Namespace)
-		for i := range list {
-			if kept := pdb.Overdrawn(&list[i], pods); len(kept) > 0 {
-				return kept[0].Why
-			}
+	return ""
+}
+
+// keptMoving is which budget does not let one of some pods move now; empty: none.
+func (p *planner) keptMoving(pods ...types.UID) string {
+	for _, uid := range pods {
+		if why := p.keptFrom(uid, ""); why != "" {
+			return why
 		}
 	}
 	return ""
 }
 
-func (b *budgets) pod(named v1alpha1.ActionPod) *corev1.Pod {
-	pod := &corev1.Pod{}
-	if b.client.Get(b.ctx, types.NamespacedName{Namespace: named.Namespace, Name: named.Name}, pod) != nil || pod.UID != named.UID {
-		return nil
+// keptFrom is which budget does not let a pod move to a node now, or without that to any; empty: none.
+func (p *planner) keptFrom(uid types.UID, node string) string {
+	if why := p.Leave.Kept(uid); why != "" && !p.beside(uid, node) {
+		return why
 	}
-	return pod
+	return ""
 }
 
-func (b *budgets) of(namespace string) []policyv1.PodDisruptionBudget {
-	if _, read := b.known[namespace]; !read {
-		list := &policyv1.PodDisruptionBudgetList{}
-		if b.client.List(b.ctx, list, client.InNamespace(namespace)) != nil {
-			return nil
-		}
-		b.known[namespace] = list.Items
+// barred tells whether a pod may be evicted for nobody, as several budgets cover it. No budget is waited for then. Why is told with the rungs that
+// would have it go.
+func (p *planner) barred(view *state.PodView) bool {
+	why := p.Leave.Barred(view.UID)
+	if why != "" {
+		p.ties[view.UID] = "pod " + view.Key().String() + ": " + why
 	}
-	return b.known[namespace]
+	return why != ""
+}
+
+// waited is how often an action for the cause, for somebody as critical, has waited in vain for pods to be let go. A budget that allows nothing just
+// now is waited for once, as somebody may be about to come back; for each pod that it keeps that would take for ever. What a disruption of the node
+// kept has waited for no budget.
+func (p *planner) waited() int {
+	n := 0
+	for _, o := range p.Answers {
+		kind := rules.Kind(o.Spec.Kind)
+		vain := phaseOf(o) == rules.Expired && !orchestration.KeptByDisruption(o)
+		if vain && worth(o) >= p.crowd.sufferers[0].Criticality && (kind == rules.Migrate || kind == rules.Preempt) {
+			n++
+		}
+	}
+	return n
+}
+
+// leaveOf asks PodDisruptionBudgets about the governed pods of a node. The queue has the last word: what cannot be read keeps nobody here.
+func leaveOf(ctx context.Context, from client.Reader, snapshot *state.Snapshot, n *state.NodeView) pdb.Leave {
+	var pods []*corev1.Pod
+	var budgets []policyv1.PodDisruptionBudget
+	has := map[string]bool{}
+	for _, uid := range sortedPods(podsOn(n)) {
+		view, ok := snapshot.Pod(uid)
+		if !ok {
+			continue
+		}
+		if _, asked := has[view.Namespace]; !asked {
+			list := &policyv1.PodDisruptionBudgetList{}
+			has[view.Namespace] = from.List(ctx, list, client.InNamespace(view.Namespace)) == nil && len(list.Items) > 0
+			budgets = append(budgets, list.Items...)
+		}
+		pod := &corev1.Pod{}
+		if has[view.Namespace] && from.Get(ctx, view.Key(), pod) == nil && pod.UID == uid {
+			pods = append(pods, pod)
+		}
+	}
+	return pdb.NewIndex(budgets).Leave(pods...)
 }

@@ -51,7 +51,7 @@ type answer struct {
 // admit decides on a migration, and puts that on record before anything is done.
 func (r *Reconciler) admit(ctx context.Context, o *v1alpha1.PodMigration) (time.Duration, error) {
 	if why := unwanted(o); why != "" {
-		return 0, r.finish(ctx, o, v1alpha1.MigrationAborted, ReasonUnwanted, why+", before anything was done")
+		return 0, r.aborted(ctx, o, ReasonUnwanted, why+", before anything was done")
 	}
 	if r.unseen(o.UID) {
 		return unready, nil
@@ -75,7 +75,7 @@ func (r *Reconciler) admit(ctx context.Context, o *v1alpha1.PodMigration) (time.
 		r.forget(o.UID)
 		return 0, r.refuse(ctx, o, a.decision, a.refusal)
 	case a.waits != nil && r.left(o) <= 0:
-		return 0, r.finish(ctx, o, v1alpha1.MigrationAborted, ReasonWaitedTooLong, r.waited(o, a.waits.message))
+		return 0, r.aborted(ctx, o, ReasonWaitedTooLong, r.waited(o, a.waits.message))
 	case a.waits != nil:
 		r.forget(o.UID)
 		return min(again, r.left(o)), r.note(ctx, o, a.waits)
@@ -218,8 +218,14 @@ func (r *Reconciler) propose(ctx context.Context, q question) (answer, error) {
 		}
 	}
 	w, no, err := r.find(ctx, q, r.choose)
+	if no != nil && no.reason == ReasonStandsStill { // which passes: it goes on, or has gone
+		return answer{waits: no}, err
+	}
 	if err != nil || no != nil {
 		return answer{refusal: no}, err
+	}
+	if why, err := r.crowded(ctx, q); why != "" || err != nil {
+		return answer{waits: &refusal{ReasonWaitsForLimit, why}}, err
 	}
 	a := answer{way: w}
 	if why := policy.Limited(limits(q), policy.UsageOf(moveOf(q, a.target), q.others, r.Clock.Now()), moveOf(q, a.target)); why != "" {

@@ -8,8 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/events"
@@ -20,9 +18,6 @@ import (
 const (
 	// stalled is how long nothing may advance before a checkpoint or a transfer is given up.
 	stalled = 150 * time.Second
-	// lease is for how long agents hold what they have without hearing from here, until a copy may be there, and renewed when it is renewed.
-	lease   = 5 * time.Minute
-	renewed = 3 * time.Minute
 	// briefly is how long a stopped source has to end: it cannot hear that it is asked to.
 	briefly = int64(1)
 )
@@ -43,9 +38,10 @@ func (m *migrate) checkpoint(ctx context.Context, task orchestration.Task, sourc
 		return m.inherit(ctx, task, source, legacy{twin, nc})
 	case handedOver(task, twin, nc):
 		return m.outlive(ctx, task, source, twin, nc)
-	case task.Undoing() && (alone(source, twin, nc) || serves(task, twin, nc)):
-		return m.prevail(ctx, task, source, twin, nc)
-	case task.Undoing():
+	case task.Undoing() && (serves(task, twin, nc) || alone(task, source, twin, nc)): // it goes on all the same
+		delete(task.Progress, progressForfeited)
+		return m.releaseSource(ctx, task, twin, nc)
+	case task.Undoing() && !m.clings(task, source, nc):
 		return m.thaw(ctx, task, source, nc)
 	case source == nil && !saved(nc):
 		return rules.Result{Undo: true, Message: "the pod is gone, and nobody here has evicted it"}, nil
@@ -54,7 +50,8 @@ func (m *migrate) checkpoint(ctx context.Context, task orchestration.Task, sourc
 	case nc == nil:
 		return m.prepareTwin(ctx, task, source, m.freeze)
 	}
-	return m.goOn(ctx, task, source, twin, nc)
+	result, err := m.goOn(ctx, task, source, twin, nc)
+	return orForfeit(task, source, nc, result), err
 }
 
 // handedOver tells whether the copy is what goes on, and the source what goes.
@@ -64,13 +61,18 @@ func handedOver(task orchestration.Task, twin *corev1.Pod, nc *v1alpha1.NodeChec
 
 // goOn takes the state from stage to stage, until a copy of the pod has it.
 func (m *migrate) goOn(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
+	heed(task, source)
 	if veto := m.hindered(task, source, twin, nc); veto != "" {
 		return rules.Result{Undo: true, Message: veto}, nil
 	}
-	if err := m.renew(ctx, nc); err != nil {
+	if err := m.renew(ctx, task, nc); err != nil {
 		return rules.Result{}, err
 	}
 	m.remember(task, nc)
+	serves(task, twin, nc) // which is on record from now on
+	if twin == nil && emptied(task, source, nc) != "" {
+		return m.advance(ctx, task, source, nc)
+	}
 	if twin == nil {
 		switch why, err := m.shutOut(ctx, source, nc); {
 		case err != nil:
@@ -89,6 +91,9 @@ func (m *migrate) goOn(ctx context.Context, task orchestration.Task, source, twi
 	}
 	if err != nil || !settled || result.Message != "" {
 		delete(task.Progress, progressEvidence)
+		if source != nil && emptied(task, source, nc) != "" { // its state is nowhere else: it has the rest of the time
+			return result, err
+		}
 		return m.overdue(task, nc, twin, result), err
 	}
 	task.Progress[progressEvidence] += runtimeSays
@@ -103,6 +108,9 @@ func (m *migrate) freeze(ctx context.Context, task orchestration.Task, source *c
 	} else if why != "" {
 		return m.wait(ctx, task, source, why)
 	}
+	if why := impatient(source); why != "" {
+		return rules.Result{Undo: true, Message: "the state cannot be taken: " + why}, nil
+	}
 	if err := m.enter(ctx, task, v1alpha1.MigrationCheckpointing, describe(task, source)); err != nil {
 		return rules.Result{}, err
 	}
@@ -111,22 +119,8 @@ func (m *migrate) freeze(ctx context.Context, task orchestration.Task, source *c
 			return result, err
 		}
 	}
-	nc := &v1alpha1.NodeCheckpoint{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: task.Object.Name, Finalizers: []string{v1alpha1.FinalizerCheckpoint}, Labels: map[string]string{v1alpha1.LabelMigrationAction: task.Object.Name},
-		},
-		Spec: v1alpha1.NodeCheckpointSpec{
-			PodNamespace: source.Namespace, PodName: source.Name, PodUID: source.UID,
-			SourceNode: source.Spec.NodeName, TargetNode: task.Object.Spec.TargetNode,
-			Stage: v1alpha1.StageCheckpoint, Expires: metav1.NewTime(m.Clock.Now().Add(lease)),
-		},
-	}
-	if limit, probed := tolerance(source); probed {
-		task.Progress[progressTolerance] = limit.String()
-	}
-	for i := range source.Spec.Containers {
-		nc.Spec.Containers = append(nc.Spec.Containers, v1alpha1.CheckpointedContainer{Name: source.Spec.Containers[i].Name})
-	}
+	heed(task, source)
+	nc := m.checkpointOf(task, source)
 	switch err := m.Client.Create(ctx, nc); {
 	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
 		return rules.Result{Undo: true, Message: "the state cannot be taken: " + err.Error()}, nil
@@ -179,6 +173,9 @@ func (m *migrate) thawedTwin(ctx context.Context, task orchestration.Task, sourc
 	if veto := madeOf(nc, &twin.Spec); veto != "" {
 		return rules.Result{Undo: true, Message: veto}, nil
 	}
+	if emptied(task, source, nc) != "" {
+		comeIn(&twin.Spec)
+	}
 	return m.makeTwin(ctx, task, twin)
 }
 
@@ -225,116 +222,12 @@ func unavailable(d time.Duration, known bool) func(*v1alpha1.PodMigrationStatus)
 	}
 }
 
-// outlive has the source go, and the copy settle down once it has gone.
-func (m *migrate) outlive(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
-	cut := task.Progress[progressCut] != ""
-	m.markCut(task)
-	if twin == nil { // that it is gone only the API server may say
-		var err error
-		if twin, err = m.copied(ctx, m.API, task); err != nil {
-			return rules.Result{}, err
-		}
-	}
-	switch {
-	case source == nil && !cut: // on record before the NodeCheckpoint goes, by which it would be known otherwise
-		return rules.Result{Message: "the pod goes on on node " + task.Object.Spec.TargetNode + ", and the source is gone"}, nil
-	case twin == nil || twin.DeletionTimestamp != nil:
-		return m.bereft(ctx, task, source, nc)
-	case source != nil && m.ends(task):
-		return m.succeed(ctx, task, source, twin)
-	case source != nil:
-		return m.dismiss(ctx, task, source, twin)
-	}
-	return m.settleDown(ctx, task, twin, nc)
-}
-
-// settleDown has what agents hold be removed, and the copy prove itself, if there was no time for that before.
-func (m *migrate) settleDown(ctx context.Context, task orchestration.Task, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
-	if result, done, err := m.foster(ctx, task, twin); !done || err != nil {
-		return result, err
-	}
-	if err := m.hasten(ctx, task.Object.Spec.Pods[0]); err != nil {
-		return rules.Result{}, err
-	}
-	if done, err := m.forget(ctx, nc); err != nil || !done && !m.ends(task) {
-		return rules.Result{Message: "the pod goes on; waits until the agents have removed its state"}, err
-	}
-	if result, confirmed := m.confirm(task, twin); !confirmed {
-		return result, nil
-	}
-	return m.succeed(ctx, task, nil, twin)
-}
-
-// dismiss has the stopped source go: its ReplicaSet has one pod too many then, or it is evicted, also where the ReplicaSet would have another one go
-// for long.
-func (m *migrate) dismiss(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod) (rules.Result, error) {
-	why, err := m.outweighed(ctx, source)
-	switch {
-	case err != nil || why != "" && !adopted(twin) && !m.lingers(task):
-		return rules.Result{Message: why}, err
-	case metav1.GetControllerOf(source) == nil || why != "" && !adopted(twin):
-		answer, err := m.ask(ctx, task, source)
-		if err != nil || answer.Refused() {
-			return rules.Result{Message: "the source may not be evicted yet: " + answer.Why}, err
-		}
-		return rules.Result{Message: "the pod goes on; the source was evicted, and is waited for"}, nil
-	case !adopted(twin):
-		owner, err := m.replicaSet(ctx, source)
-		if err != nil || owner == nil {
-			return m.succeedUnless(ctx, err, task, source, twin)
-		}
-		if err := m.yield(ctx, source); err != nil {
-			return rules.Result{}, err
-		}
-		return m.adopt(ctx, twin, owner)
-	}
-	return m.succeed(ctx, task, source, twin)
-}
-
-func (m *migrate) succeedUnless(ctx context.Context, err error, task orchestration.Task, source, twin *corev1.Pod) (rules.Result, error) {
-	if err != nil {
-		return rules.Result{}, err
-	}
-	return m.succeed(ctx, task, source, twin)
-}
-
-// bereft ends a migration whose copy somebody has taken away after the source was released: what the agents had is removed.
-// The source is stopped; one that an owner makes again goes, so that it is.
-func (m *migrate) bereft(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
-	said := ""
-	if source != nil {
-		said = fmt.Sprintf("; the source is stopped on node %s", source.Spec.NodeName)
-		if metav1.GetControllerOf(source) != nil {
-			if answer, err := m.ask(ctx, task, source); err != nil || answer.Refused() && !m.ends(task) {
-				return rules.Result{Message: "the pod in its place was taken away; the source, which is stopped, may not be evicted yet: " + answer.Why}, err
-			}
-			said = "; the source, which was stopped, is evicted, so that its owner makes it again"
-		}
-	}
-	if done, err := m.forget(ctx, nc); err != nil || !done && !m.ends(task) {
-		return rules.Result{Message: "the pod in its place was taken away; waits until the agents have removed its state"}, err
-	}
-	return rules.Result{Outcome: rules.Failed, Message: "the pod in its place was taken away after the source was released" + said}, nil
-}
-
-// hasten shortens the end of a source that is stopped: it cannot hear that it is asked to end.
-func (m *migrate) hasten(ctx context.Context, named v1alpha1.ActionPod) error {
-	pod := &corev1.Pod{}
-	err := m.API.Get(ctx, types.NamespacedName{Namespace: named.Namespace, Name: named.Name}, pod)
-	if err != nil || pod.UID != named.UID || pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds <= briefly {
-		return client.IgnoreNotFound(err)
-	}
-	if err := m.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}, client.GracePeriodSeconds(briefly)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting pod %s/%s, which is stopped: %w", pod.Namespace, pod.Name, err)
-	}
-	return nil
-}
-
 // thaw takes the copy away, and has the source go on after that.
 func (m *migrate) thaw(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	if err := m.enter(ctx, task, v1alpha1.MigrationRollingBack); err != nil {
 		return rules.Result{}, err
 	}
+	forfeited(task, source, nc)
 	if gone, err := m.discard(ctx, task); !gone || err != nil {
 		return rules.Result{Message: "waits until the pod in its place is gone"}, err
 	}
@@ -344,6 +237,11 @@ func (m *migrate) thaw(ctx context.Context, task orchestration.Task, source *cor
 		}
 		if done, err := m.forget(ctx, nc); !done || err != nil {
 			return rules.Result{Message: "waits until the pod goes on on its node"}, err
+		}
+	}
+	if task.Progress[progressStopped] != "" && (source == nil || heritable(metav1.GetControllerOf(source))) { // up to here somebody might have gone on with it
+		if err := m.unstore(ctx, task); err != nil {
+			return rules.Result{}, err
 		}
 	}
 	return m.undo(ctx, task, source)

@@ -34,15 +34,15 @@ func (r *Reconciler) drive(ctx context.Context, o *v1alpha1.PodMigration) (time.
 	if action == nil && adrift(o) { // what was tried is forgotten
 		return r.admit(ctx, o)
 	}
-	if action == nil && why != "" {
-		return 0, r.finish(ctx, o, v1alpha1.MigrationAborted, ReasonUnwanted, why+", before anything was done")
+	if action == nil && why != "" && !touched(o) {
+		return 0, r.aborted(ctx, o, ReasonUnwanted, why+", before anything was done")
 	}
 	if action == nil {
 		if lost := o.Status.Phase; lost != "" && lost != v1alpha1.MigrationPending {
 			if kept, err := r.outlives(ctx, o, o.Status.Action, rules.Failed); kept || err != nil {
 				return again, err
 			}
-			return 0, r.finish(ctx, o, v1alpha1.MigrationFailed, "ActionGone", fmt.Sprintf("its action is gone; it was %s, and nobody knows what became of it", lost))
+			return 0, r.vanished(ctx, o, fmt.Sprintf("its action is gone; it was %s, and nobody knows what became of it", lost))
 		}
 		if _, err := r.Actions.Submit(ctx, r.request(ctx, o)); err != nil {
 			return 0, err
@@ -79,7 +79,7 @@ func (r *Reconciler) accompany(ctx context.Context, o *v1alpha1.PodMigration) (t
 	if kept, err := r.outlives(ctx, o, name, rules.Failed); kept || err != nil {
 		return again, err
 	}
-	return 0, r.finish(ctx, o, v1alpha1.MigrationFailed, "ActionGone", fmt.Sprintf("action %s is gone, and nobody knows what became of it", name))
+	return 0, r.vanished(ctx, o, fmt.Sprintf("action %s is gone, and nobody knows what became of it", name))
 }
 
 // recordOf tells whether a PodMigration can be the record of an action: anybody could write its label, and would withdraw by it what is none of his business.
@@ -129,11 +129,20 @@ func (r *Reconciler) ended(ctx context.Context, o *v1alpha1.PodMigration, action
 	return r.over(ctx, o, action)
 }
 
+func phaseOf(action *v1alpha1.RTAction) rules.Phase { return rules.Phase(action.Status.Phase) }
+
 // conclude tells what became of it.
 func (r *Reconciler) conclude(ctx context.Context, o *v1alpha1.PodMigration, action *v1alpha1.RTAction) error {
-	phase, message := outcome(rules.Phase(action.Status.Phase), action.Status.Unwanted, action.Status.Progress), action.Status.Message
-	if rules.Phase(action.Status.Phase) == rules.Withdrawn && touched(o) { // which is said of those that have not begun, else by force
+	phase, message := outcome(phaseOf(action), action.Status.Unwanted, action.Status.Progress), action.Status.Message
+	if phaseOf(action) == rules.Withdrawn && touched(o) { // which is said of those that have not begun, else by force
 		phase, message = v1alpha1.MigrationFailed, fmt.Sprintf("%s while it was %s; what can be undone is undone now", message, o.Status.Phase)
+	}
+	unsaved, err := r.unsaved(ctx, o, action)
+	if err != nil {
+		return err
+	}
+	if unsaved != "" && !strings.Contains(message, lostMemory) {
+		message += "; " + lostMemory + unsaved
 	}
 	return r.end(ctx, o, phase, reasonOf(phase), message, func(s *v1alpha1.PodMigrationStatus) {
 		s.Action = action.Name
@@ -142,6 +151,8 @@ func (r *Reconciler) conclude(ctx context.Context, o *v1alpha1.PodMigration, act
 		}
 		if lost := action.Status.Progress[progressLost]; lost != "" {
 			setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionFalse, ReasonRestoreFailed, lost, r.Clock.Now())
+		} else if lost := cmp.Or(action.Status.Progress[progressForfeited], unsaved); lost != "" {
+			setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionFalse, ReasonStateLost, lostMemory+lost, r.Clock.Now())
 		}
 		if down, err := time.ParseDuration(action.Status.Progress[progressDown]); err == nil {
 			ms := down.Milliseconds()
@@ -165,9 +176,9 @@ func touched(o *v1alpha1.PodMigration) bool {
 // reasonOf is the reason of condition Done.
 func reasonOf(phase v1alpha1.MigrationPhase) string { return string(phase) }
 
-// finish ends a migration of which nothing is under way.
-func (r *Reconciler) finish(ctx context.Context, o *v1alpha1.PodMigration, phase v1alpha1.MigrationPhase, reason, message string) error {
-	return r.end(ctx, o, phase, reason, message, func(*v1alpha1.PodMigrationStatus) {})
+// aborted ends a migration that nobody wants, and of which nothing is under way.
+func (r *Reconciler) aborted(ctx context.Context, o *v1alpha1.PodMigration, reason, message string) error {
+	return r.end(ctx, o, v1alpha1.MigrationAborted, reason, message, func(*v1alpha1.PodMigrationStatus) {})
 }
 
 // refuse ends a migration that never begins.

@@ -57,7 +57,7 @@ func (r *Reconciler) remind(ctx context.Context, o *v1alpha1.PodMigration) {
 func (r *Reconciler) over(ctx context.Context, o *v1alpha1.PodMigration, action *v1alpha1.RTAction) (time.Duration, error) {
 	switch unwanted := unwanted(o); {
 	case unwanted != "" && adrift(o):
-		return 0, r.finish(ctx, o, v1alpha1.MigrationAborted, ReasonUnwanted, unwanted+"; "+tried(action))
+		return 0, r.aborted(ctx, o, ReasonUnwanted, unwanted+"; "+tried(action))
 	case unwanted != "" || o.Spec.TargetNode != "" || o.Labels[v1alpha1.LabelMigrationAction] != "" || !displaced(action):
 		return 0, r.conclude(ctx, o, action)
 	}
@@ -146,7 +146,7 @@ func (r *Reconciler) await(ctx context.Context, o *v1alpha1.PodMigration, action
 	r.forget(o.UID)
 	message := waits.message + "; " + tried(action)
 	if o.Status.Phase == v1alpha1.MigrationPending && r.left(o) <= 0 {
-		return 0, r.finish(ctx, o, v1alpha1.MigrationAborted, ReasonWaitedTooLong, r.waited(o, message))
+		return 0, r.aborted(ctx, o, ReasonWaitedTooLong, r.waited(o, message))
 	}
 	err := r.update(ctx, o, func(s *v1alpha1.PodMigrationStatus) {
 		advance(s, v1alpha1.MigrationPending, metav1.NewMicroTime(r.Clock.Now()))

@@ -23,8 +23,6 @@ const (
 	bequest = time.Hour
 	// annotationKeptUntil is, on a NodeCheckpoint, when that time is over, as RFC 3339.
 	annotationKeptUntil = v1alpha1.Group + "/kept-until"
-	// ReasonKept is the reason of condition State meanwhile.
-	ReasonKept = "Kept"
 )
 
 // bequeathed is what the pod in the place of a source that has gone, or goes, is to be; nil: the source stays, or nobody is to go on with its state.
@@ -88,7 +86,7 @@ func (m *migrate) hopeless(ctx context.Context, nc *v1alpha1.NodeCheckpoint, hei
 	return gone, err
 }
 
-// bear makes the pod in the source's place, if its owner still wants one. One that the API server forbids, as by a ResourceQuota, is asked for again.
+// bear makes the pod in the source's place, if its owner still wants one. One that the API server forbids, as by a ResourceQuota or our own policy, is asked for again.
 func (l *Leftovers) bear(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, kept *corev1.PodTemplate) (bool, error) {
 	m := &migrate{Dependencies: l.Dependencies}
 	heir := &corev1.Pod{ObjectMeta: kept.Template.ObjectMeta, Spec: kept.Template.Spec}
@@ -97,6 +95,7 @@ func (l *Leftovers) bear(ctx context.Context, task orchestration.Task, nc *v1alp
 		return m.disinheritUnless(ctx, err, task, nc)
 	}
 	switch err := l.Client.Create(ctx, heir); {
+	case guarded(err): // and asked for again
 	case apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return m.disinherit(ctx, task, nc) // another has its name, and would have been found otherwise
 	case err != nil && !apierrors.IsForbidden(err):
@@ -123,9 +122,15 @@ func (m *migrate) disinheritUnless(ctx context.Context, err error, task orchestr
 	return m.disinherit(ctx, task, nc)
 }
 
+// keptUntil is until when a state is kept, if that is on record.
+func keptUntil(nc *v1alpha1.NodeCheckpoint) (time.Time, bool) {
+	until, err := time.Parse(time.RFC3339, nc.Annotations[annotationKeptUntil])
+	return until, err == nil
+}
+
 // keepUntil is until when the state is kept, from when nobody was at it any longer.
 func (m *migrate) keepUntil(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.Time, error) {
-	if until, err := time.Parse(time.RFC3339, nc.Annotations[annotationKeptUntil]); err == nil {
+	if until, kept := keptUntil(nc); kept {
 		return until, nil
 	}
 	until, after := m.Clock.Now().Add(bequest), nc.DeepCopy()
@@ -151,38 +156,73 @@ func (r *Reconciler) outlives(ctx context.Context, o *v1alpha1.PodMigration, act
 		return false, nil
 	}
 	m := &migrate{Dependencies: r.Dependencies}
-	kept, err := m.bequeathed(ctx, taskOf(&v1alpha1.RTAction{}, nc), nc)
-	if kept == nil || err != nil {
+	task := taskOf(&v1alpha1.RTAction{}, nc)
+	if given, err := m.givenUp(ctx, task, nc); given || err != nil {
 		return false, err
 	}
-	message := fmt.Sprintf("the source was evicted, and its action is over; its state is kept on node %s for the pod in its place", nc.Spec.TargetNode)
+	message, err := m.keeping(ctx, task, nc)
+	if message == "" || err != nil { // once it was kept it is told what became of it when that is decided
+		return err == nil && awaited(o) && nc.Spec.Stage == v1alpha1.StageRestore, err
+	}
 	if until := nc.Annotations[annotationKeptUntil]; until != "" {
 		message += ", until " + until
 	}
 	return true, r.update(ctx, o, func(s *v1alpha1.PodMigrationStatus) {
 		s.Message = message
-		setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionUnknown, ReasonKept, message, r.Clock.Now())
+		setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionUnknown, v1alpha1.ReasonStateKept, message, r.Clock.Now())
 	})
+}
+
+// givenUp tells whether the time for which a state was kept is over, and the pod that was to go on with it is to go: on a node that no longer answers it never does.
+func (m *migrate) givenUp(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (bool, error) {
+	if until, kept := keptUntil(nc); !kept || m.Clock.Now().Before(until) {
+		return false, nil
+	}
+	kept, err := m.bequeathed(ctx, task, nc)
+	if err != nil {
+		return false, err
+	}
+	if kept != nil {
+		task.Progress[progressHeir] = kept.Name
+	}
+	pod, err := m.copied(ctx, m.API, task)
+	return pod != nil && pod.DeletionTimestamp != nil, err
+}
+
+// keeping says for which pod the state of a source is kept, whose action is over; empty: for none.
+func (m *migrate) keeping(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (string, error) {
+	kept, err := m.bequeathed(ctx, task, nc)
+	switch {
+	case err != nil:
+		return "", err
+	case kept == nil:
+		return m.reprieved(ctx, task, nc)
+	}
+	return fmt.Sprintf("the source was evicted, and its action is over; its state is kept on node %s for the pod in its place", nc.Spec.TargetNode), nil
+}
+
+// awaited tells whether it is on record that a state is kept.
+func awaited(o *v1alpha1.PodMigration) bool {
+	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionMigrationState)
+	return c != nil && c.Reason == v1alpha1.ReasonStateKept
 }
 
 // inherited says what became of a state that was kept; nil: none was.
 func (r *Reconciler) inherited(ctx context.Context, o *v1alpha1.PodMigration) (*metav1.Condition, error) {
-	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionMigrationState)
-	if c == nil || c.Reason != ReasonKept || o.Status.Source == nil {
+	if !awaited(o) || o.Status.Source == nil {
 		return nil, nil
 	}
-	heir := &corev1.Pod{}
-	err := r.API.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: o.Status.Source.PodName}, heir)
+	heir, err := r.successor(ctx, o)
 	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return nil, fmt.Errorf("reading pod %s/%s: %w", o.Namespace, o.Status.Source.PodName, err)
-	case err == nil && heir.Annotations[annotationReplaces] == string(o.Status.Source.PodUID) && heir.DeletionTimestamp == nil:
+	case err != nil:
+		return nil, err
+	case heir != nil:
 		return &metav1.Condition{
-			Type: c.Type, Status: metav1.ConditionTrue, Reason: string(v1alpha1.StrategyCheckpoint),
+			Type: v1alpha1.ConditionMigrationState, Status: metav1.ConditionTrue, Reason: string(v1alpha1.StrategyCheckpoint),
 			Message: fmt.Sprintf("pod %s/%s goes on with its state on node %s", heir.Namespace, heir.Name, heir.Spec.NodeName),
 		}, nil
 	}
 	return &metav1.Condition{
-		Type: c.Type, Status: metav1.ConditionFalse, Reason: ReasonRestoreFailed, Message: "its state was kept, and is given up: no pod has gone on with it",
+		Type: v1alpha1.ConditionMigrationState, Status: metav1.ConditionFalse, Reason: ReasonRestoreFailed, Message: "its state was kept, and is given up: no pod has gone on with it",
 	}, nil
 }

@@ -126,3 +126,28 @@ func TestAStateIsNotKeptForEver(t *testing.T) {
 		w.rest(p)
 	}
 }
+
+// So it is where the pod that was to go on with the state is on a node that no longer answers, and does not go.
+func TestAnHeirThatDoesNotGoWhenItsHourIsOver(t *testing.T) {
+	w, h, p := dying(t)
+	w.agents.cold = true
+	w.detain("rt-1", false)
+	h.absent = false
+	p = w.further(p, func() bool {
+		list := w.pods()
+		return len(list) == 1 && list[0].Annotations[mcv1.AnnotationReplaces] != "" && list[0].Spec.NodeName != ""
+	})
+	w.detain("rt-1", true)
+	h.absent = true
+	w.dies("b")
+	w.clock.Step(61 * time.Minute)
+	p = w.further(p, func() bool { return w.move().Status.Phase.Over() })
+	o := w.move()
+	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionMigrationState)
+	if o.Status.Phase != v1alpha1.MigrationFailed || !strings.Contains(o.Status.Message, "is given up") || c.Status != metav1.ConditionFalse {
+		t.Errorf("it is %s: %s; %+v", o.Status.Phase, o.Status.Message, c)
+	}
+	w.detain("rt-1", false)
+	w.further(p, func() bool { return len(p.leftovers()) == 0 })
+	h.expectNothingLeft()
+}

@@ -39,8 +39,7 @@ type legacy struct {
 // heritable tells whether a pod's owner bears no copy beside it, and takes one for its own that comes after it: a StatefulSet's pod has
 // a name, a Job's is counted.
 func heritable(by *metav1.OwnerReference) bool {
-	return by != nil && (by.Kind == "StatefulSet" && by.APIVersion == appsv1.SchemeGroupVersion.String() ||
-		by.Kind == "Job" && by.APIVersion == batchv1.SchemeGroupVersion.String())
+	return isJob(by) || by != nil && by.Kind == "StatefulSet" && by.APIVersion == appsv1.SchemeGroupVersion.String()
 }
 
 // heirOf is the pod that takes the source's place under its name, and its owner's.
@@ -51,26 +50,6 @@ func heirOf(task orchestration.Task, source *corev1.Pod) *corev1.Pod {
 	by.BlockOwnerDeletion = nil // some clusters let only those set it who may finalize the owner
 	out.OwnerReferences = []metav1.OwnerReference{by}
 	return out
-}
-
-// guard asks, before anything is stopped, whether the API server keeps the owner from making a pod in the source's place: else that one would
-// begin anew while the state is on its way. It also tells whether somebody else would forbid the pod.
-func (m *migrate) guard(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, bool, error) {
-	probe := heirOf(task, source)
-	delete(probe.Annotations, annotationReplaces)
-	err := m.Client.Create(ctx, probe, client.DryRunAll)
-	by := metav1.GetControllerOf(source)
-	refused := apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
-	switch {
-	case refused && strings.Contains(err.Error(), "PodMigration "+task.Progress[progressMigration]+" "):
-		return rules.Result{}, true, nil
-	case refused:
-		return rules.Result{Undo: true, Message: "the pod in its place could not be made: " + err.Error()}, false, nil
-	case err != nil && !apierrors.IsAlreadyExists(err):
-		return rules.Result{}, false, fmt.Errorf("asking whether %s %s is kept from making pod %s: %w", by.Kind, by.Name, source.Name, err)
-	}
-	why := fmt.Sprintf("nothing keeps %s %s from making the pod anew while its state is on the way: is the chart's ValidatingAdmissionPolicy for heirs installed?", by.Kind, by.Name)
-	return rules.Result{Undo: m.since(task, progressGuard) > unguarded, Message: why}, false, nil
 }
 
 // since is for how long something has been so that is noted now, if it is not yet.
@@ -158,16 +137,15 @@ func (m *migrate) inherit(ctx context.Context, task orchestration.Task, source *
 		m.markCut(task)
 		m.markEvicted(task)
 		return rules.Result{Message: "the source goes, and what is to be in its place waits for that"}, nil
-	case task.Undoing():
-		if err := m.unstore(ctx, task); err != nil {
-			return rules.Result{}, err
-		}
+	case task.Undoing() && !m.clings(task, source, l.nc):
 		return m.thaw(ctx, task, source, l.nc)
 	}
-	return m.takeLeave(ctx, task, source, l.nc)
+	result, err := m.takeLeave(ctx, task, source, l.nc)
+	return orForfeit(task, source, l.nc, result), err
 }
 
-// takeLeave asks for the source's eviction. It stands still meanwhile, so it runs on when that is refused for long.
+// takeLeave asks for the source's eviction. It stands still meanwhile, so it runs on when that is refused for long; one that has nothing in memory any longer
+// is asked for as long as there is time.
 func (m *migrate) takeLeave(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	if nc == nil {
 		return rules.Result{Undo: true, Message: "somebody has deleted the NodeCheckpoint"}, nil
@@ -175,13 +153,17 @@ func (m *migrate) takeLeave(ctx context.Context, task orchestration.Task, source
 	if veto := m.hindered(task, source, nil, nc); veto != "" {
 		return rules.Result{Undo: true, Message: veto}, nil
 	}
+	if veto, err := m.orphan(ctx, source); veto != "" || err != nil { // which may have become so since it was admitted
+		return rules.Result{Undo: veto != "", Message: veto}, err
+	}
+	empty := emptied(task, source, nc) != ""
 	switch why, err := m.shutOut(ctx, source, nc); {
 	case err != nil:
 		return rules.Result{}, err
-	case why != "":
+	case why != "" && !empty:
 		return elsewhere(task, why), nil
 	}
-	if err := m.renew(ctx, nc); err != nil {
+	if err := m.renew(ctx, task, nc); err != nil {
 		return rules.Result{}, err
 	}
 	if err := m.enter(ctx, task, v1alpha1.MigrationCuttingOver, carrying(nc)); err != nil {
@@ -196,7 +178,7 @@ func (m *migrate) takeLeave(ctx context.Context, task orchestration.Task, source
 	case eviction.Evicted:
 		m.markCut(task)
 	case eviction.Later:
-		result.Undo = m.since(task, progressRefused) > undecided
+		result.Undo = m.since(task, progressRefused) > undecided && !empty
 	}
 	return result, nil
 }
@@ -254,17 +236,26 @@ func (m *migrate) makeHeir(ctx context.Context, task orchestration.Task, nc *v1a
 			return m.lose(ctx, task, nc, "somebody else has made a pod of its name")
 		}
 	}
-	switch {
-	case apierrors.IsForbidden(err) && m.since(task, progressForbidden) < unwelcome:
-		return rules.Result{Message: "the pod in its place may not be made yet: " + err.Error()}, nil
-	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
-		return m.lose(ctx, task, nc, "the pod in its place cannot be made: "+err.Error())
-	case err != nil:
-		return rules.Result{}, fmt.Errorf("making pod %s/%s in the place of another: %w", heir.Namespace, heir.Name, err)
+	if err != nil {
+		return m.unborn(ctx, task, nc, heir, err)
 	}
 	task.Progress[progressTwin] = heir.Name
 	m.since(task, progressMade)
 	return rules.Result{Message: fmt.Sprintf("pod %s/%s waits for a node", heir.Namespace, heir.Name)}, nil
+}
+
+// unborn is what becomes of a state whose pod the API server does not make: it is asked for again for a while, and, where it is our own policy that refuses
+// it, for as long as there is time.
+func (m *migrate) unborn(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, heir *corev1.Pod, why error) (rules.Result, error) {
+	switch {
+	case guarded(why) && m.ends(task):
+		return m.leave(legacy{nc: nc}, "the pod in its place may not be made yet, and the time is over: "+why.Error()), nil
+	case guarded(why) || apierrors.IsForbidden(why) && m.since(task, progressForbidden) < unwelcome:
+		return rules.Result{Message: "the pod in its place may not be made yet: " + why.Error()}, nil
+	case apierrors.IsForbidden(why) || apierrors.IsInvalid(why):
+		return m.lose(ctx, task, nc, "the pod in its place cannot be made: "+why.Error())
+	}
+	return rules.Result{}, fmt.Errorf("making pod %s/%s in the place of another: %w", heir.Namespace, heir.Name, why)
 }
 
 // barred is why a pod that is to go on with a state is not to be made; empty: it is. Its owner may want none any longer.
@@ -285,8 +276,9 @@ func (m *migrate) proveHeir(ctx context.Context, task orchestration.Task, l lega
 	if why := m.unmade(l.nc, l.heir); why != "" {
 		return m.lose(ctx, task, l.nc, why)
 	}
-	if unrestored(l.nc, l.heir) == "" {
+	if unrestored(l.nc, l.heir) == "" && task.Progress[progressBorne] != string(l.heir.UID) { // on record before anything else, as it would be known by the NodeCheckpoint only
 		task.Progress[progressBorne] = string(l.heir.UID)
+		return rules.Result{Message: "the pod goes on with its state on node " + l.nc.Spec.TargetNode + ", and is to prove itself"}, nil
 	}
 	if l.heir.Status.Phase != corev1.PodSucceeded || unrestored(l.nc, l.heir) != "" {
 		result, settled, err := m.settles(ctx, task, l.heir)

@@ -76,7 +76,7 @@ func (w *town) becomesKept(o *v1alpha1.PodMigration, owner types.UID, kept bool)
 	w.Fatalf("it never came to pass that owners are kept from making pods: %t", kept)
 }
 
-// house has the town's only pod be one of a StatefulSet, of a Job, or of an Indexed Job.
+// house has the town's only pod be one of a StatefulSet, of a Job, of an Indexed Job, or of one that counts the failures of each index, a Job by index.
 func (w *town) house(kind string) *house {
 	w.Helper()
 	w.guard()
@@ -94,8 +94,11 @@ func (w *town) house(kind string) *house {
 		owner = &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template}}
 	} else {
 		job := &batchv1.Job{Spec: batchv1.JobSpec{Template: template}}
+		if kind == "Job by index" {
+			job.Spec.BackoffLimitPerIndex, kind = ptr.To[int32](1), "Indexed Job"
+		}
 		if kind == "Indexed Job" {
-			job.Spec.CompletionMode, job.Spec.Completions, job.Spec.BackoffLimitPerIndex = ptr.To(batchv1.IndexedCompletion), ptr.To[int32](2), ptr.To[int32](1)
+			job.Spec.CompletionMode, job.Spec.Completions = ptr.To(batchv1.IndexedCompletion), ptr.To[int32](2)
 			index = map[string]string{batchv1.JobCompletionIndexAnnotation: "1"}
 			kind = "Job"
 		}
@@ -213,9 +216,9 @@ func TestHeirs(t *testing.T) {
 		{name: "target-cordoned-before-the-eviction", town: set, during: onceStored(func(w *town) { w.cordon("b") }), phase: "RolledBack", says: "takes no pod any longer: the node is cordoned", places: "a"},
 		{name: "target-dies-before-the-eviction", town: set, during: onceStored(func(w *town) { w.dies("b") }), phase: "RolledBack", says: "the node is not ready", places: "a"},
 		{name: "target-tainted-before-the-eviction", town: set, during: onceStored(func(w *town) { w.taint("b") }), phase: "RolledBack", says: "the node has taint full:NoSchedule", places: "a"},
-		{name: "source-is-disturbed", town: set, during: onceStored((*town).disturb), phase: "RolledBack", says: "the source does not stand still any longer", places: "a"},
+		{name: "source-is-disturbed", town: set, during: onceStored((*town).disturb), phase: "RolledBack", says: "the source does not stand still any longer", places: "a", deaths: true, since: 14},
 		{name: "target-cordoned-after-the-eviction", town: set, during: onceEvicted(func(w *town) { w.cordon("b") }), phase: "Succeeded", says: "in place of", places: "b"},
-		{name: "deleted-by-its-user", town: set, during: at("Transferring", (*town).deletePod), phase: "RolledBack", says: "nobody here has evicted it", places: "b"},
+		{name: "deleted-by-its-user", town: set, during: at("Transferring", (*town).deletePod), phase: "Failed", says: "nobody here has evicted it", places: "b"},
 		{name: "heir-deleted", town: set, during: at("Verifying", (*town).deletePod), phase: "SucceededWithoutState", says: "was taken away", places: "b"},
 	} {
 		j.ask = ask("Checkpoint")

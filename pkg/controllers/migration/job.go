@@ -33,7 +33,7 @@ func (d Dependencies) wantsOfJob(ctx context.Context, owner metav1.OwnerReferenc
 	}
 	why, fragile := concluded(job, pod), ""
 	if why == "" && !evicted {
-		fragile = Fragile(job, pod)
+		fragile = Fragile(job, pod, 0)
 	}
 	return demand{any: why == "", why: why, pods: -1, fragile: fragile}, nil
 }
@@ -72,10 +72,14 @@ func failing(job *batchv1.Job) bool {
 	})
 }
 
-// Fragile is why a Job, or the index of it that the pod is of, would fail if the pod was evicted; empty: the pod would be made again. It is told as the Job
-// controller does (pkg/controller/job of Kubernetes), however the pod's containers end: by SIGTERM, by SIGKILL, or without an exit code that counts as failed.
-func Fragile(job *batchv1.Job, pod *corev1.Pod) string {
-	for _, code := range []int32{0, 128 + 15, 128 + 9} {
+// codes are how those end that are evicted: without an exit code that counts as failed, by SIGTERM, or so.
+var codes = []int32{0, 128 + 15, 128 + 9}
+
+// Fragile is why a Job, or the index of it that the pod is of, would fail if the pod was evicted, and so many others counted as failed before it, which its
+// status does not show; empty: the pod would be made again. It is told as the Job controller does (pkg/controller/job of Kubernetes), however the pod's
+// containers end.
+func Fragile(job *batchv1.Job, pod *corev1.Pod, others int32) string {
+	for _, code := range codes {
 		what, where := verdict(job, evictedAs(pod, code))
 		switch {
 		case what == batchv1.PodFailurePolicyActionFailJob:
@@ -86,7 +90,7 @@ func Fragile(job *batchv1.Job, pod *corev1.Pod) string {
 			continue
 		case job.Spec.BackoffLimitPerIndex != nil && failuresOf(pod) >= *job.Spec.BackoffLimitPerIndex:
 			return fmt.Sprintf("Job %s would count the pod as failed, and its index would fail: let its podFailurePolicy ignore pods with condition DisruptionTarget", job.Name)
-		case failuresOfAll(job) >= limitOf(job):
+		case failuresOfAll(job)+others >= limitOf(job):
 			return fmt.Sprintf("Job %s would count the pod as failed, and fail: let its podFailurePolicy ignore pods with condition DisruptionTarget", job.Name)
 		}
 	}
@@ -95,9 +99,15 @@ func Fragile(job *batchv1.Job, pod *corev1.Pod) string {
 
 // evictedAs is what a pod will look like to its Job once it is evicted, and those of its containers that have not ended do so with that exit code.
 func evictedAs(pod *corev1.Pod, code int32) *corev1.PodStatus {
-	s := pod.Status.DeepCopy()
+	s := endedAs(pod, code)
 	s.Conditions = append(slices.DeleteFunc(s.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget }),
 		corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue})
+	return s
+}
+
+// endedAs is that for a pod that ends, whatever by.
+func endedAs(pod *corev1.Pod, code int32) *corev1.PodStatus {
+	s := pod.Status.DeepCopy()
 	for _, list := range [][]corev1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses} {
 		for i := range list {
 			if list[i].State.Terminated == nil {

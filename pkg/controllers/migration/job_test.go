@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/migration"
@@ -54,11 +55,15 @@ func TestWhatAJobBears(t *testing.T) {
 		status   batchv1.JobStatus
 		failures string
 		ended    int32
+		others   int32
 		says     string
 	}{
 		"by default six fail":                  {status: batchv1.JobStatus{Failed: 5}},
 		"by default no seventh does":           {status: batchv1.JobStatus{Failed: 6}, says: "and fail: let"},
 		"those not counted yet count":          {status: batchv1.JobStatus{Failed: 5, UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{Failed: []types.UID{"x"}}}, says: "and fail: let"},
+		"a sixth fails, with another":          {status: batchv1.JobStatus{Failed: 4}, others: 1},
+		"another is the sixth":                 {status: batchv1.JobStatus{Failed: 5}, others: 1, says: "and fail: let"},
+		"others do not count where ignored":    {spec: never(byRules(onDisruption(ignore))), others: 9},
 		"no index bears one":                   {spec: byIndex(0, batchv1.JobSpec{}), says: "its index would fail"},
 		"each index bears one":                 {spec: byIndex(1, batchv1.JobSpec{})},
 		"each bears one, and this has had one": {spec: byIndex(1, batchv1.JobSpec{}), failures: "1", says: "its index would fail"},
@@ -86,7 +91,7 @@ func TestWhatAJobBears(t *testing.T) {
 			ended := corev1.ContainerStatus{Name: "sidecar", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: c.ended}}}
 			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, ended)
 		}
-		if got := migration.Fragile(job, pod); (got == "") != (c.says == "") || !strings.Contains(got, c.says) {
+		if got := migration.Fragile(job, pod, c.others); (got == "") != (c.says == "") || !strings.Contains(got, c.says) {
 			t.Errorf("%s: %q, want %q", name, got, c.says)
 		}
 	}
@@ -119,5 +124,39 @@ func (c *cluster) jobs(t *testing.T, expect func(*testing.T, *v1alpha1.PodMigrat
 			c.cordon(source.Spec.NodeName, false)
 		}
 		expect(t, c.moved(c.runs(name, 1)[0], "", ""), "Refused", "", j.says)
+	}
+}
+
+// pair is a Job of which one pod may fail, and both are asked to go at once: one does, to wherever the scheduler puts it, and the Job goes on.
+func (c *cluster) pair(t *testing.T) {
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pair"},
+		Spec:       batchv1.JobSpec{Parallelism: ptr.To[int32](2), Completions: ptr.To[int32](2), BackoffLimit: ptr.To[int32](1), Template: template("pair")},
+	}
+	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	c.must(c.api.Create(t.Context(), job))
+	var list []*v1alpha1.PodMigration
+	for _, p := range c.runs("pair", 2) {
+		o := &v1alpha1.PodMigration{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "pair-"},
+			Spec:       v1alpha1.PodMigrationSpec{PodName: p.Name, TargetNode: elsewhere(p), Strategy: v1alpha1.StrategyRestart},
+		}
+		c.must(c.api.Create(t.Context(), o))
+		list = append(list, o)
+	}
+	phases := map[v1alpha1.MigrationPhase]string{}
+	for _, o := range list {
+		c.soon("the migration of "+o.Spec.PodName+" is over", func() bool {
+			c.must(c.api.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+			return o.Status.Phase.Over()
+		})
+		phases[o.Status.Phase] = o.Status.Message
+	}
+	c.must(c.api.Get(t.Context(), client.ObjectKeyFromObject(job), job))
+	if len(job.Status.Conditions) > 0 || job.Status.Failed != 1 || len(c.runs("pair", 2)) != 2 {
+		t.Errorf("the Job's status: %+v", job.Status)
+	}
+	if len(phases) != 2 || !strings.Contains(phases["Refused"], "would count the pod as failed, and fail") {
+		t.Errorf("%v", phases)
 	}
 }

@@ -100,16 +100,7 @@ func (l *Leftovers) end(ctx context.Context, task orchestration.Task, nc *v1alph
 		}
 		return m.forgetAll(ctx, task, nc)
 	case v1alpha1.StageRestore:
-		twin, err := m.copied(ctx, l.API, task)
-		if err != nil {
-			return false, err
-		}
-		if serves(task, twin, nc) {
-			if stays, err := l.cede(ctx, task, nc); !stays || err != nil {
-				return false, err
-			}
-		}
-		if alone, err := l.alone(ctx, nc); !alone || err != nil {
+		if left, err := l.deserted(ctx, task, nc); !left || err != nil {
 			return false, err
 		}
 	}
@@ -119,17 +110,24 @@ func (l *Leftovers) end(ctx context.Context, task orchestration.Task, nc *v1alph
 	return m.forgetAll(ctx, task, nc)
 }
 
-// cede has the source go beside a copy that serves, and tells whether it does not, though it is at work.
-func (l *Leftovers) cede(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (bool, error) {
+// deserted tells whether no copy goes on with the state, or ever will, and none is left. Where one does, the source is to go.
+func (l *Leftovers) deserted(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (bool, error) {
 	m := &migrate{Dependencies: l.Dependencies}
+	twin, err := m.copied(ctx, l.API, task)
+	if err != nil {
+		return false, err
+	}
 	source, err := m.read(ctx, l.API, task.Object.Spec.Pods[0])
 	if err != nil {
 		return false, err
 	}
-	if why, err := m.stays(ctx, task, source, nc); why != "" || err != nil {
-		return why != "", err
+	if serves(task, twin, nc) || alone(task, source, twin, nc) {
+		return false, m.stage(ctx, nc, v1alpha1.StageRelease)
 	}
-	return false, m.stage(ctx, nc, v1alpha1.StageRelease)
+	if kept, err := m.reprieve(ctx, task, source, twin, nc); kept || err != nil {
+		return false, err
+	}
+	return l.alone(ctx, task, source, nc)
 }
 
 // forgetAll does so, and then takes away what was stored of a pod in the source's place.
@@ -166,8 +164,9 @@ func (m *migrate) dismissed(ctx context.Context, task orchestration.Task) (bool,
 	return false, err
 }
 
-// alone takes copies of the source away, and tells whether there are none. One whose node is gone from the API runs no longer.
-func (l *Leftovers) alone(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (bool, error) {
+// alone takes the action's own copy of the source away, and tells whether none is there with the source's state. What another action has made in the source's
+// place it leaves alone: one with the state keeps the source still, and others are not of it. One whose node is gone from the API runs no longer.
+func (l *Leftovers) alone(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (bool, error) {
 	m := &migrate{Dependencies: l.Dependencies}
 	list := &corev1.PodList{}
 	if err := l.API.List(ctx, list, client.InNamespace(nc.Spec.PodNamespace)); err != nil {
@@ -176,7 +175,8 @@ func (l *Leftovers) alone(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (boo
 	alone := true
 	for i := range list.Items {
 		p := &list.Items[i]
-		if p.Annotations[annotationReplaces] != string(nc.Spec.PodUID) || p.UID == nc.Spec.PodUID {
+		own := p.Name == ownName(task) || ofState(p, nc.UID)
+		if p.Annotations[annotationReplaces] != string(nc.Spec.PodUID) || p.UID == nc.Spec.PodUID || !own && (source == nil || !ofState(p, "")) {
 			continue
 		}
 		gone, err := m.lost(ctx, p.Spec.NodeName)
@@ -186,7 +186,7 @@ func (l *Leftovers) alone(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (boo
 		if p.Spec.NodeName == "" || !gone {
 			alone = false
 		}
-		if p.DeletionTimestamp != nil {
+		if p.DeletionTimestamp != nil || !own {
 			continue
 		}
 		if err := l.Client.Delete(ctx, p, client.Preconditions{UID: &p.UID}, client.GracePeriodSeconds(briefly)); client.IgnoreNotFound(err) != nil {

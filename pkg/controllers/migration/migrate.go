@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,9 +64,12 @@ const (
 	progressReleased = "released"
 	progressLost     = "lost"
 	progressGone     = "gone"
-	// progressUnfit is what a copy that goes on with the state has not shown in its time, or why it is taken away though it serves, which progressOusted says.
+	// progressServed is the UID of a copy that was ready with the state, progressUnfit what it has not shown in its time since.
+	progressServed = "served"
 	progressUnfit  = "unfit"
-	progressOusted = "ousted"
+	// progressEmptied is why the source has nothing in memory any longer, progressForfeited why that is lost, as nobody goes on with it.
+	progressEmptied   = "emptied"
+	progressForfeited = "forfeited"
 	// progressTolerance is how long the source may stand still before a liveness probe ends it.
 	progressTolerance = "tolerance"
 	// progressStopped is since when the source stands still: its agent may forget that once the source is gone.
@@ -108,6 +112,8 @@ func New(d Dependencies) orchestration.Executor {
 type migrate struct {
 	Dependencies
 	watches *watches
+	// evicting is held over the eviction of a Job's pod.
+	evicting sync.Mutex
 }
 
 // Step implements orchestration.Executor.

@@ -197,8 +197,7 @@ func (w *town) rest(p *process) {
 	}
 }
 
-// lonely expects that of a pod whose state goes along no two copies run: the source is stopped while the other one does. One that does not stay so is seen,
-// and one of the two taken away, within some turns.
+// lonely expects that of a pod whose state goes along no two copies run: the source is stopped while the other one does.
 func (w *town) lonely() {
 	w.Helper()
 	if w.agents == nil {
@@ -210,10 +209,7 @@ func (w *town) lonely() {
 			running++
 		}
 	}
-	if running > w.agents.most && w.agents.awake {
-		w.agents.beside++
-	}
-	if running > w.agents.most && (!w.agents.awake || w.agents.beside > noticed) {
+	if running > w.agents.most {
 		w.Errorf("%d pods run that have one state: %s", running, w.everyone())
 	}
 }
@@ -345,9 +341,12 @@ type agents struct {
 	cold bool
 	// stuck: they do nothing. gone: the target's node is not there any longer.
 	stuck, gone bool
-	// awake: the source has not stayed stopped. beside is for how many turns two were seen to run since.
-	awake  bool
-	beside int
+	// awake: the source has not stayed stopped, as somebody has resumed it.
+	awake bool
+	// anew: the source has ended, and its kubelet has begun it anew.
+	anew bool
+	// lapsed: the source's kubelet has ended what stood still for longer than its liveness probe bears, with what it had in memory.
+	lapsed bool
 }
 
 func (w *town) checkpoints() {
@@ -369,6 +368,10 @@ func (w *town) checkpoints() {
 
 func (w *town) side(nc *v1alpha1.NodeCheckpoint) {
 	now := metav1.NewMicroTime(w.clock.Now())
+	stopped := &now
+	if nc.Status.Source != nil && nc.Status.Source.StoppedTime != nil {
+		stopped = nc.Status.Source.StoppedTime
+	}
 	archive := v1alpha1.CheckpointArchive{Container: "app", Bytes: 1 << 20, Digest: "sha256:" + strings.Repeat("a", 64)}
 	if nc.Status.Source == nil {
 		nc.Status.Source = &v1alpha1.CheckpointSide{State: v1alpha1.CheckpointWorking}
@@ -383,16 +386,19 @@ func (w *town) side(nc *v1alpha1.NodeCheckpoint) {
 		}
 	case (stage == v1alpha1.StageCheckpoint || stage == v1alpha1.StageTransfer) && (nc.DeletionTimestamp != nil || !w.clock.Now().Before(nc.Spec.Expires.Time)):
 		w.agents.stopped[nc.Spec.PodUID] = false
-		nc.Status.Source.State = v1alpha1.CheckpointDiscarded
+		nc.Status.Source.State, nc.Status.Source.Message = v1alpha1.CheckpointDiscarded, "the containers run on: its time is over"
 		if nc.Status.Target != nil {
-			nc.Status.Target.State = v1alpha1.CheckpointDiscarded
+			nc.Status.Target.State, nc.Status.Target.Message = v1alpha1.CheckpointDiscarded, "its time is over"
 		}
+	case w.lapses(nc):
+		*nc.Status.Source = v1alpha1.CheckpointSide{State: v1alpha1.CheckpointFailed, Message: "its containers were begun anew"}
 	case !w.there(nc) && (stage == v1alpha1.StageCheckpoint || stage == v1alpha1.StageTransfer) && stage != w.agents.fails:
 		*nc.Status.Source = v1alpha1.CheckpointSide{State: v1alpha1.CheckpointFailed, Message: "its containers are gone"}
 		if nc.Status.Target != nil && stage == v1alpha1.StageTransfer {
 			nc.Status.Target.State = v1alpha1.CheckpointWorking
 		}
 	case stage == v1alpha1.StageRelease:
+		w.agents.stopped[nc.Spec.PodUID] = true
 		for _, side := range []*v1alpha1.CheckpointSide{nc.Status.Source, nc.Status.Target} {
 			if side != nil && side.State != v1alpha1.CheckpointDiscarded { // which is the last word
 				side.State = v1alpha1.CheckpointReleased
@@ -404,11 +410,16 @@ func (w *town) side(nc *v1alpha1.NodeCheckpoint) {
 	case stage == w.agents.fails && stage == v1alpha1.StageCheckpoint:
 		*nc.Status.Source = failed
 	case stage == w.agents.fails:
+		w.stirs(nc)
 		nc.Status.Target = &failed
+	case stage == v1alpha1.StageCheckpoint && nc.Status.Source.State == v1alpha1.CheckpointFailed:
+	case stage == v1alpha1.StageCheckpoint && w.agents.anew:
+		*nc.Status.Source = v1alpha1.CheckpointSide{State: v1alpha1.CheckpointFailed, Message: ended, Disturbance: v1alpha1.CheckpointEnded}
 	case stage == v1alpha1.StageCheckpoint:
 		w.agents.stopped[nc.Spec.PodUID] = true
-		*nc.Status.Source = v1alpha1.CheckpointSide{State: v1alpha1.CheckpointCheckpointed, StoppedTime: &now, ProgressTime: &now, Archives: []v1alpha1.CheckpointArchive{archive}}
+		*nc.Status.Source = v1alpha1.CheckpointSide{State: v1alpha1.CheckpointCheckpointed, StoppedTime: stopped, ProgressTime: &now, Archives: []v1alpha1.CheckpointArchive{archive}}
 	case nc.Status.Target == nil:
+		w.stirs(nc)
 		archive.Image = "mainspring.local/checkpoint/" + string(nc.UID) + ":app"
 		nc.Status.Target = &v1alpha1.CheckpointSide{State: v1alpha1.CheckpointTransferred, ProgressTime: &now, Archives: []v1alpha1.CheckpointArchive{archive}}
 	default:

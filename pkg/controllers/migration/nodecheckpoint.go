@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,7 +9,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,15 +37,6 @@ func (m *migrate) stage(ctx context.Context, nc *v1alpha1.NodeCheckpoint, to v1a
 		return nil
 	}
 	return m.specify(ctx, nc, func(s *v1alpha1.NodeCheckpointSpec) { s.Stage = to })
-}
-
-// renew has the agents hold on while somebody is at it.
-func (m *migrate) renew(ctx context.Context, nc *v1alpha1.NodeCheckpoint) error {
-	now := m.Clock.Now()
-	if !transient(nc) || nc.Spec.Expires.Sub(now) > renewed {
-		return nil
-	}
-	return m.specify(ctx, nc, func(s *v1alpha1.NodeCheckpointSpec) { s.Expires = metav1.NewTime(now.Add(lease)) })
 }
 
 func (m *migrate) specify(ctx context.Context, nc *v1alpha1.NodeCheckpoint, change func(*v1alpha1.NodeCheckpointSpec)) error {
@@ -108,7 +99,7 @@ func (m *migrate) interrupted(task orchestration.Task, nc *v1alpha1.NodeCheckpoi
 	case nc.DeletionTimestamp != nil:
 		return fmt.Sprintf("somebody has deleted NodeCheckpoint %s", nc.Name)
 	case transient(nc) && !m.Clock.Now().Before(nc.Spec.Expires.Time):
-		return "the agents were not heard to for too long, and may have let the source go on"
+		return cmp.Or(m.tired(task), "the agents were not heard to for too long, and may have let the source go on")
 	case !saved(nc) && m.watches.unchanged(task.Object.Name, progressOf(nc), m.Clock.Now()) > stalled:
 		return fmt.Sprintf("nothing has advanced for %s", stalled)
 	}

@@ -21,7 +21,7 @@ func (d Dependencies) orphan(ctx context.Context, pod *corev1.Pod) (string, erro
 	case owner.Kind == "DaemonSet" || owner.Kind == "Node":
 		return fmt.Sprintf("%s %s makes its pod again on the same node", owner.Kind, owner.Name), nil
 	}
-	wants, err := d.wants(ctx, *owner, pod, false)
+	wants, err := d.wants(ctx, *owner, pod, finished(pod))
 	switch {
 	case err != nil:
 		return "", err
@@ -45,7 +45,7 @@ type demand struct {
 // wants asks the API server for what an owner wants. Of kinds that are not known, or that the controller may not read, it
 // is believed that they want their pods. The pod is to be evicted, or was.
 func (d Dependencies) wants(ctx context.Context, owner metav1.OwnerReference, pod *corev1.Pod, evicted bool) (demand, error) {
-	if owner.APIVersion == "batch/v1" && owner.Kind == "Job" {
+	if isJob(&owner) {
 		return d.wantsOfJob(ctx, owner, pod, evicted)
 	}
 	object, replicas := scaled(owner)

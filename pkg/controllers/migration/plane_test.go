@@ -396,6 +396,7 @@ func TestOnAControlPlane(t *testing.T) {
 		}
 	})
 	t.Run("Jobs", func(t *testing.T) { c.jobs(t, expect) })
+	t.Run("two pods of a Job", c.pair)
 }
 
 func (c *cluster) cordon(name string, closed bool) {

@@ -30,6 +30,8 @@ type journey struct {
 	during func(w *town) func(int, *process)
 	// phase that it ends in, what its message then says, and where pods run.
 	phase, says, places string
+	// state is what condition State is to be, where that is of interest.
+	state metav1.ConditionStatus
 	// deaths: the controller dies before each write from one on, in turn; to die after one is to die before the next.
 	deaths bool
 	since  int
@@ -56,8 +58,14 @@ func (j journey) tell(t *testing.T, dieAt int, dieBefore bool) *town {
 			t.Logf("%s: %s", a.Name, a.Status.LastError)
 		}
 	}
+	if strings.Count(o.Status.Message, "what the pod had in memory is lost") > 1 {
+		t.Errorf("it says so twice: %s", o.Status.Message)
+	}
 	if got := w.places(); got != j.places {
 		t.Errorf("it is %s, and leaves pods on %q: %s", o.Status.Phase, got, w.everyone())
+	}
+	if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionMigrationState); j.state != "" && (c == nil || c.Status != j.state) {
+		t.Errorf("it is %s: %s; condition State is %+v", o.Status.Phase, o.Status.Message, c)
 	}
 	if n := len(w.evicted); j.evictions > 0 && n != j.evictions {
 		t.Errorf("%d evictions, want %d", n, j.evictions)
@@ -319,7 +327,7 @@ func TestCheckpoint(t *testing.T) {
 		}), phase: "Succeeded", says: "in place of", places: "b"},
 		{name: "sibling-sickens", town: func(w *town) { w.rollout(2); w.able() }, ask: ask("Checkpoint"), during: at("Verifying", func(w *town) { w.agents.most++; w.sicken(2) }),
 			phase: "Succeeded", says: "in place of", places: "b b", evictions: 1},
-		{name: "source-goes-early", town: able, ask: ask("Checkpoint"), during: at("Transferring", deleted), phase: "RolledBack", says: "nobody here has evicted it", places: "b"},
+		{name: "source-goes-early", town: able, ask: ask("Checkpoint"), during: at("Transferring", deleted), phase: "Failed", says: "nobody here has evicted it", places: "b"},
 		{name: "source-goes-at-restore", town: able, ask: ask("Checkpoint"), during: at("Restoring", goes), phase: "Succeeded", says: "in place of", places: "b"},
 		{name: "source-goes", town: able, ask: ask("Checkpoint"), during: at("Verifying", goes), phase: "Succeeded", says: "in place of", places: "b", deaths: true, since: 16},
 		{name: "bare-source-goes", town: alone, ask: ask("Checkpoint"), during: at("Verifying", goes), phase: "Succeeded", says: "in place of", places: "b", deaths: true, since: 16},
@@ -344,7 +352,7 @@ func TestCheckpoint(t *testing.T) {
 			if phase == v1alpha1.MigrationRollingBack {
 				w.vanishes("a")
 			}
-		}), phase: "RolledBack", says: "nothing has advanced for 2m30s", places: "b"},
+		}), phase: "Failed", says: "nothing has advanced for 2m30s", places: "b"},
 		{name: "is-at-it", town: func(w *town) { able(w); w.agents.stuck = true }, ask: patiently, during: slowly(func(w *town, _ v1alpha1.MigrationPhase) {
 			w.agents.stuck = w.clock.Since(w.move().CreationTimestamp.Time) < 10*time.Minute
 			w.beat()

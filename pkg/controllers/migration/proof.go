@@ -146,6 +146,23 @@ func readySince(pod *corev1.Pod) (time.Time, bool) {
 	return time.Time{}, false
 }
 
+// wasReady tells whether a pod that is not ready was so, since its containers run: its kubelet says so from before they began, unless it was ready in between.
+// Nobody may have been there to see it.
+func wasReady(pod *corev1.Pod) bool {
+	began := time.Time{}
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.State.Running == nil || s.State.Running.StartedAt.Unix() <= 0 {
+			return false
+		}
+		if at := s.State.Running.StartedAt.Time; at.After(began) {
+			began = at
+		}
+	}
+	return !began.IsZero() && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse && c.LastTransitionTime.After(began)
+	})
+}
+
 func restarts(pod *corev1.Pod) int32 {
 	sum := int32(0)
 	for _, s := range pod.Status.ContainerStatuses {

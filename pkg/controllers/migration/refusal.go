@@ -18,6 +18,7 @@ const (
 	ReasonUnwanted         = "Unwanted"
 	ReasonWaitsForLimit    = "WaitsForLimit"
 	ReasonWaitedTooLong    = "WaitedTooLong"
+	ReasonStandsStill      = "StandsStill"
 	ReasonPodNotFound      = "PodNotFound"
 	ReasonPodReplaced      = "PodReplaced"
 	ReasonPodEnding        = "PodEnding"
@@ -43,6 +44,9 @@ const (
 
 // ReasonRestoreFailed is the reason of condition State when the pod begins anew because its state could not be restored.
 const ReasonRestoreFailed = "RestoreFailed"
+
+// ReasonStateLost is the reason of condition State when the state is lost in another way, as of a pod that has ended while it stood still.
+const ReasonStateLost = "StateLost"
 
 // refusal is why a pod is not migrated: a word, and the same for people.
 type refusal struct{ reason, message string }

@@ -69,7 +69,11 @@ func toRestore(nc *v1alpha1.NodeCheckpoint) time.Duration {
 // all that takes time, undoes a copy that serves: it is not what its source was.
 func (m *migrate) overdue(task orchestration.Task, nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod, r rules.Result) rules.Result {
 	since, limit, serving := pod.CreationTimestamp.Time, toRestore(nc), serves(task, pod, nc)
-	if at, ready := readySince(pod); ready && serving {
+	if serving {
+		at, ready := readySince(pod)
+		if !ready { // for a moment, it may be: what it has done since it was is nowhere else
+			return r
+		}
 		since, limit = at, leastToRestore
 	}
 	if r.Undo || m.Clock.Now().Sub(since) <= limit {
@@ -86,12 +90,7 @@ func (m *migrate) broken(task orchestration.Task, nc *v1alpha1.NodeCheckpoint) s
 	if veto := m.interrupted(task, nc); veto != "" {
 		return veto
 	}
-	limit, probed := time.ParseDuration(task.Progress[progressTolerance])
-	since, stopped := time.Parse(time.RFC3339Nano, task.Progress[progressStopped])
-	if probed != nil || stopped != nil || m.Clock.Now().Sub(since) < limit-margin {
-		return ""
-	}
-	return fmt.Sprintf("the pod has stood still for almost %s, after which its liveness probe ends it, with what it has in memory", limit)
+	return m.tired(task)
 }
 
 // tolerance is how long a pod may stand still before the first of its liveness probes ends a container, if it has any.
@@ -112,10 +111,7 @@ func tolerance(pod *corev1.Pod) (least time.Duration, probed bool) {
 
 // untimely is why a pod cannot stand still for as long as it takes to write its state; empty: it can.
 func untimely(_ context.Context, q question) (string, error) {
-	if limit, probed := tolerance(q.pod); probed && limit < leastTolerance {
-		return fmt.Sprintf("its liveness probe may end it after %s of standing still, and it has to stand still for %s at least", limit, leastTolerance), nil
-	}
-	return "", nil
+	return impatient(q.pod), nil
 }
 
 // partial names a container of the pod that would not go on with the others: one that is made anew beside them, or that its owner does not make.

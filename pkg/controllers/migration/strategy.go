@@ -59,6 +59,9 @@ type chooser func(ctx context.Context, q question, only func(*state.Snapshot, st
 // find goes down the ladder, from what is wished for, to the first rung that holds: Checkpoint, Surge, Restart. Evict is only
 // for whom it is said. Whoever moves a pod, by a PodMigration or by an action, goes the way that is found here.
 func (d Dependencies) find(ctx context.Context, q question, choose chooser) (way, *refusal, error) {
+	if no, err := d.arrested(ctx, q); no != nil || err != nil {
+		return way{}, no, err
+	}
 	w := wished(q.object, q.view, q.policy)
 	if w.strategy == v1alpha1.StrategyEvict && q.settled {
 		w.strategy = v1alpha1.StrategyRestart
@@ -292,6 +295,9 @@ func (d Dependencies) unique(ctx context.Context, q question) (string, error) {
 	case by == nil:
 		return d.exclusive(ctx, q.pod)
 	case heritable(by):
+		if why, err := d.kept(ctx, q); why != "" || err != nil {
+			return why, err
+		}
 		return d.orphanOf(ctx, q)
 	case !isReplicaSet(q.pod):
 		return fmt.Sprintf("%s %s makes its pods anew", by.Kind, by.Name), nil
@@ -300,6 +306,20 @@ func (d Dependencies) unique(ctx context.Context, q question) (string, error) {
 		return why, err
 	}
 	return d.single(ctx, q)
+}
+
+// kept is why a Job's pod does not go once it has ended, so that none can take its name: the Job controller keeps the last one of an index that has failed until
+// there is another of that index, where it counts the failures of each (KEP-3850).
+func (d Dependencies) kept(ctx context.Context, q question) (string, error) {
+	by := metav1.GetControllerOf(q.pod)
+	if q.planned || !isJob(by) {
+		return "", nil
+	}
+	job, err := d.job(ctx, q.pod.Namespace, *by)
+	if job == nil || err != nil || job.Spec.BackoffLimitPerIndex == nil {
+		return "", err
+	}
+	return fmt.Sprintf("Job %s has backoffLimitPerIndex, so its pods stay when they have ended until there is another of their index, which would have to have their name", job.Name), nil
 }
 
 // leavesBehind names a volume that is a directory of the node.

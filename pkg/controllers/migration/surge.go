@@ -212,6 +212,7 @@ func (m *migrate) succeed(ctx context.Context, task orchestration.Task, source, 
 	}
 	former, to := task.Object.Spec.Pods[0], task.Object.Spec.TargetNode
 	if twin == nil || twin.DeletionTimestamp != nil {
+		forfeit(task, "the pod in its place was taken away")
 		return rules.Result{Outcome: rules.Failed, Message: "the pod in its place was taken away after it was handed over" + still(source)}, nil
 	}
 	if source == nil || m.lingers(task) { // mostly the ReplicaSet has taken it before the source goes
@@ -262,7 +263,21 @@ func (m *migrate) undo(ctx context.Context, task orchestration.Task, source *cor
 	if err := m.stay(ctx, source); err != nil {
 		return rules.Result{}, err
 	}
-	return rules.Result{Outcome: rules.RolledBack, Message: "the pod stays on node " + source.Spec.NodeName + task.Progress[progressOusted]}, nil
+	return undone(task, source), nil
+}
+
+// undone says where the source is, and that it begins anew, or has come to its end, if that is so.
+func undone(task orchestration.Task, source *corev1.Pod) rules.Result {
+	node, why := source.Spec.NodeName, task.Progress[progressForfeited]
+	switch {
+	case why != "" && finished(source):
+		return rules.Result{Outcome: rules.Failed, Message: fmt.Sprintf("%s%s; it has ended on node %s: %s", lostMemory, why, node, source.Status.Phase)}
+	case why != "":
+		return rules.Result{Outcome: rules.Failed, Message: fmt.Sprintf("%s%s; it begins anew on node %s", lostMemory, why, node)}
+	case finished(source):
+		return rules.Result{Outcome: rules.RolledBack, Message: fmt.Sprintf("the pod has ended on node %s: %s", node, source.Status.Phase)}
+	}
+	return rules.Result{Outcome: rules.RolledBack, Message: "the pod stays on node " + node}
 }
 
 // replicaSet is the pod's owner; nil when it is gone, or about to go, which only the API server may say.
@@ -292,8 +307,16 @@ func replicaSetBy(ctx context.Context, from client.Reader, pod *corev1.Pod) (*ap
 	return owner, nil
 }
 
-// ask asks for the eviction of the source, and says whose it is: the gate passes it.
+// ask asks for the eviction of the source, and says whose it is: the gate passes it. Pods of Jobs go one after the other, so that the next is asked about when
+// it shows that the one before ends.
 func (m *migrate) ask(ctx context.Context, task orchestration.Task, source *corev1.Pod) (eviction.Answer, error) {
+	if isJob(metav1.GetControllerOf(source)) {
+		m.evicting.Lock()
+		defer m.evicting.Unlock()
+		if answer, err := m.unborne(ctx, source, nil); answer.Refused() || err != nil {
+			return answer, err
+		}
+	}
 	by := map[string]string{v1alpha1.AnnotationAction: task.Object.Name}
 	if name := task.Progress[progressMigration]; name != "" {
 		by[v1alpha1.AnnotationMigration] = source.Namespace + "/" + name

@@ -101,6 +101,7 @@ func (r *Reconciler) excluded(ctx context.Context, snapshot *state.Snapshot, q q
 		if why, err := r.takes(ctx, snapshot, q, name, only); why != "" || err != nil {
 			return why, err
 		}
+		return fmt.Sprintf("node %s has not the room that the pod requests, beside what is there and what is on its way there", name), nil
 	}
 	return "", nil
 }
@@ -193,12 +194,12 @@ func (r *Reconciler) takes(ctx context.Context, snapshot *state.Snapshot, q ques
 	return why, err
 }
 
-// coming is what pods request that are on their way to a node and not there yet.
+// coming is what pods request that are on their way to a node and not there yet. Those that wait for another than the one that they have given up count for none.
 func (r *Reconciler) coming(ctx context.Context, q question) map[string][]corev1.ResourceList {
 	out := map[string][]corev1.ResourceList{}
 	for i := range q.others {
 		o := &q.others[i]
-		if o.UID == q.object.UID || o.Status.Phase.Over() || o.Status.Target == nil || o.Status.Target.Node == "" || o.Status.Target.PodUID != "" {
+		if o.UID == q.object.UID || o.Status.Phase.Over() || adrift(o) || o.Status.Target == nil || o.Status.Target.Node == "" || o.Status.Target.PodUID != "" {
 			continue
 		}
 		if requests, ok := r.requested(ctx, o); ok {

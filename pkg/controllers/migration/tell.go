@@ -1,6 +1,11 @@
 package migration
 
 import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
@@ -12,6 +17,8 @@ func outcome(p rules.Phase, unwanted bool, progress map[string]string) v1alpha1.
 		return v1alpha1.MigrationSucceededWithoutState
 	case p == rules.Succeeded:
 		return v1alpha1.MigrationSucceeded
+	case p == rules.RolledBack && progress[progressForfeited] != "": // all is undone, and the pod is gone with what it had in memory
+		return v1alpha1.MigrationFailed
 	case p == rules.RolledBack && unwanted, p == rules.Withdrawn:
 		return v1alpha1.MigrationAborted
 	case p == rules.RolledBack:
@@ -20,4 +27,14 @@ func outcome(p rules.Phase, unwanted bool, progress map[string]string) v1alpha1.
 		return v1alpha1.MigrationRefused
 	}
 	return v1alpha1.MigrationFailed
+}
+
+// vanished ends a migration whose action somebody has deleted by force: what becomes of its state is seen to, and nobody tells of it any longer.
+func (r *Reconciler) vanished(ctx context.Context, o *v1alpha1.PodMigration, message string) error {
+	const reason = "ActionGone"
+	return r.end(ctx, o, v1alpha1.MigrationFailed, reason, message, func(s *v1alpha1.PodMigrationStatus) {
+		if touched(o) && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionMigrationState) {
+			setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionUnknown, reason, message, r.Clock.Now())
+		}
+	})
 }

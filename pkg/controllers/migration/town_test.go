@@ -64,6 +64,8 @@ type town struct {
 	writes, dieAt int
 	dieBefore     bool
 	evicted       []string
+	// hiccups is how many evictions the API server still fails.
+	hiccups int
 	// late is called each time that the town lives.
 	late func()
 	// judge says what policy says. gating: the webhook gates what may be in the place of a pod that is migrated.
@@ -86,6 +88,8 @@ type town struct {
 	change func(*corev1.PodSpec)
 	// quota is how often the API server still forbids the controller to make a pod.
 	quota int
+	// kept is how often the API server still has the policy for heirs refuse the controller a pod.
+	kept int
 	// former is the McKube of pods that have none any longer.
 	former *mcv1.McKube
 	// load is what is measured on nodes; of others nothing is.
@@ -134,6 +138,10 @@ func (w *town) seen() client.WithWatch {
 					w.quota--
 					return apierrors.NewForbidden(corev1.Resource("pods"), pod.Name, errors.New("exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2"))
 				}
+				if w.kept > 0 {
+					w.kept--
+					return keptBack(pod)
+				}
 				w.webhook(pod)
 			}
 			return api.Create(ctx, o, opts...)
@@ -145,6 +153,10 @@ func (w *town) seen() client.WithWatch {
 			return api.Delete(ctx, o, opts...)
 		},
 		SubResourceCreate: func(ctx context.Context, api client.Client, sub string, o, body client.Object, opts ...client.SubResourceCreateOption) error {
+			if w.hiccups > 0 {
+				w.hiccups--
+				return apierrors.NewInternalError(errors.New("etcdserver: leader changed"))
+			}
 			err := api.SubResource(sub).Create(ctx, o, body, opts...)
 			if err == nil {
 				w.lock.Lock()
@@ -254,7 +266,7 @@ func (w *town) run(p *corev1.Pod) {
 	}
 	p.Status.Phase = corev1.PodRunning
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.clock.Now())}}
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", ContainerID: "containerd://c-" + p.Name, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", ContainerID: "containerd://c-" + p.Name, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.clock.Now())}}}}
 	w.must(w.api.Status().Update(w.Context(), p))
 	metav1.SetMetaDataAnnotation(&p.ObjectMeta, mcv1.AnnotationConfigured, "true")
 	w.must(w.api.Update(w.Context(), p))

@@ -80,7 +80,7 @@ func (m *migrate) declined(ctx context.Context, task orchestration.Task, pod *co
 // fit tells whether the pod may leave and the target takes it. What ends, or puts off, the migration where not is the result.
 func (m *migrate) fit(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (r rules.Result, ok bool, err error) {
 	var first waiting
-	for _, ask := range []func(context.Context, orchestration.Task, *corev1.Pod) (string, error){m.verify, m.denied} {
+	for _, ask := range []func(context.Context, orchestration.Task, *corev1.Pod) (string, error){m.verify, m.still, m.denied} {
 		switch veto, err := ask(ctx, task, pod); {
 		case errors.As(err, &first):
 			return rules.Result{Message: first.Error()}, false, nil

@@ -18,6 +18,7 @@ import (
 	karpenterevents "sigs.k8s.io/karpenter/pkg/events"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/opened"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/state"
@@ -136,21 +137,30 @@ func machineOf(claim *karpv1.NodeClaim) string {
 	return out
 }
 
-// undo deletes the NodeClaim, unless real-time work runs on its node by now, which would have to go again.
-func (o *opener) undo(ctx context.Context, claim *karpv1.NodeClaim) (rules.Result, error) {
-	if claim == nil {
+// undo deletes the NodeClaim, unless real-time work runs on its node by now, which would have to go again, or other pods do.
+func (o *opener) undo(ctx context.Context, action *v1alpha1.RTAction, claim *karpv1.NodeClaim) (rules.Result, error) {
+	switch {
+	case claim == nil:
 		return rules.Result{Outcome: rules.RolledBack, Message: "no node is opened"}, nil
-	}
-	if !claim.DeletionTimestamp.IsZero() {
+	case !claim.DeletionTimestamp.IsZero():
 		return rules.Result{Outcome: rules.RolledBack, Message: fmt.Sprintf("NodeClaim %s is being deleted", claim.Name)}, nil
-	}
-	if inUse(o.Store.Snapshot(), claim) {
+	case claim.Annotations[v1alpha1.AnnotationAction] != action.Name: // it was disowned, and nobody heard of it
+		return rules.Result{Outcome: rules.RolledBack, Message: stays(claim)}, nil
+	case inUse(o.Store.Snapshot(), claim):
 		return rules.Result{Outcome: rules.Succeeded, Message: fmt.Sprintf("node %s stays: real-time containers have cores there", claim.Status.NodeName)}, nil
 	}
-	if err := o.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); client.IgnoreNotFound(err) != nil {
-		return rules.Result{}, fmt.Errorf("deleting NodeClaim %s: %w", claim.Name, err)
+	left, err := opened.Discard(ctx, o.Client, o.Reader, claim)
+	switch {
+	case err != nil:
+		return rules.Result{}, err
+	case left:
+		return rules.Result{Outcome: rules.RolledBack, Message: stays(claim)}, nil
 	}
 	return rules.Result{Outcome: rules.RolledBack, Message: fmt.Sprintf("NodeClaim %s is deleted", claim.Name)}, nil
+}
+
+func stays(claim *karpv1.NodeClaim) string {
+	return fmt.Sprintf("NodeClaim %s stays, as that of a node like any other: pods run there", claim.Name)
 }
 
 // inUse tells whether real-time containers have cores on the node of a NodeClaim.

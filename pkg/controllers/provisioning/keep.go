@@ -18,6 +18,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/opened"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
@@ -33,8 +34,9 @@ const (
 // KeeperDependencies are the collaborators of the loop. All are required.
 type KeeperDependencies struct {
 	Clock clock.PassiveClock
-	// Client reads from a cache.
+	// Client reads from a cache, Reader from the API server.
 	Client  client.Client
+	Reader  client.Reader
 	Cluster Nominator
 	Store   *state.Store
 }
@@ -45,8 +47,9 @@ type Nominator interface {
 }
 
 // NewKeeper makes the loop that looks after nodes opened for actions: they are kept until the pods that they are for
-// have come, but not for ever, and those of actions that came to nothing are closed, replacements among them. Such a one is left only by a
-// process that was cut off in the middle of its request, which took effect after the action had been undone.
+// have come, but not for ever, and those of actions that came to nothing are closed, replacements among them, or left
+// to themselves where pods run. Such a one is left only by a process that was cut off in the middle of its request,
+// which took effect after the action had been undone.
 func NewKeeper(d KeeperDependencies) controller.Controller { return &keeper{d} }
 
 type keeper struct{ KeeperDependencies }
@@ -95,9 +98,8 @@ func (k *keeper) tend(ctx context.Context, claim *karpv1.NodeClaim) error {
 	case phase == rules.Running, phase == rules.Succeeded && k.Clock.Since(action.Status.PhaseTime.Time) < kept:
 		k.Cluster.NominateNodeForPod(ctx, claim.Status.ProviderID)
 	case phase.Over() && phase != rules.Succeeded:
-		err := k.Client.Delete(ctx, claim.DeepCopy(), client.Preconditions{UID: &claim.UID})
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting NodeClaim %s, whose action %s is %s: %w", claim.Name, action.Name, phase, err)
+		if _, err := opened.Discard(ctx, k.Client, k.Reader, claim); err != nil {
+			return fmt.Errorf("action %s is %s: %w", action.Name, phase, err)
 		}
 	}
 	return nil

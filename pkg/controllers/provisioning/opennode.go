@@ -77,7 +77,10 @@ func (o *opener) Step(ctx context.Context, task orchestration.Task) (rules.Resul
 	case err != nil:
 		return rules.Result{}, err
 	case task.Undoing():
-		return o.undo(ctx, claim)
+		return o.undo(ctx, task.Object, claim)
+	case claim != nil && claim.Annotations[v1alpha1.AnnotationAction] != task.Object.Name:
+		return rules.Result{}, fmt.Errorf("reading NodeClaim %s: it has the name and not annotation %s=%s of the one that would be opened; delete it",
+			claim.Name, v1alpha1.AnnotationAction, task.Object.Name)
 	case claim != nil:
 		task.Progress[progressOpened] = claim.Name
 		delete(task.Progress, progressGone)
@@ -108,8 +111,6 @@ func (o *opener) claimOf(ctx context.Context, action *v1alpha1.RTAction) (*karpv
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading NodeClaim %s: %w", claimName(action), err)
-	case claim.Annotations[v1alpha1.AnnotationAction] != action.Name:
-		return nil, fmt.Errorf("reading NodeClaim %s: it has the name and not annotation %s=%s of the one that would be opened; delete it", claim.Name, v1alpha1.AnnotationAction, action.Name)
 	}
 	return claim, nil
 }

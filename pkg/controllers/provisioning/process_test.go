@@ -106,7 +106,7 @@ func (s *site) spawn() *process {
 	p.queue.Handle(rules.OpenNode, provisioning.NewOpenNode(provisioning.Dependencies{
 		Clock: s.clock, Client: guarded, Reader: guarded, Provider: cloud, Provisioner: p.provisioner, Cluster: p.cluster, Store: p.store,
 	}))
-	p.keeper = provisioning.Keep(provisioning.KeeperDependencies{Clock: s.clock, Client: guarded, Cluster: p, Store: p.store})
+	p.keeper = provisioning.Keep(provisioning.KeeperDependencies{Clock: s.clock, Client: guarded, Reader: guarded, Cluster: p, Store: p.store})
 	p.devices.Hydrate(s.ctx)
 	s.must(p.look())
 	return p

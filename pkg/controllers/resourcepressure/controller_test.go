@@ -247,9 +247,10 @@ func TestWhoStaysAndWhy(t *testing.T) {
 	s.pod("disk", "a", "1", claim("local"))
 	s.mckube(s.pod("never", "a", "1"), mcv1.CriticalityLow, func(m *mcv1.McKube) { m.Spec.Migration = &mcv1.Migration{Policy: mcv1.MigrationNever} })
 	s.mckube(s.pod("coreless", "a", "1"), mcv1.CriticalityLow) // no node has real-time cores
+	s.standsStill(s.pod("still", "a", "1"))
 	s.looks(s.process(nil), 3)
 	s.expect("migrations", s.migrations(), "")
-	want := "Not enough can leave the node to end its resource pressure: of its pods 1 find no node that takes them and stays at or below the threshold, 1 stay (DaemonSetPod), 1 stay (DoNotDisrupt), 1 stay (MigrationNever), 1 stay (NoOwner), 3 stay (NodeLocalVolume)"
+	want := "Not enough can leave the node to end its resource pressure: of its pods 1 find no node that takes them and stays at or below the threshold, 1 stay (DaemonSetPod), 1 stay (DoNotDisrupt), 1 stay (MigrationNever), 1 stay (NoOwner), 3 stay (NodeLocalVolume), 1 stay (StandsStill)"
 	if said := s.said("ResourcePressureUnanswered"); len(said) != 1 || !strings.HasSuffix(said[0], want) {
 		t.Errorf("told %q", s.told)
 	}
@@ -262,6 +263,15 @@ func TestWhoStaysAndWhy(t *testing.T) {
 	})
 	s.looks(s.process(nil), 1)
 	s.expect("migrations", s.migrations(), "net>b tmp>b")
+}
+
+// standsStill has a pod stand still for a migration that is over.
+func (s *stage) standsStill(p *corev1.Pod) {
+	s.Helper()
+	s.must(s.api.Create(s.Context(), &v1alpha1.NodeCheckpoint{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Spec: v1alpha1.NodeCheckpointSpec{
+		PodNamespace: p.Namespace, PodName: p.Name, PodUID: p.UID, Containers: []v1alpha1.CheckpointedContainer{{Name: "app"}},
+		SourceNode: "a", TargetNode: "b", Stage: v1alpha1.StageRestore, Expires: metav1.NewTime(s.clock.Now()),
+	}}))
 }
 
 // volume makes a claim that is bound to a volume of its own.

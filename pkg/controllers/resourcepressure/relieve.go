@@ -3,6 +3,7 @@ package resourcepressure
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,7 +87,7 @@ func (w *world) unanswered(p pressure, nowhere int, stay map[string]int) {
 	}
 	for _, reason := range []string{
 		staysSystem, staysNotRunning, staysStatic, staysDaemonSet, staysAsked, staysNever, staysOwnerless, staysLocal, staysUndecidable,
-		staysMoving, staysCooldown, staysNoRelief,
+		staysMoving, staysStill, staysCooldown, staysNoRelief,
 	} {
 		if n := stay[reason]; n > 0 {
 			why = append(why, fmt.Sprintf("%d stay (%s)", n, reason))
@@ -105,6 +106,10 @@ func (w *world) candidates(ctx context.Context, p pressure) (list []*candidate, 
 	if err != nil {
 		return nil, nil, err
 	}
+	states := &v1alpha1.NodeCheckpointList{}
+	if err := w.Client.List(ctx, states); err != nil {
+		return nil, nil, fmt.Errorf("listing NodeCheckpoints: %w", err)
+	}
 	stay = map[string]int{}
 	snapshot := w.Store.Snapshot()
 	for i := range pods {
@@ -115,6 +120,7 @@ func (w *world) candidates(ctx context.Context, p pressure) (list []*candidate, 
 		case of != p.by && c.Undecidable == nil: // judged by another setting
 			continue
 		}
+		c.Still = slices.ContainsFunc(states.Items, func(nc v1alpha1.NodeCheckpoint) bool { return nc.Holds(c.Pod.UID) })
 		c.CPU, c.Memory = usage.Shares(w.Source.Name(), p.node, c.Amount)
 		if reason := c.stays(p.track); reason != "" {
 			stay[reason]++

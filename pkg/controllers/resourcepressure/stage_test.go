@@ -59,7 +59,7 @@ func newStage(t *testing.T, mode resourcepressure.Mode) *stage {
 	s.must(s.api.Create(t.Context(), namespace))
 	s.namespace = namespace.Name
 	t.Cleanup(func() {
-		apiserver.Empty(t, s.api, &v1alpha1.PodMigrationList{}, &v1alpha1.MigrationPolicyList{}, &corev1.PodList{}, &corev1.NodeList{})
+		apiserver.Empty(t, s.api, &v1alpha1.PodMigrationList{}, &v1alpha1.MigrationPolicyList{}, &v1alpha1.NodeCheckpointList{}, &corev1.PodList{}, &corev1.NodeList{})
 	})
 	return s
 }

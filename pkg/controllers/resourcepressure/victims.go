@@ -38,6 +38,7 @@ const (
 	staysOwnerless   = "NoOwner"
 	staysLocal       = "NodeLocalVolume"
 	staysMoving      = "MigratesAlready"
+	staysStill       = "StandsStill"
 	staysCooldown    = "WorkloadCooldown"
 	staysNoRelief    = "NoRelief"
 	staysUndecidable = "PolicyUnknown"
@@ -58,8 +59,8 @@ type candidate struct {
 	Amount usage.Amount
 	// Local names a volume that is of its node; empty: none is.
 	Local string
-	// Moving: a migration of it is under way. Resting: a pod of the workload was moved lately.
-	Moving, Resting bool
+	// Moving: a migration of it is under way. Still: it stands still for a NodeCheckpoint, though none may be. Resting: a pod of the workload was moved lately.
+	Moving, Still, Resting bool
 	// Undecidable is why nobody knows which MigrationPolicy is its.
 	Undecidable error
 	// CPU and Memory are what it would relieve its node of, as ratios.
@@ -82,6 +83,7 @@ func (c *candidate) stays(t track) string {
 		{staysLocal, c.Local != ""},
 		{staysUndecidable, c.Undecidable != nil},
 		{staysMoving, c.Moving},
+		{staysStill, c.Still},
 		{staysCooldown, c.Resting},
 		{staysNoRelief, c.relief(t) <= 0},
 	} {

@@ -56,6 +56,7 @@ func TestWhoStays(t *testing.T) {
 		staysLocal:       {func(c *candidate) { c.Local = "data" }},
 		staysUndecidable: {func(c *candidate) { c.Undecidable = errors.New("who knows") }},
 		staysMoving:      {func(c *candidate) { c.Moving = true }},
+		staysStill:       {func(c *candidate) { c.Still = true }},
 		staysCooldown:    {func(c *candidate) { c.Resting = true }},
 		staysNoRelief:    {func(c *candidate) { c.CPU = 0 }},
 	} {

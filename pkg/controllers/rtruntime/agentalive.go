@@ -39,11 +39,17 @@ func (c *nodes) leases(cache cache.Cache) source.Source {
 			hear(e.ObjectNew, q)
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*coordinationv1.Lease], _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			if _, uid, _, ours := heartbeat.Of(e.Object); ours {
+			if rtNode, uid, _, ours := heartbeat.Of(e.Object); ours && !c.stands(rtNode.Name, uid) { // a Lease that somebody takes away says nothing of the agent
 				c.agents.forget(uid)
 			}
 		},
 	})
+}
+
+// stands tells whether an RTNode is there.
+func (c *nodes) stands(name string, uid types.UID) bool {
+	n, ok := c.Store.Snapshot().NodeView(name)
+	return ok && n.RTNode != nil && n.RTNode.UID == uid
 }
 
 // watchAgent keeps the condition AgentAlive of an RTNode true to what was heard of the agent. It returns

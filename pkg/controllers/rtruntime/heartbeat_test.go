@@ -2,13 +2,16 @@ package rtruntime_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -61,5 +64,23 @@ func TestAnAgentLivesByItsLease(t *testing.T) {
 		c.becomes(n.Name, metav1.ConditionFalse)
 		c.renews(n.Name, at)
 		c.becomes(n.Name, metav1.ConditionTrue)
+	}
+	clk.Step(silence)
+	c.becomes(n.Name, metav1.ConditionFalse)
+	c.must(c.Delete(t.Context(), heart.Lease(n.Name, c.rtNode(n.Name).UID, start)))
+	c.stays(n.Name, metav1.ConditionFalse) // that it is taken away is no sign of life
+}
+
+// stays expects the condition to be the same however often the loop looks, for which the Node is changed.
+func (c *cluster) stays(node string, want metav1.ConditionStatus) {
+	c.Helper()
+	for i := range 20 {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+		c.must(c.Patch(c.Context(), n, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"look":"%d"}}}`, i))))
+		r := c.rtNode(node)
+		if alive := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionAgentAlive); alive == nil || alive.Status != want {
+			c.Fatalf("AgentAlive is %v, want %s", alive, want)
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 }

@@ -5,9 +5,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/pdb"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
@@ -52,19 +55,40 @@ type Scene struct {
 func (s Scene) scene() scene {
 	out := scene{snapshot: s.Snapshot, pod: s.Pod, leaving: uids{}.with(s.Gone...), patient: s.Patient}
 	if s.Closed != nil || s.Under != nil {
-		out.kept = &upheld{closed: uids{}.with(s.Closed...), of: map[types.UID]*allowance{}}
-		budgets := map[string]*allowance{}
-		for name, pods := range s.Allowed {
-			budgets[name] = &allowance{pods}
-		}
-		for uid, name := range s.Under {
-			out.kept.of[uid] = budgets[name]
-		}
+		out.kept = s.leave()
 	}
 	if s.Otherwise != nil {
 		out.otherwise = func(node string, gone uids) bool { return s.Otherwise(node, gone) }
 	}
 	return out.beside(s.Beside)
+}
+
+// leave is what budgets say that keep who is Closed, and let so many go of each Under one as are Allowed.
+func (s Scene) leave() *pdb.Leave {
+	const none = "none"
+	budgets := []policyv1.PodDisruptionBudget{budgetFor(none, 0)}
+	for name, pods := range s.Allowed {
+		budgets = append(budgets, budgetFor(name, pods))
+	}
+	var pods []*corev1.Pod
+	covered := func(uid types.UID, by string) {
+		pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Labels: map[string]string{"budget": by}}})
+	}
+	for _, uid := range s.Closed {
+		covered(uid, none)
+	}
+	for uid, name := range s.Under {
+		covered(uid, name)
+	}
+	leave := pdb.NewIndex(budgets).Leave(pods...)
+	return &leave
+}
+
+func budgetFor(name string, allowed int) policyv1.PodDisruptionBudget {
+	b := policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"budget": name}}
+	b.Status.DisruptionsAllowed = int32(allowed)
+	return b
 }
 
 // Cheapest room for the pod.

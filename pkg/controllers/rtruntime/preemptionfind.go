@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/karpenter/pkg/utils/resources"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
@@ -52,10 +53,26 @@ func (p *preemptions) sceneFor(ctx context.Context, c preemptor, now time.Time) 
 	snapshot := p.Store.Snapshot()
 	m := &machines{known: map[string]machine{}, why: map[string]string{}, refusal: p.Placement.Asking(c.pod)}
 	s := scene{snapshot: snapshot, pod: c.view, leaving: c.memory.evicted}
+	s.spared, m.err = p.standing(ctx)
 	s.otherwise = func(node string, gone uids) bool {
 		return enough(m.read(ctx, p.Client, node), c.pod, gone) && m.takes(ctx, node, gone)
 	}
 	return s.beside(live(p.plans(snapshot), c.view.UID, now)), m
+}
+
+// standing are the pods that stand still for a NodeCheckpoint, also when its migration is over: what they have in memory may be nowhere else.
+func (p *preemptions) standing(ctx context.Context) (uids, error) {
+	states := &v1alpha1.NodeCheckpointList{}
+	if err := p.Client.List(ctx, states); err != nil {
+		return nil, fmt.Errorf("listing NodeCheckpoints: %w", err)
+	}
+	out := uids{}
+	for i := range states.Items {
+		if nc := &states.Items[i]; nc.Holds(nc.Spec.PodUID) {
+			out[nc.Spec.PodUID] = true
+		}
+	}
+	return out, nil
 }
 
 // machines are nodes as read, each once.

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/pdb"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
@@ -42,8 +43,8 @@ type scene struct {
 	// spared pods are no victims; keepAll spares everybody.
 	spared  uids
 	keepAll bool
-	// kept are the pods that PodDisruptionBudgets keep now; nil: whoever has to go is waited for. forced pods go whoever else does.
-	kept   *upheld
+	// kept is what PodDisruptionBudgets say now; nil: whoever has to go is waited for. forced pods go whoever else does.
+	kept   *pdb.Leave
 	forced []types.UID
 	// promised cores are for the pods of other plans.
 	promised map[place]bool

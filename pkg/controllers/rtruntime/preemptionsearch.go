@@ -73,7 +73,7 @@ func (s scene) candidates(n *state.NodeView) map[types.UID]displaced {
 	for i := range n.Servers {
 		v := &n.Servers[i]
 		pod, ok := s.snapshot.Pod(v.PodUID)
-		if !ok || v.McKube == nil || s.spared[v.PodUID] || s.kept.keeps(v.PodUID) {
+		if !ok || v.McKube == nil || s.spared[v.PodUID] || s.keeps(v.PodUID) {
 			continue
 		}
 		c, known := out[v.PodUID]

@@ -2,7 +2,6 @@
 package pdb
 
 import (
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -120,12 +119,11 @@ func Overdrawn(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod) []Kept {
 			out = append(out, Kept{Pod: pod})
 		}
 	}
-	allowed := Allowed(b)
-	if len(out) <= allowed {
+	if len(out) <= Allowed(b) {
 		return nil
 	}
 	for i := range out {
-		out[i].Why = fmt.Sprintf("PodDisruptionBudget %s allows %d disruptions now; %d are needed", b.Name, allowed, len(out))
+		out[i].Why = overdrawn(b, len(out))
 	}
 	return out
 }

@@ -78,7 +78,7 @@ func Write(a rules.Action, o *v1alpha1.RTAction) {
 	s.Phase = v1alpha1.ActionPhase(a.Phase)
 	s.PhaseTime = &metav1.MicroTime{Time: a.Entered.Truncate(time.Microsecond)}
 	s.Unwanted, s.Message = a.Unwanted, Short(a.Message, longest)
-	if a.Phase != rules.Waiting {
+	if a.Phase != rules.Waiting && a.Phase != rules.Expired {
 		s.WaitingFor = ""
 	}
 }
@@ -131,7 +131,7 @@ func Uses(s v1alpha1.RTActionSpec) []rules.Use {
 	if k := rules.Kind(s.Kind); k == rules.Rearrange || k == rules.ReplaceNode {
 		share = rules.All
 	}
-	if s.Node != "" {
+	if s.Node != "" && rules.Kind(s.Kind) != rules.OpenNode { // nothing is done to the node that pods are to leave
 		out = append(out, use(rules.Node, s.Node, share))
 	}
 	if s.TargetNode != "" && s.TargetNode != s.Node {

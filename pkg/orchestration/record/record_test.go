@@ -9,6 +9,21 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
+// A node is opened beside whatever is done to the one that pods are to leave.
+func TestToOpenANodeTakesNoneOfTheNodeThatPodsLeave(t *testing.T) {
+	pods := []v1alpha1.ActionPod{{Namespace: "default", Name: "p", UID: "p"}}
+	on := func(u rules.Use) bool { return u.Resource == rules.Node && u.Name == "n" }
+	for _, kind := range rules.Kinds {
+		uses := record.Uses(v1alpha1.RTActionSpec{Kind: v1alpha1.ActionKind(kind), Pods: pods, Node: "n"})
+		if got, want := slices.ContainsFunc(uses, on), kind != rules.OpenNode; got != want {
+			t.Errorf("%s uses the node: %t, want %t", kind, got, want)
+		}
+		if !slices.ContainsFunc(uses, func(u rules.Use) bool { return u.Resource == rules.Pod }) {
+			t.Errorf("%s does not have its pod", kind)
+		}
+	}
+}
+
 // Everything that does not stay where it is counts as moved for the cause, in whatever field of the record it is.
 func TestWhatAnActionMoves(t *testing.T) {
 	pods := []v1alpha1.ActionPod{{Namespace: "default", Name: "p", UID: "p"}, {Namespace: "default", Name: "q", UID: "q"}}

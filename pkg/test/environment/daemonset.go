@@ -104,6 +104,7 @@ func (env *Environment) fit(set *appsv1.DaemonSet) {
 		"/var/lib/mainspring", filepath.Join(env.Node.Dir(), "mainspring"),
 		"--port=8080", fmt.Sprintf("--port=%d", ports[0]),
 		"--checkpoint-port=8091", fmt.Sprintf("--checkpoint-port=%d", ports[1]),
+		"--checkpoint-keep-free-percent=15", "--checkpoint-keep-free-percent=2", // as in NodeAgent
 		"/run/containerd/containerd.sock", env.Node.RuntimeSocket(),
 		`"/run/containerd"`, strconv.Quote(filepath.Dir(env.Node.RuntimeSocket())),
 		"--busy-after=5s", "--busy-after=1h",

@@ -140,6 +140,7 @@ func newNodeAgent(env *Environment, ready prepared, manifests chart.Manifests, n
 				"--host="+node.Address(),
 				"--dns-names="+node.Name(),
 				"--checkpoint-host="+node.Address(),
+				"--checkpoint-keep-free-percent=2", // its kubelet evicts at 1 %
 				"--kubelet-endpoint="+node.KubeletEndpoint(),
 				"--containerd-socket="+node.RuntimeSocket(),
 				"--criu="+ready.Tools[toolchain.CRIU],

@@ -37,7 +37,7 @@ func (c *checker) actions(s history.State) {
 			pods[pod.UID] = name
 			namespaces[pod.Namespace]++
 		}
-		if node := action.Spec.Node; node != "" {
+		if node := action.Spec.Node; node != "" && action.Spec.Kind != "OpenNode" {
 			nodes[node]++
 			if action.Spec.Kind == "ReplaceNode" && !gone(action) {
 				alone[node] = name

@@ -180,6 +180,30 @@ var _ = Describe("An eviction of a pod that may migrate", func() {
 		nothingLeft()
 	})
 
+	It("moves a StatefulSet's pod once: who comes again by its name is done, and the next drain moves the next one", func() {
+		nodes := twoNodes()
+		place := numbered(test.McKube("db", 40, test.Critical("High")))
+		for range 2 {
+			began := env.Now()
+			env.ExpectKubectl("drain", place.Node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=110s", "--pod-selector="+test.Label+"=db")
+			m := &mckubev1alpha1.PodMigration{ObjectMeta: metav1.ObjectMeta{Namespace: test.Namespace, Name: "eviction-" + string(place.Pod.UID)}}
+			end := eventuallyEnds(m, mckubev1alpha1.MigrationSucceeded)
+			Expect(end.Spec.Trigger).To(Equal(mckubev1alpha1.TriggerDrain))
+			Expect(apierrors.IsNotFound(evictOnce(place.Pod))).To(BeTrue(), "by the name that both have")
+			now := env.EventuallyPlace("db")
+			Expect(now.Node).To(Equal(other(nodes, place.Pod)))
+			Expect(now.Pod.Name).To(Equal(place.Pod.Name))
+			Expect(now.Pod.UID).To(Equal(end.Status.Target.PodUID))
+			Expect(everySeen(began, "db")).To(ConsistOf(place.Pod.UID, now.Pod.UID))
+			cordon(place.Node, false)
+			place = now
+		}
+		list := &mckubev1alpha1.PodMigrationList{}
+		Expect(env.Client.List(env, list)).To(Succeed())
+		Expect(list.Items).To(HaveLen(2))
+		nothingLeft()
+	})
+
 	It("is let through for pods that are not governed", func() {
 		twoNodes()
 		env.ExpectApplied(test.Deployment("web", 1, "100m"))

@@ -10,8 +10,10 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -50,8 +52,9 @@ func answering(app, node string) (*corev1.Pod, told) {
 	return &p, t
 }
 
-// movesAlong moves the app's pod to the second node, and expects that it counts on, that no two ever answered, and that its owner has it.
-func movesAlong(app string) (*mckubev1alpha1.PodMigration, *corev1.Pod) {
+// movesAlong moves the app's pod to the second node, and expects that it counts on, that no two ever answered, and that its owner has it. What is to happen meanwhile
+// happens at each look.
+func movesAlong(app string, meanwhile ...func(*mckubev1alpha1.PodMigration)) (*mckubev1alpha1.PodMigration, *corev1.Pod) {
 	GinkgoHelper()
 	p, first := answering(app, environment.RealNodeName)
 	pm := migration(p, environment.SecondNodeName)
@@ -69,6 +72,9 @@ func movesAlong(app string) (*mckubev1alpha1.PodMigration, *corev1.Pod) {
 			StopTrying("two copies answer").Now()
 		}
 		g.Expect(env.Client.Get(env, client.ObjectKeyFromObject(pm), pm)).To(Succeed())
+		for _, do := range meanwhile {
+			do(pm)
+		}
 		g.Expect(pm.Status.Phase.Over()).To(BeTrue(), pm.Status.Message)
 	}).WithTimeout(2 * time.Minute).WithPolling(50 * time.Millisecond).Should(Succeed())
 	Expect(pm.Status.Phase).To(Equal(mckubev1alpha1.MigrationSucceeded), "%s %v", pm.Status.Message, pm.Status.Conditions)
@@ -82,6 +88,15 @@ func movesAlong(app string) (*mckubev1alpha1.PodMigration, *corev1.Pod) {
 	AddReportEntry("migration", fmt.Sprintf("%s: unavailable %d ms, over after %v: %s", metav1.GetControllerOf(p).Kind, *pm.Status.UnavailableMilliseconds,
 		time.Since(began).Round(time.Millisecond), pm.Status.Message), ReportEntryVisibilityAlways)
 	return pm, moved
+}
+
+// evictedByName asks for the eviction of whichever pod has the name, once, as clients do again and again.
+func evictedByName(name string) error {
+	GinkgoHelper()
+	kube, err := kubernetes.NewForConfig(env.Config)
+	Expect(err).NotTo(HaveOccurred())
+	return kube.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name(name).SubResource("eviction").MaxRetries(0).
+		Body(&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}).Do(env).Error()
 }
 
 var _ = Describe("What is in the memory of a pod that somebody makes again", Serial, Ordered, func() {
@@ -111,6 +126,28 @@ var _ = Describe("What is in the memory of a pod that somebody makes again", Ser
 		Expect(moved.Name).To(Equal("ledger-0"))
 		Expect(env.Client.Get(env, client.ObjectKeyFromObject(set), set)).To(Succeed())
 		Expect(set.Generation).To(Equal(int64(1)), "nobody has changed it")
+	})
+
+	It("goes along with a StatefulSet's pod whose eviction is asked for by name all the while", func() {
+		applied(&appsv1.StatefulSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "wanted"},
+			Spec:       appsv1.StatefulSetSpec{Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "wanted"}}, Template: countingTemplate("wanted")},
+		})
+		asked := map[mckubev1alpha1.MigrationPhase]int{}
+		_, moved := movesAlong("wanted", func(pm *mckubev1alpha1.PodMigration) {
+			switch phase := pm.Status.Phase; phase {
+			case mckubev1alpha1.MigrationTransferring, mckubev1alpha1.MigrationCuttingOver, mckubev1alpha1.MigrationRestoring, mckubev1alpha1.MigrationVerifying:
+				asked[phase]++
+				if err := evictedByName("wanted-0"); !apierrors.IsTooManyRequests(err) && !apierrors.IsNotFound(err) {
+					StopTrying(fmt.Sprintf("evicted while it is %s: %v", phase, err)).Now()
+				}
+			}
+		})
+		Expect(asked).To(HaveKey(mckubev1alpha1.MigrationVerifying))
+		Expect(apierrors.IsNotFound(evictedByName("wanted-0"))).To(BeTrue(), "who comes again is done")
+		now, _ := answering("wanted", environment.SecondNodeName)
+		Expect(now.UID).To(Equal(moved.UID))
+		AddReportEntry("evictions", fmt.Sprintf("asked for: %v", asked), ReportEntryVisibilityAlways)
 	})
 
 	It("goes along with a Job's pod", func() {

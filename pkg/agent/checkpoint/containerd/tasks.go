@@ -109,15 +109,29 @@ func (c *Client) Resume(ctx context.Context, id string) error {
 
 // Paused tells whether a container is; one that is gone is not.
 func (c *Client) Paused(ctx context.Context, id string) (bool, error) {
+	state, err := c.status(ctx, id)
+	return state == task.Status_PAUSED || state == task.Status_PAUSING, err
+}
+
+// Runs tells whether a container's processes are at work; of one that is paused, has ended or is gone they are not.
+func (c *Client) Runs(ctx context.Context, id string) (bool, error) {
+	state, err := c.status(ctx, id)
+	return state == task.Status_RUNNING, err
+}
+
+// status of a container's processes: stopped where there are none. That the runtime does not know it, as its shim did not answer in time, is an error.
+func (c *Client) status(ctx context.Context, id string) (task.Status, error) {
 	ctx, cancel := short(ctx)
 	defer cancel()
 	answer, err := tasks.NewTasksClient(c.conn).Get(ctx, &tasks.GetRequest{ContainerID: id})
-	if is(err, codes.NotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("asking whether container %s is paused: %w", id, err)
-	}
 	state := answer.GetProcess().GetStatus()
-	return state == task.Status_PAUSED || state == task.Status_PAUSING, nil
+	switch {
+	case is(err, codes.NotFound):
+		return task.Status_STOPPED, nil
+	case err != nil:
+		return state, fmt.Errorf("asking what container %s does: %w", id, err)
+	case state == task.Status_UNKNOWN:
+		return state, fmt.Errorf("asking what container %s does: containerd does not know", id)
+	}
+	return state, nil
 }

@@ -15,6 +15,9 @@ const (
 	longestStep = 30 * time.Second
 	// longestResume is that of the table of the process before, for each of whose servers the kernel may refuse room for a while.
 	longestResume = 2 * time.Minute
+	// LongestStart is what all steps may take together: the two locks, what was chosen before, five backends, putting back, measuring, programs,
+	// the former table, memory, the socket. Whoever probes a start from without must leave it that long, or the steps' own bounds mean nothing.
+	LongestStart = longestResume + 13*longestStep
 )
 
 // steps tell in the log which step a start is at, before it is begun: what hangs in the kernel, or waits for a core, cannot say so then.

@@ -51,6 +51,19 @@ const (
 	CheckpointFailed CheckpointState = "Failed"
 )
 
+// CheckpointDisturbance is how a source did not stand still.
+// +kubebuilder:validation:Enum=Resumed;Ended
+type CheckpointDisturbance string
+
+// Disturbances.
+const (
+	// CheckpointResumed: somebody else has resumed a container. It has what it had in memory, and newer than its archive.
+	CheckpointResumed CheckpointDisturbance = "Resumed"
+	// CheckpointEnded: a container has ended, as its liveness probe, want of memory or somebody has ended it. What it had in memory is in its archive at
+	// most; one that the kubelet has begun in its place knows nothing of it.
+	CheckpointEnded CheckpointDisturbance = "Ended"
+)
+
 // CheckpointedContainer is a container whose state is taken.
 type CheckpointedContainer struct {
 	// name of the container.
@@ -130,6 +143,14 @@ type CheckpointSide struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
+	// pending tells, of a source that is Discarded or Failed, that this is decided, and its containers stand still yet: they are about to be resumed. It
+	// goes once they run on. False or left out: nothing is left to do.
+	// +optional
+	Pending bool `json:"pending,omitempty"`
+	// disturbance is how the source's containers did not stay stopped; empty: they did. The agent stops them again where it holds on. Ended stays, once it
+	// is said.
+	// +optional
+	Disturbance CheckpointDisturbance `json:"disturbance,omitempty"`
 	// address at which the source's agent serves archives: host and port.
 	// +optional
 	// +kubebuilder:validation:MaxLength=261
@@ -156,8 +177,12 @@ type CheckpointSide struct {
 	ProgressTime *metav1.MicroTime `json:"progressTime,omitempty"`
 }
 
-// Settled tells whether the agent has said its last word: it holds nothing any longer, but for what it has not been able to give back. Nil: it has not.
-func (s *CheckpointSide) Settled() bool {
+// Settled tells whether the agent has said its last word: it holds nothing any longer, but for files and images that it has not been able to give back. Nil:
+// it has not.
+func (s *CheckpointSide) Settled() bool { return s.Decided() && !s.Pending }
+
+// Decided tells whether the agent holds nothing any longer, or is about to. Nil: it does not.
+func (s *CheckpointSide) Decided() bool {
 	if s == nil {
 		return false
 	}
@@ -201,6 +226,12 @@ type NodeCheckpoint struct {
 	// status is what the agents report.
 	// +optional
 	Status NodeCheckpointStatus `json:"status,omitempty"`
+}
+
+// Holds tells whether a pod stands still for it, is to, or is about to go for it: until that is over, whatever its PodMigration says, nobody else may move the
+// pod. What it has in memory may be nowhere else, or at work elsewhere.
+func (nc *NodeCheckpoint) Holds(pod types.UID) bool {
+	return nc.Spec.PodUID == pod && (nc.Spec.Stage.GivenUp() || !nc.Status.Source.Settled())
 }
 
 // NodeCheckpointList is a list of NodeCheckpoints.

@@ -105,7 +105,7 @@ const (
 	MigrationSucceeded MigrationPhase = "Succeeded"
 	// MigrationSucceededWithoutState: the pod runs elsewhere, and began anew though its state was to come along.
 	MigrationSucceededWithoutState MigrationPhase = "SucceededWithoutState"
-	// MigrationFailed: the source is gone, and the pod in its place is not what it should be.
+	// MigrationFailed: the source is gone, and the pod in its place is not what it should be; or what the source had in memory is lost.
 	MigrationFailed MigrationPhase = "Failed"
 	// MigrationRolledBack: it came to nothing, and the source runs on.
 	MigrationRolledBack MigrationPhase = "RolledBack"
@@ -136,6 +136,9 @@ const (
 	// ConditionMigrationState: the pod's state comes along, or, when False, why it was to and does not.
 	// Unknown: nobody goes on with it yet, and it is kept.
 	ConditionMigrationState = "State"
+	// ReasonStateKept is the reason of condition State while its source was evicted, or has ended, its action is over, and its target keeps the state for a
+	// pod that cannot be made yet, or has still to go on with it.
+	ReasonStateKept = "Kept"
 	// ConditionMigrationDone: it is over.
 	ConditionMigrationDone = "Done"
 )

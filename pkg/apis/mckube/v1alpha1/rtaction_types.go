@@ -195,7 +195,7 @@ type RTActionStatus struct {
 	// phaseTime is when it came into its phase.
 	// +optional
 	PhaseTime *metav1.MicroTime `json:"phaseTime,omitempty"`
-	// waitingFor is what a waiting action waits for, one PascalCase word.
+	// waitingFor is what a waiting action waits for, one PascalCase word; of one that has expired, what it last waited for.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	WaitingFor string `json:"waitingFor,omitempty"`

@@ -192,7 +192,7 @@ type RTServerStatus struct {
 	PeriodUs int64 `json:"periodUs"`
 	// cores it may run on.
 	// +optional
-	// +listType=set
+	// +listType=atomic
 	Cores []int32 `json:"cores,omitempty"`
 	// level in force: low, hi or a level's name.
 	Level string `json:"level"`
@@ -281,17 +281,15 @@ type RTNodeStatus struct {
 	// budgetGranularityUs is how far a task ran past its budget when the agent measured it.
 	// +optional
 	BudgetGranularityUs int64 `json:"budgetGranularityUs,omitempty"`
-	// cores that take real-time work.
+	// cores that take real-time work, each once. A list of one writer: the API server keeps no record of who owns which field of which entry, which for 20
+	// servers is most of what a write costs it.
 	// +optional
-	// +listType=map
-	// +listMapKey=id
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
 	Cores []RTCoreStatus `json:"cores,omitempty"`
-	// servers as applied.
+	// servers as applied, each once; a list of one writer, as cores.
 	// +optional
-	// +listType=map
-	// +listMapKey=podUID
-	// +listMapKey=container
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2048
 	Servers []RTServerStatus `json:"servers,omitempty"`
 	// pressure of the node.

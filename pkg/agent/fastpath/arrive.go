@@ -1,0 +1,77 @@
+package fastpath
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
+)
+
+// arrive opens a server's group, or moves it, and puts it under watch on its core.
+func (e *Engine) arrive(en *entry) error {
+	c := e.cores[en.spec.Core]
+	switch {
+	case c == nil:
+		return fmt.Errorf("core %d takes no real-time work; want one of %v", en.spec.Core, e.Cores)
+	case en.spec.Cgroup == "":
+		return errNotRunning
+	case en.group != nil:
+		if err := e.move(en, c.id); err != nil {
+			if errors.Is(err, actuator.ErrGone) {
+				e.lose(en, err)
+			}
+			return fmt.Errorf("moving to core %d: %w", c.id, err)
+		}
+		e.detach(en) // from where it stayed while it could not move
+		en.last = nil
+	default:
+		if err := e.open(en); err != nil {
+			return err
+		}
+	}
+	return e.attach(en, c)
+}
+
+// open a server's group: one that was let go of to be opened anew with no more than it had, nor than a container may begin with.
+func (e *Engine) open(en *entry) error {
+	server := actuatorServer(en.spec)
+	if had := en.had.of(en.spec); had > 0 {
+		server.BudgetUs = min(had, e.first(en.spec), server.HighUs)
+	}
+	group, err := e.Backend.Open(server)
+	if err != nil {
+		return err
+	}
+	if err := e.Programs.Track(group.ID(), en.slot); err != nil {
+		return errors.Join(fmt.Errorf("watching: %w", err), group.Close(true))
+	}
+	en.group, en.last, en.sized, en.had = group, nil, server.HighUs, share{}
+	return nil
+}
+
+// stay has a server governed where it is, while it cannot come to the core that the table sends it to: what is in force there is in force.
+func (e *Engine) stay(en *entry) {
+	if en.core == nil && en.group != nil && en.last != nil {
+		en.fault = errors.Join(en.fault, e.attach(en, en.last))
+	}
+	if en.core != nil {
+		en.fault, en.astray = nil, en.fault
+	}
+}
+
+// home says that a server is governed on the core that the table sends it to.
+func (en *entry) home() bool { return en.core != nil && en.core.id == en.spec.Core }
+
+// move brings an open group to another core, with no more than it may begin with there: the room of a raise was that of the core which it leaves.
+func (e *Engine) move(en *entry, core int) error {
+	budget, _, err := en.group.Read()
+	if err != nil {
+		return err
+	}
+	if first := e.first(en.spec); budget.RuntimeUs > first {
+		if err := en.group.Set(first); err != nil {
+			return fmt.Errorf("cutting the budget to %d us first: %w", first, err)
+		}
+	}
+	return en.group.Move(core)
+}

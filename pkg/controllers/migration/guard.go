@@ -1,0 +1,47 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+// guardian is the ValidatingAdmissionPolicy that keeps owners from making pods meanwhile, and asksFor begins annotation replaces of a pod by which it is
+// asked whether it does for the pod whose UID follows.
+const (
+	guardian = "mainspring-heirs"
+	asksFor  = "asks/"
+)
+
+// guard asks, before anything is stopped, whether the API server keeps the owner from making a pod in the source's place: else that one would
+// begin anew while the state is on its way. It also tells whether somebody else would forbid the pod.
+func (m *migrate) guard(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, bool, error) {
+	probe := heirOf(task, source)
+	probe.Annotations[annotationReplaces] = asksFor + string(source.UID) // for that migration alone: those of other pods of a Job let it pass
+	err := m.Client.Create(ctx, probe, client.DryRunAll)
+	by := metav1.GetControllerOf(source)
+	refused := apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
+	switch {
+	case refused && strings.Contains(err.Error(), "PodMigration "+task.Progress[progressMigration]+" "):
+		return rules.Result{}, true, nil
+	case refused:
+		return rules.Result{Undo: true, Message: "the pod in its place could not be made: " + err.Error()}, false, nil
+	case err != nil && !apierrors.IsAlreadyExists(err):
+		return rules.Result{}, false, fmt.Errorf("asking whether %s %s is kept from making pod %s: %w", by.Kind, by.Name, source.Name, err)
+	}
+	why := fmt.Sprintf("nothing keeps %s %s from making the pod anew while its state is on the way: is the chart's ValidatingAdmissionPolicy for heirs installed?", by.Kind, by.Name)
+	return rules.Result{Undo: m.since(task, progressGuard) > unguarded, Message: why}, false, nil
+}
+
+// guarded tells whether it is our own policy that refuses a pod: for another migration, or as it does not know yet that it need not. That passes.
+func guarded(err error) bool {
+	return (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+guardian+"'")
+}

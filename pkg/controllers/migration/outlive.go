@@ -1,0 +1,121 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+// outlive has the source go, and the copy settle down once it has gone.
+func (m *migrate) outlive(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
+	cut := task.Progress[progressCut] != ""
+	m.markCut(task)
+	if twin == nil { // that it is gone only the API server may say
+		var err error
+		if twin, err = m.copied(ctx, m.API, task); err != nil {
+			return rules.Result{}, err
+		}
+	}
+	switch {
+	case source == nil && !cut: // on record before the NodeCheckpoint goes, by which it would be known otherwise
+		return rules.Result{Message: "the pod goes on on node " + task.Object.Spec.TargetNode + ", and the source is gone"}, nil
+	case twin == nil || twin.DeletionTimestamp != nil:
+		return m.bereft(ctx, task, source, nc)
+	case source != nil && m.ends(task):
+		return m.succeed(ctx, task, source, twin)
+	case source != nil:
+		return m.dismiss(ctx, task, source, twin)
+	}
+	return m.settleDown(ctx, task, twin, nc)
+}
+
+// settleDown has what agents hold be removed, and the copy prove itself, if there was no time for that before.
+func (m *migrate) settleDown(ctx context.Context, task orchestration.Task, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
+	if result, done, err := m.foster(ctx, task, twin); !done || err != nil {
+		return result, err
+	}
+	if err := m.hasten(ctx, task.Object.Spec.Pods[0]); err != nil {
+		return rules.Result{}, err
+	}
+	if done, err := m.forget(ctx, nc); err != nil || !done && !m.ends(task) {
+		return rules.Result{Message: "the pod goes on; waits until the agents have removed its state"}, err
+	}
+	if result, confirmed := m.confirm(task, twin); !confirmed {
+		return result, nil
+	}
+	return m.succeed(ctx, task, nil, twin)
+}
+
+// dismiss has the stopped source go: its ReplicaSet has one pod too many then, or it is evicted, also where the ReplicaSet would have another one go
+// for long.
+func (m *migrate) dismiss(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod) (rules.Result, error) {
+	why, err := m.outweighed(ctx, source)
+	switch {
+	case err != nil || why != "" && !adopted(twin) && !m.lingers(task):
+		return rules.Result{Message: why}, err
+	case metav1.GetControllerOf(source) == nil || why != "" && !adopted(twin):
+		answer, err := m.ask(ctx, task, source)
+		if err != nil || answer.Refused() {
+			return rules.Result{Message: "the source may not be evicted yet: " + answer.Why}, err
+		}
+		return rules.Result{Message: "the pod goes on; the source was evicted, and is waited for"}, nil
+	case !adopted(twin):
+		owner, err := m.replicaSet(ctx, source)
+		if err != nil || owner == nil {
+			return m.succeedUnless(ctx, err, task, source, twin)
+		}
+		if err := m.yield(ctx, source); err != nil {
+			return rules.Result{}, err
+		}
+		return m.adopt(ctx, twin, owner)
+	}
+	return m.succeed(ctx, task, source, twin)
+}
+
+func (m *migrate) succeedUnless(ctx context.Context, err error, task orchestration.Task, source, twin *corev1.Pod) (rules.Result, error) {
+	if err != nil {
+		return rules.Result{}, err
+	}
+	return m.succeed(ctx, task, source, twin)
+}
+
+// bereft ends a migration whose copy somebody has taken away after the source was released: what the agents had is removed.
+// The source is stopped; one that an owner makes again goes, so that it is.
+func (m *migrate) bereft(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
+	forfeit(task, "the pod in its place was taken away")
+	said := ""
+	if source != nil {
+		said = fmt.Sprintf("; the source is stopped on node %s", source.Spec.NodeName)
+		if metav1.GetControllerOf(source) != nil {
+			if answer, err := m.ask(ctx, task, source); err != nil || answer.Refused() && !m.ends(task) {
+				return rules.Result{Message: "the pod in its place was taken away; the source, which is stopped, may not be evicted yet: " + answer.Why}, err
+			}
+			said = "; the source, which was stopped, is evicted, so that its owner makes it again"
+		}
+	}
+	if done, err := m.forget(ctx, nc); err != nil || !done && !m.ends(task) {
+		return rules.Result{Message: "the pod in its place was taken away; waits until the agents have removed its state"}, err
+	}
+	return rules.Result{Outcome: rules.Failed, Message: "the pod in its place was taken away after the source was released" + said}, nil
+}
+
+// hasten shortens the end of a source that is stopped: it cannot hear that it is asked to end.
+func (m *migrate) hasten(ctx context.Context, named v1alpha1.ActionPod) error {
+	pod := &corev1.Pod{}
+	err := m.API.Get(ctx, types.NamespacedName{Namespace: named.Namespace, Name: named.Name}, pod)
+	if err != nil || pod.UID != named.UID || pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds <= briefly {
+		return client.IgnoreNotFound(err)
+	}
+	if err := m.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}, client.GracePeriodSeconds(briefly)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting pod %s/%s, which is stopped: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
