@@ -86,6 +86,7 @@ type Environment struct {
 	logStart    int64    // where the spec begins in the controller's log
 	agentsStart int64    // and in the agents'
 	outage      bool     // the spec has taken the API server away
+	forbids     string   // what a policy of the spec says when it forbids, in lower case
 	dead        []string // nodes whose kubelets the spec has stopped
 	failed      bool
 }

@@ -34,7 +34,7 @@ func DefaultFlags() []string {
 // the default flags, and a record that begins now.
 func (env *Environment) BeforeEach() {
 	GinkgoHelper()
-	env.recorder, env.outage, env.dead = nil, false, nil
+	env.recorder, env.outage, env.dead, env.forbids = nil, false, nil, ""
 	env.ExpectController(env.defaults...)
 	env.logStart, env.agentsStart = env.Controller.logSize(), env.Agents.logSize()
 	env.expectStanding()
