@@ -96,6 +96,9 @@ type Backend interface {
 	// Open takes a container's group over: room at every level above, its core, its first budget, all
 	// read back. A group that was opened before, by this process or a former one, is taken as it is.
 	Open(s Server) (Group, error)
+	// Spare names the groups of the table that are not open, before a Sweep. What the kernel enforces there is left in force for as long as they are
+	// named; what only we would end is put back, a while after Open failed.
+	Spare(groups []string)
 	// Sweep puts back what no open group needs any more and shrinks the levels above. Call it once a
 	// whole table was opened, and every second or so; it returns what it did.
 	Sweep() ([]string, error)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 )
@@ -226,6 +227,17 @@ func (b *budgeted) take(s Server) (*budgetedGroup, error) {
 	return g, nil
 }
 
+// Spare leaves these groups as they are for as long as they are there: what is in force keeps each of them to a budget that its core was promised,
+// and whoever takes a group's budget takes the real-time policy of its threads with it, for good where they have it of their own.
+func (b *budgeted) Spare(groups []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.named(groups)
+	if !slices.Equal(b.unopened, groups) {
+		b.unopened, b.settleAt = groups, b.now()
+	}
+}
+
 // Sweep settles what no open group needs.
 func (b *budgeted) Sweep() ([]string, error) {
 	b.mu.Lock()
@@ -254,6 +266,7 @@ func (b *budgeted) Restore() error {
 	}
 	faults = append(faults, b.voidRooms())
 	clear(b.servers)
+	b.unopened = nil
 	return errors.Join(append(faults, b.wholly(func() error { _, err := b.settle(); return err }))...)
 }
 

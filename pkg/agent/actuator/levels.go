@@ -14,6 +14,8 @@ type levels struct {
 	bw bandwidth
 	// servers that are open, by path.
 	servers map[string]Server
+	// unopened are groups of the table that are not open.
+	unopened []string
 	// due is when a level may shrink, by its path.
 	due map[string]int64
 	// since is when a level was given its budget by this process, bursts are of the servers that were open below it since; leftovers are of levels

@@ -23,7 +23,7 @@ type machine struct {
 	// rooms are servers whose group is to come, by path; came is when it was first seen to be there.
 	rooms map[string]room
 	came  map[string]int64
-	// failed is when Open of a group failed last.
+	// failed is since when Open of a group fails.
 	failed map[string]int64
 	// making are threads that may be making others with a policy of ours, by the inode of the group that they were let go of with.
 	making map[uint64]*makers

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 )
@@ -126,6 +127,27 @@ func (p *plain) unused() []string {
 	})
 }
 
+// sparedFor is how long a group whose Open failed is left as it is: its server is in the table and tried again, and what is in force until then
+// may be less than was asked for, but is not nothing. Nobody ends its budgets meanwhile, so whoever tries again and again does not keep it for ever.
+const sparedFor = time.Minute
+
+// spared says that Open of a group, or of one below it, fails since a short time ago.
+func (p *plain) spared(group string) bool {
+	for path, since := range p.failed {
+		if p.now()-since <= sparedFor.Nanoseconds() && (path == group || below(path, group)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Spare only ends that for those whom the table does not name any more.
+func (p *plain) Spare(groups []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.named(groups)
+}
+
 // inUse says that a group is open, or above one that is.
 func (p *plain) inUse(group string) bool {
 	for path := range p.open {
@@ -150,6 +172,7 @@ func (p *plain) settle() error {
 func (p *plain) Restore() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.named(nil)
 	var faults []error
 	for group := range p.open {
 		faults = append(faults, p.drop(group))

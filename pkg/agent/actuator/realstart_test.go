@@ -69,6 +69,41 @@ func TestAnotherBackendOnThisKernel(t *testing.T) {
 	}
 }
 
+// TestSparedOnThisKernel: a process that cannot open a container leaves it its budget and policy for as long as the table names it.
+func TestSparedOnThisKernel(t *testing.T) {
+	now := time.Now().UnixNano()
+	start, pod := realStart(t, &now)
+	group := pod + "/c"
+	makeReal(t, group)
+	if _, err := start(RTGroup).Backend.Open(Server{Cgroup: group, Core: 1, PeriodUs: 100_000, DeadlineUs: 100_000, BudgetUs: 1_000, HighUs: 5_000}); err != nil {
+		t.Fatal(err)
+	}
+	pid := sleeper(t)
+	write(t, "cpu", group, "cgroup.procs", pid)
+	if err := (linux{}).setAttr(pid, &unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 1}); err != nil {
+		t.Fatal(err)
+	}
+	b := start("").Backend
+	for _, step := range []struct {
+		named  []string
+		budget string
+		policy uint32
+	}{{[]string{group}, "1000", unix.SCHED_FIFO}, {nil, "0", unix.SCHED_NORMAL}} {
+		b.Spare(step.named)
+		for range 20 {
+			now += (30 * time.Second).Nanoseconds()
+			if _, err := b.Sweep(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var a unix.SchedAttr
+		err := (linux{}).attr(pid, &a)
+		if got := readReal(t, "cpu", group, rtRuntime); err != nil || got != step.budget || a.Policy != step.policy {
+			t.Errorf("named %v: %s us, policy %d (%v); want %s us, policy %d", step.named, got, a.Policy, err, step.budget, step.policy)
+		}
+	}
+}
+
 // TestRoomsOnThisKernel: containers that never come do not use up the machine.
 func TestRoomsOnThisKernel(t *testing.T) {
 	now := time.Now().UnixNano()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"slices"
 	"time"
 )
 
@@ -139,12 +140,7 @@ func (m *machine) journaledBelow(level string) bool {
 	return false
 }
 
-// sparedFor is how long a group whose Open failed is left as it is: its server is in the table and tried
-// again, and what is in force until then may be less than was asked for, but is not nothing.
-const sparedFor = time.Minute
-
-// opened notes how an Open ended, and since when it fails: whoever tries again and again does not keep for ever what nobody governs. It says
-// whether that begins to fail.
+// opened notes how an Open ended, and since when it fails. It says whether that begins to fail.
 func (m *machine) opened(group string, err error) (fails bool) {
 	if err == nil || gone(err) {
 		delete(m.failed, group)
@@ -157,15 +153,7 @@ func (m *machine) opened(group string, err error) (fails bool) {
 	return !before
 }
 
-// spared says that Open of a group, or of one below it, fails since a short time ago.
-func (m *machine) spared(group string) bool {
-	for path, at := range m.failed {
-		switch recent := m.now()-at <= sparedFor.Nanoseconds(); {
-		case recent && (path == group || below(path, group)):
-			return true
-		case !recent && len(m.journal.of(path)) == 0:
-			delete(m.failed, path) // nothing is left to spare
-		}
-	}
-	return false
+// named forgets who failed and is not of the table any more.
+func (m *machine) named(groups []string) {
+	maps.DeleteFunc(m.failed, func(group string, _ int64) bool { return !slices.Contains(groups, group) })
 }

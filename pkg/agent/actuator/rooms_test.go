@@ -251,34 +251,6 @@ func TestBlockedKernel(t *testing.T) {
 	}
 }
 
-// TestFailedOpenSparesTheGroup: a server that cannot be opened for now keeps what is in force.
-func TestFailedOpenSparesTheGroup(t *testing.T) {
-	s, c, b := rtSim(t)
-	mustOpen(t, b, serverOf(c.first))
-	b = s.probe(RTGroup)
-	s.tree.Write("/sys/fs/cgroup/cpuset/kubepods/"+cpusetCPUs, "0-2\n")
-	moved := serverOf(c.first)
-	moved.Core = 3
-	s.refuse = cpusetCPUs
-	if _, err := b.Open(moved); err == nil {
-		t.Fatal("Open succeeded; the test is wrong")
-	}
-	s.refuse = ""
-	if _, err := b.Sweep(); err != nil {
-		t.Fatal(err)
-	}
-	if got := s.get("cpu", c.first, rtRuntime); got != "1000" {
-		t.Errorf("the container has %s us; want 1000 still", got)
-	}
-	s.clock += sparedFor.Nanoseconds() + settleAfter.Nanoseconds()
-	if _, err := b.Sweep(); err != nil {
-		t.Fatal(err)
-	}
-	if got := s.get("cpu", c.first, rtRuntime); got != "0" {
-		t.Errorf("the container has %s us after a minute without its server; want 0", got)
-	}
-}
-
 // TestManyThreads: records of threads that ended do not pile up.
 func TestManyThreads(t *testing.T) {
 	s := newSim(t, layouts[3].mount)

@@ -83,6 +83,11 @@ func (l *levels) settleLevel(level string) (string, error) {
 	return "shrank " + level, err
 }
 
+// spared says that a group of the table that is not open is this one, or below it, and is there.
+func (l *levels) spared(level string) bool {
+	return slices.ContainsFunc(l.unopened, func(group string) bool { return (group == level || below(group, level)) && l.there(group) })
+}
+
 // regrow makes a level large enough again that something else made smaller, as it may have made those above, which come later.
 func (l *levels) regrow(level string, ours map[string]Server) error {
 	cores := map[int]bool{}

@@ -69,6 +69,18 @@ func (e *Engine) adopt(t table.Table) error {
 	return nil
 }
 
+// unopened are the groups that the table names and that are not open: their core takes no real-time work any more, or opening them failed.
+func (e *Engine) unopened() []string {
+	var out []string
+	for _, en := range e.entries {
+		if en.group == nil && en.spec.Cgroup != "" {
+			out = append(out, en.spec.Cgroup)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // drop ends the governing of a server. A container that lives on gets back what it had.
 func (e *Engine) drop(en *entry) {
 	e.detach(en)

@@ -26,6 +26,7 @@ type kernel struct {
 	fixed      bool // its groups cannot be resized
 	opening    func(actuator.Server)
 	reserved   bool
+	spared     []string
 	restored   int
 	sweeps     atomic.Int32
 	log        []string
@@ -63,6 +64,7 @@ func (k *kernel) Identity() string         { return actuator.IdentityCPU }
 func (k *kernel) Policy() string           { return cmp.Or(k.policy, actuator.PolicyFixed) }
 func (k *kernel) ReservedOnly() bool       { return k.reserved }
 func (k *kernel) Unenforced() error        { return k.unenforced }
+func (k *kernel) Spare(groups []string)    { k.spared = groups }
 func (k *kernel) Sweep() ([]string, error) { k.sweeps.Add(1); return nil, nil }
 func (k *kernel) Restore() error {
 	if k.restoreErr == nil {

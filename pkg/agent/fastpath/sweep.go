@@ -54,6 +54,7 @@ func (e *Engine) lookForEnforcement() {
 // needed.
 func (e *Engine) putBack() {
 	if e.adopted {
+		e.Backend.Spare(e.unopened())
 		_, e.sweepFault = e.Backend.Sweep()
 	}
 }
