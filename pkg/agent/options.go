@@ -90,7 +90,7 @@ func (o *Options) flags() *flag.FlagSet {
 	f.StringVar(&o.CDIDir, "cdi-dir", driver.DefaultCDIDir, "Where the container runtime looks for CDI specifications")
 	f.StringVar(&o.NRISocket, "nri-socket", nri.DefaultSocket, "NRI socket of the container runtime. Empty: containers get their budget only once the kubelet reports them")
 	o.checkpointFlags(f)
-	f.Int64Var(&o.EscalationReserve, "escalation-reserve-ppm", 0, "Capacity of each core, in parts per million, that is kept for raising containers of admission Limited")
+	f.Int64Var(&o.EscalationReserve, "escalation-reserve-ppm", 0, "Capacity of each core, in parts per million, that is kept for raising containers of admission Limited; with backends hcbs and deadline none is")
 	f.Int64Var(&o.MemoryLimit, "memory-limit-mib", 32, "Memory in MiB from which the garbage collector works harder. 0: no limit")
 	f.IntVar(&o.Verbosity, "v", 0, "Verbosity of the log: 0, or 1 for more")
 	return f

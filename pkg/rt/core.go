@@ -13,11 +13,13 @@ const (
 	FixedPriority
 )
 
-// The backends, as in RTNode.status.backend, that order tasks by fixed priorities. The others run
+// The backends, as in RTNode.status.backend, of which two order tasks by fixed priorities. The others run
 // servers by earliest deadline first, or are simulated as such.
 const (
-	backendRTGroup = "rtgroup"
-	backendFIFO    = "fifo"
+	backendRTGroup  = "rtgroup"
+	backendFIFO     = "fifo"
+	backendHCBS     = "hcbs"
+	backendDeadline = "deadline"
 )
 
 // PolicyOf is how a backend chooses among the servers of a core.
@@ -26,6 +28,13 @@ func PolicyOf(backend string) Policy {
 		return FixedPriority
 	}
 	return EDF
+}
+
+// KeepsLimited says that a backend gives a Limited server no more than its low budget before it overruns, and the whole high one in the period that
+// did, as T1k takes for granted. Where deadlines order servers that is not so: deadline gives all their high budgets from the start, of which
+// the reserve pays one; hcbs can raise only by the share of the step that is left of the period, or the kernel gives more than the bandwidth.
+func KeepsLimited(backend string) bool {
+	return backend != backendHCBS && backend != backendDeadline
 }
 
 // NoSibling is the Sibling of a core without simultaneous multithreading.

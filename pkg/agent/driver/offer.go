@@ -27,7 +27,7 @@ type Offer struct {
 }
 
 // OfferOf is what the fast path's report and the machine as it is now come to. reserve is kept of each
-// core's capacity for raising Limited servers. Cores that are offline or have no capacity are left out, and all while the kernel enforces nothing;
+// core's capacity for raising Limited servers, where the backend can keep what it promises to them. Cores that are offline or have no capacity are left out, and all while the kernel enforces nothing;
 // those that somebody isolated for himself, or reserved, the fast path has not. A core that broke what was promised stays: a defect of ours in the
 // past says nothing of its capacity now, and its health tells (see Driver.takeOffer).
 //
@@ -41,6 +41,9 @@ func OfferOf(report table.Report, machine []host.Core, reserve rt.PPM) (Offer, e
 	}
 	if err := housekeeping(report.Cores, machine); err != nil {
 		return Offer{Backend: report.Backend, Unfit: offer.Unfit}, err
+	}
+	if !rt.KeepsLimited(report.Backend) {
+		reserve = 0
 	}
 	for _, c := range report.Cores {
 		place, known := find(machine, c.ID)

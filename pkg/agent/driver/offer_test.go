@@ -58,6 +58,28 @@ func TestOfferIsWhatTheFastPathGoverns(t *testing.T) {
 	}
 }
 
+// A reserve is a promise to Limited servers. Where it cannot be kept the whole capacity is offered, and none of those comes.
+func TestAReserveIsOfferedWhereItCanBeKept(t *testing.T) {
+	limited := rt.Server{ID: "l", Criticality: rt.High, Period: 10_000, Deadline: 10_000, Low: 1_000, High: 1_400, Limited: true}
+	for backend, keeps := range map[string]bool{"rtgroup": true, "fifo": true, "cfs": true, "deadline": false, "hcbs": false} {
+		offer, err := driver.OfferOf(report(backend, 300_000, 1), machine(2), 50_000)
+		if err != nil || len(offer.Cores) != 1 {
+			t.Fatalf("%s: %+v, %v", backend, offer, err)
+		}
+		want := rt.PPM(0)
+		if keeps {
+			want = 50_000
+		}
+		core := offer.Cores[0]
+		if core.EscalationReserve != want || core.Capacity+want != 300_000 {
+			t.Errorf("%s: reserve %d of %d ppm, want %d", backend, core.EscalationReserve, core.Capacity, want)
+		}
+		if v := rt.Admit(core, nil, limited); v.Admitted != keeps {
+			t.Errorf("%s: %+v; want a Limited server admitted: %v", backend, v, keeps)
+		}
+	}
+}
+
 func TestCoresWithoutEnforcementAreUnfit(t *testing.T) {
 	r := report("rtgroup", 0, 1, 2)
 	r.Unenforced = "throttling is off"
