@@ -48,7 +48,7 @@ type CorePlan struct {
 	// thought), nothing is AtOnce, and only what fits after squeezing is planned.
 	Holds bool
 	// Windows is how many raises that are not AtOnce may overlap without looking at the account; 0 when
-	// there are no Limited servers. It is what an agent without the account goes by: a window lasts
+	// Limited servers are as any other: there are none, or AMC-rtb judged them. It is what an agent without the account goes by: a window lasts
 	// from the release of the raised period to its deadline.
 	Windows int
 	// ModeSwitch: raises and squeezes happen together (EDF-VD, AMC-rtb).
@@ -85,7 +85,8 @@ func PlanCore(core Core, servers []Server) CorePlan {
 func (p *CorePlan) planAll(core Core, ordered []Server) {
 	for _, s := range ordered {
 		if s.MayEscalate() {
-			p.Raise = append(p.Raise, raiseOf(s, !s.Limited && !p.ModeSwitch))
+			paid := !s.Limited || p.Test == TestAMC // which knows of no Limited ones
+			p.Raise = append(p.Raise, raiseOf(s, paid && !p.ModeSwitch))
 		}
 	}
 	if p.Test == TestT1k {

@@ -49,6 +49,13 @@ func TestPlanCore(t *testing.T) {
 				Raise: []rt.Raise{{ID: "high", ToUs: 6_000, AtOnce: true}},
 			},
 		},
+		"AMC-rtb makes nothing of Limited": {
+			fixed, []rt.Server{limited(high), percent("low", rt.Low, 10, 10)},
+			rt.CorePlan{
+				Core: 2, Threshold: 1_000_000, Test: "AMC-rtb", Holds: true,
+				Raise: []rt.Raise{{ID: "high", ToUs: 4_000, AtOnce: true}},
+			},
+		},
 		"a core that shrank raises what fits after squeezing, the most critical first": {
 			rt.Core{ID: 2, Capacity: 650_000}, []rt.Server{low, middle, high, percent("fixed", rt.High, 10, 10)},
 			rt.CorePlan{

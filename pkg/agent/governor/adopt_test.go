@@ -84,11 +84,16 @@ func TestAPlanThatHoldsExactly(t *testing.T) {
 	}
 }
 
-// Victims of a plan with Limited servers are there for their raises: it has no two modes.
+// Victims of a plan with windows are there for the raises of Limited servers: it has no two modes. One without is by a test that knows of no Limited
+// servers, and means what it means for any others.
 func TestLimitedServersNeedNoModeSwitch(t *testing.T) {
-	b := newBench(t, governor.Options{}, 900_000, limited(srv(0, "High", 2000, 3000)), srv(1, "Low", 2000, 2000)).squeezes(1).begun()
-	b.alarm(0, 0, governor.Raised)
-	b.has(3000, 2000)
+	for windows, floor := range map[int]int64{1: 2000, 0: 1000} {
+		b := newBenchSerial(t, governor.Options{}, 900_000, limited(srv(0, "High", 2000, 3000)), limited(srv(1, "High", 2000, 3000)), srv(2, "Low", 2000, 2000)).squeezes(2)
+		b.plan.MaxRaised = windows
+		b.begun()
+		b.alarm(0, 0, governor.Raised)
+		b.has(3000, 2000, floor)
+	}
 }
 
 // The only one who is raised gives back what a smaller plan does not allow.

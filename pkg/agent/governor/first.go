@@ -15,7 +15,7 @@ import (
 func (c *Core) First(spec Server, all []Server, plan table.Plan, now int64) int64 {
 	c.advance(now)
 	s := server{}
-	if s.specify(spec) != nil {
+	if s.specify(spec, plan) != nil {
 		return spec.LeastUs
 	}
 	maps.DeleteFunc(c.firsts, func(id string, _ told) bool { // who left the table does not come
@@ -30,7 +30,7 @@ func (c *Core) firstOf(s *server, all []Server, plan table.Plan) int64 {
 	if raised := c.switched(); raised != nil && s.givesWayTo(raised) && s.LeastUs <= s.LowUs {
 		return c.firstFloor(s, plan)
 	}
-	if s.Mode == table.Reserved && c.wouldPay(s, all) {
+	if s.Mode == table.Reserved && c.wouldPay(s, all, plan) {
 		return s.RaiseToUs
 	}
 	return s.LeastUs
@@ -50,14 +50,14 @@ func (c *Core) firstFloor(s *server, plan table.Plan) int64 {
 }
 
 // wouldPay says that the raise of a server which is not loaded yet would be paid for, and that there is room for it now.
-func (c *Core) wouldPay(s *server, all []Server) bool {
+func (c *Core) wouldPay(s *server, all []Server, plan table.Plan) bool {
 	if s.Limited || s.RaiseToUs <= s.LeastUs {
 		return false
 	}
 	need := s.charge(s.RaiseToUs, c.options.GranularityUs)
 	promised := need
 	for _, spec := range all {
-		if other := (server{}); spec.ID != s.ID && other.specify(spec) == nil {
+		if other := (server{}); spec.ID != s.ID && other.specify(spec, plan) == nil {
 			other.granted = other.LeastUs
 			promised += other.charge(other.promise(), c.options.GranularityUs)
 		}

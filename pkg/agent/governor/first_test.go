@@ -64,6 +64,7 @@ func TestFirstOfAReserve(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, governor.Options{}, 900_000, test.others...).begun()
+			b.plan.MaxRaised = 1
 			if got := b.First(test.spec, b.servers, b.plan, b.now); got != test.want {
 				t.Errorf("%d us, want %d", got, test.want)
 			}

@@ -15,7 +15,7 @@ import (
 // each server that the table asks too much for, or whose budget the Setter refused.
 func (c *Core) Load(servers []Server, plan table.Plan, now int64, set Setter) []Fault {
 	c.advance(now)
-	faults := c.take(servers, c.bandwidth.now)
+	faults := c.take(servers, plan, c.bandwidth.now)
 	c.plan(plan)
 	faults = append(faults, c.grant()...)
 	c.adopt()
@@ -37,7 +37,7 @@ func (c *Core) Load(servers []Server, plan table.Plan, now int64, set Setter) []
 }
 
 // take replaces the servers.
-func (c *Core) take(specs []Server, now int64) []Fault {
+func (c *Core) take(specs []Server, plan table.Plan, now int64) []Fault {
 	var faults []Fault
 	former := make(map[string]server, len(c.servers))
 	for _, s := range c.servers {
@@ -50,7 +50,7 @@ func (c *Core) take(specs []Server, now int64) []Fault {
 		if !known {
 			s = c.newcomer(spec.Slot, now)
 		}
-		if err := s.specify(spec); err != nil {
+		if err := s.specify(spec, plan); err != nil {
 			faults = append(faults, Fault{Slot: spec.Slot, Err: err})
 			continue
 		}
@@ -86,16 +86,15 @@ func (c *Core) plan(p table.Plan) {
 	if p.ThresholdPpm <= 0 {
 		c.limit = min(rt.MaxCapacity, c.options.Capacity)
 	}
-	all, limited := rt.PPM(0), false
+	all := rt.PPM(0)
 	for i := range c.servers {
 		s := &c.servers[i]
-		limited = limited || s.Limited
 		s.kept = s.keeps()
 		s.granted = s.LeastUs
 		all += s.charge(s.promise(), c.options.GranularityUs)
 	}
 	c.holds = all <= c.limit
-	c.modeSwitch = !c.options.EDF && !limited && len(p.Squeeze) > 0
+	c.modeSwitch = !c.options.EDF && p.MaxRaised <= 0 && len(p.Squeeze) > 0
 	for i := range c.servers {
 		c.planServer(&c.servers[i])
 	}

@@ -170,8 +170,8 @@ func (s *server) escalates(now int64) {
 	}
 }
 
-// specify gives the server another entry of the table.
-func (s *server) specify(spec Server) error {
+// specify gives the server another entry of the table, under a plan. One without windows is not by T1k, the only test that knows of Limited servers.
+func (s *server) specify(spec Server, p table.Plan) error {
 	known, err := spec.RT()
 	if err != nil {
 		return err
@@ -181,6 +181,7 @@ func (s *server) specify(spec Server) error {
 	}
 	s.wasReserved = s.reserved()
 	s.Server, s.criticality, s.mayEscalate = spec, known.Criticality, known.MayEscalate()
+	s.Limited = s.Limited && p.MaxRaised > 0
 	s.windowUs, s.period = known.Window(), spec.PeriodUs*1000
 	if !s.mayEscalate {
 		s.RaiseToUs = 0

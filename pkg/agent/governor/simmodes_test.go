@@ -18,7 +18,7 @@ func drawFixed(t *rapid.T) (sim.Config, *driver, *rand.Rand) {
 	c.Core.Policy = rt.FixedPriority
 	servers := drawSet(t, func(s []rt.Server) bool {
 		for i := range s {
-			s[i].Limited, s[i].Priority = false, int(20_000-s[i].Window())
+			s[i].Priority = int(20_000 - s[i].Window())
 		}
 		return rt.Holds(c.Core, s).Admitted
 	})

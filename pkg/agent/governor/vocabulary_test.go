@@ -55,6 +55,9 @@ func newBench(t *testing.T, o governor.Options, threshold int64, servers ...gove
 func newBenchSerial(t *testing.T, o governor.Options, threshold int64, servers ...governor.Server) *bench {
 	b := &bench{T: t, Core: governor.New(o), kernel: &kernel{budgets: map[int]int64{}}, now: start, servers: servers}
 	b.plan = table.Plan{Core: 1, ThresholdPpm: threshold}
+	if slices.ContainsFunc(servers, func(s governor.Server) bool { return s.Limited }) {
+		b.plan.MaxRaised = len(servers) // no fewer than could need one
+	}
 	return b
 }
 

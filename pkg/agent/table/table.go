@@ -65,7 +65,7 @@ type Server struct {
 	Core int `json:"core"`
 	// Mode: Elastic or Reserved.
 	Mode string `json:"mode"`
-	// Limited: of the core's Limited servers, Plan.MaxRaised at a time may be above low.
+	// Limited: of the core's Limited servers, Plan.MaxRaised at a time may be above low. Where that is 0 it means nothing.
 	Limited bool `json:"limited,omitempty"`
 	// Overruns in the last Periods periods after which it is raised; 1 of 1 is at once.
 	Overruns int `json:"overruns"`
@@ -79,7 +79,7 @@ type Plan struct {
 	Core int `json:"core"`
 	// ThresholdPpm is what budgets may be promised together, granularity included.
 	ThresholdPpm int64 `json:"thresholdPpm"`
-	// MaxRaised is how many Limited servers may be above low at once; 0 is no bound.
+	// MaxRaised is how many Limited servers may be above low at once; 0: they are as any other.
 	MaxRaised int       `json:"maxRaised,omitempty"`
 	Raise     []Raise   `json:"raise,omitempty"`
 	Squeeze   []Squeeze `json:"squeeze,omitempty"`

@@ -129,7 +129,7 @@ type RTCorePlan struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	ThresholdPpm int64 `json:"thresholdPpm"`
-	// maxRaised is how many servers may be above their low budget at once; 0 is no bound.
+	// maxRaised is how many servers that are limited may be above their low budget at once. 0, as by tests other than T1k, is no bound: they are as any other.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxRaised int32 `json:"maxRaised,omitempty"`
