@@ -62,16 +62,27 @@ func (e *Engine) stay(en *entry) {
 // home says that a server is governed on the core that the table sends it to.
 func (en *entry) home() bool { return en.core != nil && en.core.id == en.spec.Core }
 
-// move brings an open group to another core, with no more than it may begin with there: the room of a raise was that of the core which it leaves.
+// move brings an open group to another core, with no more than it may begin with there: the room of a raise was that of the core which it leaves. Who
+// is cut is governed by nobody from then on. If the move is refused, it has at once what the table grants it, and its core learns that from the group.
 func (e *Engine) move(en *entry, core int) error {
 	budget, _, err := en.group.Read()
 	if err != nil {
 		return err
 	}
-	if first := e.first(en.spec); budget.RuntimeUs > first {
-		if err := en.group.Set(first); err != nil {
-			return fmt.Errorf("cutting the budget to %d us first: %w", first, err)
-		}
+	first := e.first(en.spec)
+	if budget.RuntimeUs <= first {
+		return en.group.Move(core)
 	}
-	return en.group.Move(core)
+	if c := en.core; c != nil {
+		e.detach(en)
+		e.load(c)
+	}
+	if err := en.group.Set(first); err != nil {
+		return fmt.Errorf("cutting the budget to %d us first: %w", first, err)
+	}
+	err = en.group.Move(core)
+	if before := min(budget.RuntimeUs, en.spec.LeastUs); err != nil && before > first {
+		_ = en.group.Set(before) // else its governor tries
+	}
+	return err
 }

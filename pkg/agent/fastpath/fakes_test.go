@@ -142,12 +142,16 @@ type group struct {
 	below, realtime    int
 	counting           func() // called while its threads are counted
 	moving             func() // called before it moves
+	setting            func() // called before its budget is set
 }
 
 func (g *group) ID() uint64 { return g.id }
 func (g *group) Set(us int64) error {
 	if g.setErr != nil {
 		return g.setErr
+	}
+	if g.setting != nil {
+		g.setting()
 	}
 	g.sets++
 	g.budgetUs = us
