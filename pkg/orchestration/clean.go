@@ -68,29 +68,33 @@ func (q *Queue) release(ctx context.Context, o *v1alpha1.RTAction) error {
 // disposable are the actions that are over and not needed any longer: nobody has asked about their cause for a while, and
 // no further attempt at the same counts on them. Beyond so many they go earlier, the oldest first, but never while an
 // action for the same cause is under way, or that is still asked about: nothing is moved twice for it only as long as it is known what was.
+// Of attempts that moved nothing the last ones are all that is needed, whoever asks.
 func (q *Queue) disposable(now time.Time) []*v1alpha1.RTAction {
-	var candidates []*v1alpha1.RTAction
-	all := q.ledger.all()
+	var outdone, candidates []*v1alpha1.RTAction
+	all, superseded := q.ledger.all(), q.superseded()
 	open := map[string]bool{}
 	finished := 0
 	for _, o := range all {
-		if over(o) {
-			finished++
-		} else {
+		switch {
+		case !over(o):
 			open[o.Spec.Cause] = true
+		case superseded[o.Name]:
+			outdone = append(outdone, o)
+		default:
+			finished++
 		}
 	}
 	for _, o := range all {
-		if over(o) && !open[o.Spec.Cause] {
+		if over(o) && !superseded[o.Name] && !open[o.Spec.Cause] {
 			candidates = append(candidates, o)
 		}
 	}
 	slices.SortStableFunc(candidates, func(a, b *v1alpha1.RTAction) int { return q.needed(a).Compare(q.needed(b)) })
 	surplus := finished - kept
-	return slices.DeleteFunc(candidates, func(o *v1alpha1.RTAction) bool {
+	return append(outdone, slices.DeleteFunc(candidates, func(o *v1alpha1.RTAction) bool {
 		surplus--
 		return now.Before(q.needed(o)) && (surplus < 0 || q.matters(o.Spec.Cause, now))
-	})
+	})...)
 }
 
 // matters tells whether a cause was asked about only just now.
@@ -105,8 +109,8 @@ func (q *Queue) matters(cause string, now time.Time) bool {
 func (q *Queue) needed(o *v1alpha1.RTAction) time.Time {
 	a, _ := record.Read(o) // it is over: times are all that counts
 	last := a.Entered
-	if again := q.again(o, a); again.After(last) {
-		last = again
+	if at := nextAttempt(o, a); at.After(last) {
+		last = at
 	}
 	q.lock.Lock()
 	defer q.lock.Unlock()
@@ -123,11 +127,11 @@ func (q *Queue) forget() {
 		causes[o.Spec.Cause] = true
 		names[o.Name] = !over(o)
 	}
-	now := q.Clock.Now()
+	now, superseded := q.Clock.Now(), q.superseded()
 	q.lock.Lock()
 	dropped := q.dropped.all()
 	q.lock.Unlock()
-	late := slices.DeleteFunc(dropped, func(o *v1alpha1.RTAction) bool { return now.Before(q.needed(o)) })
+	late := slices.DeleteFunc(dropped, func(o *v1alpha1.RTAction) bool { return now.Before(q.needed(o)) && !superseded[o.Name] })
 	q.lock.Lock()
 	defer q.lock.Unlock()
 	for _, o := range late {

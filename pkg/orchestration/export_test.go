@@ -25,6 +25,7 @@ const (
 	Kept      = kept
 	Rest      = rest
 	RestMost  = restMost
+	KeptAlike = keptAlike
 	// DeletedMost is in bytes.
 	DeletedMost = deletedMost
 	// NotesAtOnce bounds a round.

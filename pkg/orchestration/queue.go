@@ -151,7 +151,7 @@ func (q *Queue) Submit(ctx context.Context, r Request) (Ticket, error) {
 	if err := r.validate(); err != nil {
 		return Ticket{}, fmt.Errorf("submitting an action: %w", err)
 	}
-	key, attempt := r.key(), int32(1)
+	key, attempt, tried := r.key(), int32(1), int32(1)
 	q.submitting.LockKey(key)
 	defer func() { _ = q.submitting.UnlockKey(key) }() // which never fails
 	now := q.Clock.Now()
@@ -162,12 +162,15 @@ func (q *Queue) Submit(ctx context.Context, r Request) (Ticket, error) {
 		if !t.Phase.Over() || t.Again.IsZero() || now.Before(t.Again) {
 			return t, nil
 		}
-		attempt = last.Spec.Attempt + 1
+		attempt, tried = last.Spec.Attempt+1, tries(last)
+		if !KeptByDisruption(last) {
+			tried++
+		}
 		if t.Phase == rules.Expired && last.Spec.Since != nil { // it never had its turn, so its age goes on
 			asked = last.Spec.Since.Time
 		}
 	}
-	o, err := q.create(ctx, r.object(key, attempt, asked))
+	o, err := q.create(ctx, r.object(key, attempt, tried, asked))
 	if err != nil {
 		return Ticket{}, err
 	}
@@ -285,11 +288,11 @@ func (q *Queue) WaitingFor(reason string) []*v1alpha1.RTAction {
 // ticket of an action, with what the dispatcher said last.
 func (q *Queue) ticket(o *v1alpha1.RTAction) Ticket {
 	a, _ := record.Read(o) // what is wrong with it is in its message
-	t := Ticket{Name: o.Name, Phase: a.Phase, Attempt: q.attempts(o)}
+	t := Ticket{Name: o.Name, Phase: a.Phase, Attempt: tries(o)}
 	t.WaitingFor, t.Message = q.said(o)
 	if a.Phase.Over() {
 		t.WaitingFor = "" // of one that has expired, what it last waited for
-		t.Again = q.again(o, a)
+		t.Again = nextAttempt(o, a)
 	}
 	return t
 }

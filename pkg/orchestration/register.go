@@ -16,16 +16,16 @@ type register struct {
 	// names in order.
 	names []string
 	// attempts are the names by what they are attempts at, causes by why, kinds and holders those that hold what they use
-	// by what they do and by what that is. waits are those that wait, by what for, kept the attempts that a disruption kept from beginning.
-	attempts, causes, waits, kept sets[string]
-	kinds                         sets[v1alpha1.ActionKind]
-	holders                       sets[rules.Key]
+	// by what they do and by what that is. waits are those that wait, by what for.
+	attempts, causes, waits sets[string]
+	kinds                   sets[v1alpha1.ActionKind]
+	holders                 sets[rules.Key]
 }
 
 func newRegister() *register {
 	return &register{
 		objects: map[string]*v1alpha1.RTAction{}, attempts: sets[string]{}, causes: sets[string]{}, waits: sets[string]{},
-		kept: sets[string]{}, kinds: sets[v1alpha1.ActionKind]{}, holders: sets[rules.Key]{},
+		kinds: sets[v1alpha1.ActionKind]{}, holders: sets[rules.Key]{},
 	}
 }
 
@@ -42,9 +42,6 @@ func (r *register) put(o *v1alpha1.RTAction) {
 	r.causes.add(o.Spec.Cause, o.Name)
 	if phaseOf(o) == rules.Waiting {
 		r.waits.add(o.Status.WaitingFor, o.Name)
-	}
-	if KeptByDisruption(o) {
-		r.kept.add(o.Labels[v1alpha1.LabelActionKey], o.Name)
 	}
 	if phaseOf(o).Holds() {
 		r.kinds.add(o.Spec.Kind, o.Name)
@@ -73,9 +70,6 @@ func (r *register) unlink(o *v1alpha1.RTAction) {
 	r.causes.remove(o.Spec.Cause, o.Name)
 	if phaseOf(o) == rules.Waiting {
 		r.waits.remove(o.Status.WaitingFor, o.Name)
-	}
-	if KeptByDisruption(o) {
-		r.kept.remove(o.Labels[v1alpha1.LabelActionKey], o.Name)
 	}
 	if phaseOf(o).Holds() {
 		r.kinds.remove(o.Spec.Kind, o.Name)

@@ -80,7 +80,7 @@ func (r Request) validate() error {
 	case len(r.Moves) > 64:
 		return fmt.Errorf("moves: %d are more than 64", len(r.Moves))
 	}
-	_, err := record.Read(r.object("new", 1, time.Unix(1, 0)))
+	_, err := record.Read(r.object("new", 1, 1, time.Unix(1, 0)))
 	return err
 }
 
@@ -102,7 +102,7 @@ func (r Request) key() string {
 }
 
 // object stores the request, which is asked for since a time.
-func (r Request) object(key string, attempt int32, since time.Time) *v1alpha1.RTAction {
+func (r Request) object(key string, attempt, tries int32, since time.Time) *v1alpha1.RTAction {
 	o := &v1alpha1.RTAction{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:       record.Name(r.Kind, key, attempt),
@@ -110,7 +110,7 @@ func (r Request) object(key string, attempt int32, since time.Time) *v1alpha1.RT
 			Finalizers: []string{v1alpha1.FinalizerAction},
 		},
 		Spec: v1alpha1.RTActionSpec{
-			Kind: v1alpha1.ActionKind(r.Kind), Reason: r.Reason, Message: record.Short(r.Message, 1024), Cause: r.Cause, Attempt: attempt,
+			Kind: v1alpha1.ActionKind(r.Kind), Reason: r.Reason, Message: record.Short(r.Message, 1024), Cause: r.Cause, Attempt: attempt, Tries: tries,
 			Beneficiary: r.Beneficiary, Pods: r.Pods, Node: r.Node, TargetNode: r.TargetNode, NodePool: r.NodePool,
 			Moves: r.Moves, Displaces: r.Displaces, Uses: r.Uses, Beside: r.Beside,
 			Since: micro(since), StartBy: micro(r.StartBy), Timeout: metav1.Duration{Duration: r.Timeout},
@@ -136,35 +136,17 @@ func RestAfter(attempts int32) time.Duration {
 	return min(out, restMost)
 }
 
-// again is when another attempt may be made after one that is over; zero: never for its cause. A node that is opened moves nobody: by the time that
+// nextAttempt is when another attempt may be made after one that is over; zero: never for its cause. A node that is opened moves nobody: by the time that
 // somebody could go there it may be full, or gone.
-func (q *Queue) again(o *v1alpha1.RTAction, a rules.Action) time.Time {
-	switch a.Phase {
-	case rules.RolledBack, rules.Withdrawn, rules.Expired:
-		return a.Entered.Add(RestAfter(q.attempts(o)))
-	case rules.Succeeded:
-		if a.Kind == rules.OpenNode {
-			return a.Entered.Add(RestAfter(q.attempts(o)))
-		}
-	case rules.Failed:
-		if len(a.Moves) == 0 { // else some may have been moved
-			return a.Entered.Add(RestAfter(q.attempts(o)))
-		}
+func nextAttempt(o *v1alpha1.RTAction, a rules.Action) time.Time {
+	if inVain(a) || a.Phase == rules.Succeeded && a.Kind == rules.OpenNode {
+		return a.Entered.Add(RestAfter(tries(o)))
 	}
 	return time.Time{}
 }
 
-// attempts is how many there were up to this one, but for those that a disruption of the node kept from beginning: these say nothing about the next.
-// It is asked for every action in every round, so only the few that were kept are looked at.
-func (q *Queue) attempts(o *v1alpha1.RTAction) int32 {
-	n := o.Spec.Attempt
-	for _, earlier := range q.recall(func(r *register) []string { return r.kept.of(o.Labels[v1alpha1.LabelActionKey]) }) {
-		if earlier.Spec.Attempt < o.Spec.Attempt {
-			n--
-		}
-	}
-	return n
-}
+// tries is how many attempts there were up to this one, but for those that a disruption of the node kept from beginning: these say nothing about the next.
+func tries(o *v1alpha1.RTAction) int32 { return cmp.Or(o.Spec.Tries, o.Spec.Attempt) }
 
 // KeptByDisruption tells whether an action could not begin because its node was being closed or replaced.
 func KeptByDisruption(o *v1alpha1.RTAction) bool {

@@ -121,6 +121,11 @@ type RTActionSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:default=1
 	Attempt int32 `json:"attempt,omitempty"`
+	// tries counts those of them up to this one that were not kept from beginning by a disruption of their node, from 1: the rest after it grows with that.
+	// Left out: as attempt.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Tries int32 `json:"tries,omitempty"`
 	// beneficiary is for whom it is done.
 	Beneficiary ActionBeneficiary `json:"beneficiary"`
 	// pods that it moves or evicts.

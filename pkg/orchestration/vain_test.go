@@ -1,0 +1,141 @@
+package orchestration_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+// pressure goes on for a time: the same is asked for whenever it may be, and the cause is asked about once a minute. It tells the rests, and of how
+// many attempts was known at most.
+func (s *stage) pressure(p *process, r orchestration.Request, lasts time.Duration) (rests []time.Duration, most int) {
+	s.Helper()
+	for until := s.clock.Now().Add(lasts); s.clock.Now().Before(until); {
+		if r.StartBy = (time.Time{}); s.nodes.disrupted[r.Node] != "" {
+			r.StartBy = s.clock.Now().Add(2 * time.Second)
+		}
+		ticket := s.submit(p, r)
+		for !ticket.Phase.Over() {
+			s.turns(p, 1)
+			ticket = s.submit(p, r)
+		}
+		rests = append(rests, ticket.Again.Sub(s.action(ticket.Name).Status.PhaseTime.Time))
+		for s.clock.Now().Before(ticket.Again) {
+			s.clock.Step(min(time.Minute, ticket.Again.Sub(s.clock.Now())))
+			known, err := p.queue.ForCause(r.Cause)
+			s.must(err)
+			most = max(most, len(known))
+		}
+	}
+	return rests, most
+}
+
+// A pressure that goes on for days, and against which nothing helps, is answered by attempts for days. Few of them are known at any time, on record or
+// not, and each rests for as long as if all were.
+func TestAttemptsInVainDoNotPileUp(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.conduct["NoCore"] = conduct{givesUp: true}
+	p := s.spawn()
+	s.turns(p, 1)
+	r := s.request(rules.Preempt, "NoCore", "n1", s.pod("a1"))
+	rests, most := s.pressure(p, r, 72*time.Hour)
+	if len(rests) < 400 {
+		t.Fatalf("only %d attempts in three days", len(rests))
+	}
+	for i, got := range rests {
+		if want := orchestration.RestAfter(int32(i + 1)); got != want {
+			t.Errorf("attempt %d: a rest of %s, want %s", i+1, got, want)
+		}
+	}
+	s.turns(p, 1)
+	if stored := len(s.actions()); stored > orchestration.KeptAlike || most > orchestration.KeptAlike+1 {
+		t.Errorf("of %d attempts %d are stored, and %d were known at once, want %d", len(rests), stored, most, orchestration.KeptAlike)
+	}
+	if got := s.archived(); got != "" {
+		t.Errorf("stored as deleted by users: %s", got)
+	}
+	p = s.spawn()
+	s.turns(p, 1)
+	s.clock.Step(orchestration.RestMost)
+	if next := s.submit(p, r); next.Attempt != int32(len(rests)+1) {
+		t.Errorf("to the next leader it is attempt %d, after %d", next.Attempt, len(rests))
+	}
+}
+
+// Nor do those that a disruption of the node kept from beginning. However many these were, no rest is longer for them, and none shorter than those make
+// it that came to nothing before.
+func TestKeptAttemptsDoNotPileUp(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.conduct["NoCore"] = conduct{givesUp: true}
+	p := s.spawn()
+	s.turns(p, 1)
+	r := s.request(rules.Preempt, "NoCore", "n1", s.pod("a1"))
+	for range 2 {
+		s.pressure(p, r, time.Second)
+	}
+	s.nodes.disrupted["n1"] = "is being replaced"
+	rests, most := s.pressure(p, r, time.Hour)
+	if len(rests) < 2*orchestration.KeptAlike || slices.Min(rests) != orchestration.RestAfter(3) || slices.Max(rests) != orchestration.RestAfter(3) {
+		t.Errorf("rests after two attempts in vain, while the node is disrupted: %v", rests)
+	}
+	if most > orchestration.KeptAlike+3 {
+		t.Errorf("%d attempts were known at once", most)
+	}
+	delete(s.nodes.disrupted, "n1")
+	for i := range int32(3) {
+		if rests, _ := s.pressure(p, r, time.Second); rests[0] != orchestration.RestAfter(3+i) {
+			t.Errorf("then rests of %v, want %s", rests, orchestration.RestAfter(3+i))
+		}
+	}
+}
+
+// What has moved somebody is known however long ago it was; of those that came to nothing the last of each end are, as each says something else.
+func TestOnlyAttemptsLikeLaterOnesAreSuperseded(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	q, err := orchestration.New(orchestration.Dependencies{Clock: clock, Lease: client.ObjectKey{Namespace: "x", Name: "queue"}, Identity: "process"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	attempt := int32(0)
+	know := func(n int, kind rules.Kind, phase, waitingFor string) {
+		for range n {
+			attempt++
+			o := &v1alpha1.RTAction{ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprintf("%s-%s-%s-%03d", kind, phase, waitingFor, attempt), Labels: map[string]string{v1alpha1.LabelActionKey: string(kind)},
+			}}
+			o.Spec.Kind, o.Spec.Cause, o.Spec.Attempt = v1alpha1.ActionKind(kind), "pressure/1", attempt
+			o.Spec.Pods = []v1alpha1.ActionPod{{Namespace: "default", Name: "a", UID: "a"}}
+			o.Status.Phase, o.Status.PhaseTime, o.Status.WaitingFor = v1alpha1.ActionPhase(phase), ptr.To(metav1.NewMicroTime(clock.Now())), waitingFor
+			orchestration.Know(q, o)
+		}
+	}
+	know(20, rules.Migrate, "Failed", "")
+	know(20, rules.OpenNode, "Succeeded", "")
+	know(3, rules.Migrate, "Expired", rules.ReasonDisruptionBudget)
+	know(20, rules.Migrate, "Expired", orchestration.ReasonNodeBeingDisrupted)
+	know(20, rules.Migrate, "RolledBack", "")
+	know(20, rules.OpenNode, "Failed", "")
+	know(1, rules.Migrate, "Running", "")
+	orchestration.Ask(q, "pressure/1")
+	got := map[string]int{}
+	for _, o := range orchestration.Disposable(q) {
+		got[fmt.Sprintf("%s %s %s", o.Spec.Kind, o.Status.Phase, o.Status.WaitingFor)]++
+	}
+	most := 20 - orchestration.KeptAlike
+	want := map[string]int{"Migrate Expired NodeBeingDisrupted": most, "Migrate RolledBack ": most, "OpenNode Failed ": most}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
