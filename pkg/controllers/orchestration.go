@@ -84,12 +84,17 @@ func (d *disrupted) Allowed(ctx context.Context) (map[string]int, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing NodePools: %w", err)
 	}
-	byName := map[string]*karpenterv1.NodePool{}
+	return allowed(d.clock, pools, d.cluster), nil
+}
+
+// allowed is what Karpenter's loop reckons, but that less than nothing is left where more nodes go than may.
+func allowed(clk clock.Clock, pools []*karpenterv1.NodePool, cluster *state.Cluster) map[string]int {
+	nodes, disrupting := karpenterdisruption.NodePoolStats(cluster, disruption.Reason)
+	out := map[string]int{}
 	for _, pool := range pools {
-		byName[pool.Name] = pool
+		out[pool.Name] = pool.MustGetAllowedDisruptions(clk, nodes[pool.Name], disruption.Reason) - disrupting[pool.Name]
 	}
-	nodes, disrupting := karpenterdisruption.NodePoolStats(d.cluster, disruption.Reason)
-	return karpenterdisruption.NodePoolBudgetMap(ctx, d.clock, byName, nodes, disrupting, disruption.Reason), nil
+	return out
 }
 
 // LeaseOf is the Lease of the queue beside that of the leader.

@@ -74,3 +74,36 @@ func TestADisruptionMakesNoRestLonger(t *testing.T) {
 		t.Errorf("rests of %s and %s after two attempts in vain", first, second)
 	}
 }
+
+// Where the node that an action would replace has the last place in its NodePool's budget, as somebody else is closing it, the action waits for the
+// node: who closes it gives way to that. It begins when the node is open and the place is free, and waits for the budget where that would not help.
+func TestANodeThatIsGoingHasItsOwnPlaceInTheBudget(t *testing.T) {
+	for name, c := range map[string]struct {
+		going int
+		want  string
+		open  int
+		then  string
+	}{
+		"its place is the last":           {going: 0, want: "Waiting for NodeBeingDisrupted", open: 1, then: "Succeeded"},
+		"somebody else has taken it":      {going: 0, want: "Waiting for NodeBeingDisrupted", open: 0, then: "Waiting for NodePoolBudget"},
+		"more go than may":                {going: -1, want: "Waiting for NodePoolBudget", open: 0, then: "Waiting for NodePoolBudget"},
+		"there is a place beside its own": {going: 1, want: "Waiting for NodeBeingDisrupted", open: 2, then: "Succeeded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			s.node("n1")
+			s.nodes.disrupted["n1"], s.nodes.allowed["pool"] = "is being replaced", c.going
+			p := s.spawn()
+			s.turns(p, 1)
+			r := s.request(rules.ReplaceNode, "Replaces", "n1")
+			r.NodePool = "pool"
+			s.submit(p, r)
+			s.turns(p, 2)
+			s.is("Replaces " + c.want)
+			delete(s.nodes.disrupted, "n1")
+			s.nodes.allowed["pool"] = c.open
+			s.turns(p, 4)
+			s.is("Replaces " + c.then)
+		})
+	}
+}

@@ -99,7 +99,7 @@ type Recorder interface {
 type Nodes interface {
 	// Disrupted tells why a node is being closed already; empty: it is not.
 	Disrupted(node string) string
-	// Allowed is how many more nodes each NodePool's disruption budgets let go now.
+	// Allowed is how many more nodes each NodePool's disruption budgets let go now; negative: more go than they would.
 	Allowed(ctx context.Context) (map[string]int, error)
 }
 

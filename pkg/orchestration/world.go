@@ -298,7 +298,19 @@ func (q *Queue) pools(ctx context.Context, p *picture) error {
 	for pool, n := range allowed {
 		p.allowed[rules.Key{Resource: rules.PoolBudget, Name: pool}] = n
 	}
+	p.uncharge()
 	return nil
+}
+
+// uncharge takes off the NodePool's budget from actions that wait for a node which is going already, and has the place there: it is for the node that
+// they wait then, and whoever closes it may give way. None of them begins before it is open again, and is charged again by then.
+func (p *picture) uncharge() {
+	for i := range p.actions {
+		a := &p.actions[i]
+		if p.vetoes[a.ID].reason == ReasonNodeBeingDisrupted {
+			a.Uses = slices.DeleteFunc(a.Uses, func(u rules.Use) bool { return u.Resource == rules.PoolBudget && p.allowed[u.Key] == 0 })
+		}
+	}
 }
 
 // unneeded is why an action that is not over is no longer wanted: it was deleted, or waits for nobody. Empty: it is.
