@@ -113,19 +113,14 @@ func Moves(s v1alpha1.RTActionSpec) (out []rules.Move) {
 // changes, and is not among it.
 func Uses(s v1alpha1.RTActionSpec) []rules.Use {
 	out := []rules.Use{use(rules.Cluster, "", 1)}
-	namespaces := map[string]int{}
 	for _, p := range s.Pods {
 		out = append(out, use(rules.Pod, string(p.UID), rules.All))
-		namespaces[p.Namespace]++
 	}
 	for uid := range moving(s) {
 		out = append(out, use(rules.Pod, string(uid), rules.All))
 	}
-	for _, p := range s.Pods {
-		if n := namespaces[p.Namespace]; n > 0 {
-			out = append(out, use(rules.Namespace, p.Namespace, n))
-			delete(namespaces, p.Namespace)
-		}
+	if rules.Kind(s.Kind) != rules.OpenNode { // its pods stay where they are
+		out = append(out, namespaces(s.Pods)...)
 	}
 	share := 1
 	if k := rules.Kind(s.Kind); k == rules.Rearrange || k == rules.ReplaceNode {
@@ -142,6 +137,18 @@ func Uses(s v1alpha1.RTActionSpec) []rules.Use {
 	}
 	for _, u := range s.Uses {
 		out = append(out, use(rules.Resource(u.Resource), u.Name, int(u.Amount)))
+	}
+	return out
+}
+
+// namespaces of pods that are on the move, each once.
+func namespaces(pods []v1alpha1.ActionPod) (out []rules.Use) {
+	for _, p := range pods {
+		at := slices.IndexFunc(out, func(u rules.Use) bool { return u.Name == p.Namespace })
+		if at < 0 {
+			out, at = append(out, use(rules.Namespace, p.Namespace, 0)), len(out)
+		}
+		out[at].Amount++
 	}
 	return out
 }

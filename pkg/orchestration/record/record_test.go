@@ -1,6 +1,7 @@
 package record_test
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -20,6 +21,22 @@ func TestToOpenANodeTakesNoneOfTheNodeThatPodsLeave(t *testing.T) {
 		}
 		if !slices.ContainsFunc(uses, func(u rules.Use) bool { return u.Resource == rules.Pod }) {
 			t.Errorf("%s does not have its pod", kind)
+		}
+	}
+}
+
+// Nobody is on the move because a node is opened: others of the namespace may be moved meanwhile, however many nodes are opened for it.
+func TestToOpenANodeChargesNoNamespace(t *testing.T) {
+	pods := []v1alpha1.ActionPod{{Namespace: "a", Name: "p", UID: "p"}, {Namespace: "b", Name: "q", UID: "q"}, {Namespace: "a", Name: "r", UID: "r"}}
+	for kind, want := range map[rules.Kind]map[string]int{rules.OpenNode: {}, rules.Preempt: {"a": 2, "b": 1}} {
+		got := map[string]int{}
+		for _, u := range record.Uses(v1alpha1.RTActionSpec{Kind: v1alpha1.ActionKind(kind), Pods: pods}) {
+			if u.Resource == rules.Namespace {
+				got[u.Name] += u.Amount
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s has %v of the namespaces, want %v", kind, got, want)
 		}
 	}
 }
