@@ -26,13 +26,24 @@ type visit struct {
 
 // take takes a step, and returns after what time to look again.
 func (v visit) take(ctx context.Context, next step) (time.Duration, error) {
+	if next.Climb { // which says itself whether there is an answer
+		v.freed()
+		return v.climb(ctx, next.Beside)
+	}
+	wait, err := v.do(ctx, next)
+	if err == nil {
+		v.freed()
+	}
+	return wait, err
+}
+
+// do takes a step that is none of the climb.
+func (v visit) do(ctx context.Context, next step) (time.Duration, error) {
 	switch {
 	case next.Stage != "":
 		return soon, v.enter(ctx, next.Stage, next.Message)
 	case next.Taint || next.Untaint:
 		return soon, v.taint(ctx, next.Taint)
-	case next.Climb:
-		return v.climb(ctx, next.Beside)
 	case next.Return:
 		return v.giveBack(ctx)
 	case next.Wait == 0 && v.memory.watch.stirs():
@@ -45,7 +56,10 @@ func (v visit) take(ctx context.Context, next step) (time.Duration, error) {
 func (v visit) enter(ctx context.Context, stage, message string) error {
 	e := v.scene.in(stage, message, v.scene.Now, v.Options)
 	if err := v.applyEpisode(ctx, v.node, e); err != nil {
-		return err
+		if !v.scene.Active {
+			v.scene.Episode = e // somebody suffers, whether that may be written or not
+		}
+		return v.barred(err)
 	}
 	v.memory.wrote, v.memory.patience = &e, v.scene.Now.Add(lag)
 	return nil
@@ -54,7 +68,7 @@ func (v visit) enter(ctx context.Context, stage, message string) error {
 // taint puts the taint on the node, or takes it away.
 func (v visit) taint(ctx context.Context, on bool) error {
 	if err := v.setTaint(ctx, v.node, on); err != nil {
-		return err
+		return v.barred(err)
 	}
 	v.memory.taint, v.memory.patience = &on, v.scene.Now.Add(lag)
 	return nil
@@ -145,7 +159,7 @@ func (v visit) giveBack(ctx context.Context) (time.Duration, error) {
 		return soon, v.enter(ctx, StageLifting, v.scene.Message)
 	}
 	if _, err := v.Actions.Submit(ctx, request); err != nil {
-		return 0, fmt.Errorf("giving back what node %s took: %w", v.node.Name, err)
+		return 0, v.barred(fmt.Errorf("giving back what node %s took: %w", v.node.Name, err))
 	}
 	return soon, nil
 }

@@ -28,6 +28,8 @@ type memory struct {
 	// told are the actions that were told of; unanswered is why nothing could be done, as it was told.
 	told       map[string]bool
 	unanswered string
+	// barred: that is a step which may not be written.
+	barred bool
 	// concerned are whom the last Events were for, beside the node.
 	concerned []runtime.Object
 	// planned is when to plan again.

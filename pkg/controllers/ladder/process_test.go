@@ -97,6 +97,14 @@ func (p *process) noting() client.WithWatch {
 			}
 			return api.Patch(ctx, o, patch, options...)
 		},
+		SubResourcePatch: func(ctx context.Context, api client.Client, sub string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			if p.policy != nil {
+				if err := p.policy(o); err != nil {
+					return err
+				}
+			}
+			return api.SubResource(sub).Patch(ctx, o, patch, options...)
+		},
 	})
 }
 

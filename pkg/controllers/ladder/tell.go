@@ -12,6 +12,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/events"
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
@@ -107,6 +108,23 @@ func (v visit) unanswered(why string) {
 	v.publish(v.objects(), func(o runtime.Object) events.Event {
 		return events.PressureUnanswered(o, v.scene.Cause(), v.node.Name, why)
 	})
+}
+
+// barred tells that the next step may not be written, if that is why it was not: nothing goes on before it is, up or back.
+func (v visit) barred(err error) error {
+	if forbidden(err) {
+		v.memory.barred = true
+		v.unanswered("what comes next is refused: " + record.Short(err.Error(), longestRefusal))
+	}
+	return err
+}
+
+// freed takes that back: the step was taken, or is needed no longer.
+func (v visit) freed() {
+	if v.memory.barred {
+		v.memory.barred = false
+		v.answered()
+	}
 }
 
 func (v visit) nodeObject() runtime.Object {
