@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	crfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider/fake"
@@ -19,6 +20,7 @@ import (
 type planning struct {
 	*testing.T
 	clock   *clocktesting.FakeClock
+	api     client.Client
 	cluster *state.Cluster
 	pod     *corev1.Pod
 	waits   func() bool
@@ -28,10 +30,11 @@ type planning struct {
 func newPlanning(t *testing.T, patience time.Duration) *planning {
 	t.Helper()
 	clk := clocktesting.NewFakeClock(time.Now())
-	o := &planning{T: t, clock: clk, cluster: state.NewCluster(clk, crfake.NewFakeClient(), fake.NewCloudProvider())}
+	api := crfake.NewFakeClient()
+	o := &planning{T: t, clock: clk, api: api, cluster: state.NewCluster(clk, api, fake.NewCloudProvider())}
 	o.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "car", Name: "brake", CreationTimestamp: metav1.NewTime(clk.Now())}}
-	flies := inFlight(o.cluster, clk, patience)
-	o.waits = func() bool { return flies(t.Context(), o.pod) }
+	flights := newFlights(api, o.cluster, clk, patience)
+	o.waits = func() bool { return flights.mayCome(t.Context(), o.pod) }
 	return o
 }
 
@@ -41,9 +44,23 @@ func (o *planning) name() string { return fmt.Sprintf("edge-%d", o.opened) }
 func (o *planning) opens() {
 	o.cluster.DeleteNodeClaim(o.name())
 	o.opened++
-	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: o.name()}}
-	claim.Status.ProviderID = "fake:///" + claim.Name
+	o.plans(o.claim(o.name(), o.clock.Now()))
+}
+
+// claim is a machine that was asked for at a time.
+func (o *planning) claim(name string, at time.Time) *karpv1.NodeClaim {
+	o.Helper()
+	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(at)}}
+	claim.Status.ProviderID = "fake:///" + name
+	if err := o.api.Create(o.Context(), claim); err != nil {
+		o.Fatal(err)
+	}
 	o.cluster.UpdateNodeClaim(claim)
+	return claim
+}
+
+// plans the pod onto a machine.
+func (o *planning) plans(claim *karpv1.NodeClaim) {
 	planned := []*corev1.Pod{o.pod}
 	o.cluster.MarkPodSchedulingDecisions(o.Context(), nil, map[string][]*corev1.Pod{"": planned}, map[string][]*corev1.Pod{claim.Name: planned})
 }
@@ -80,5 +97,54 @@ func TestAMachineThatIsFoundLateIsWaitedFor(t *testing.T) {
 	o.clock.Step(2 * time.Minute)
 	if o.waits() {
 		t.Error("it waits for a node that takes too long")
+	}
+}
+
+// A pod for which a node that is there seemed to do, and for which one is opened in the end, waits for that as long as any: when it was first planned
+// says nothing about it.
+func TestANodeThatIsOpenedAfterALongWaitIsWaitedFor(t *testing.T) {
+	o := newPlanning(t, 20*time.Minute)
+	there := o.claim("there", o.clock.Now().Add(-24*time.Hour))
+	there.StatusConditions().SetTrue(karpv1.ConditionTypeInitialized)
+	if err := o.api.Update(t.Context(), there); err != nil {
+		t.Fatal(err)
+	}
+	for minute := range 60 {
+		o.plans(there)
+		if got, want := o.waits(), minute < 20; got != want {
+			t.Fatalf("minute %d: it waits for the node that is there: %t, want %t", minute, got, want)
+		}
+		o.clock.Step(time.Minute)
+	}
+	for minute := range 60 {
+		if minute%15 == 0 {
+			o.opens()
+		}
+		if got, want := o.waits(), minute < 20; got != want {
+			t.Fatalf("minute %d, machine %d: it waits for a node: %t, want %t", minute, o.opened, got, want)
+		}
+		o.clock.Step(time.Minute)
+	}
+}
+
+// Of a pod that was not asked about meanwhile the same is known, and one that was made under the name of another has its own time.
+func TestHowLongANodeIsWaitedForIsThePodsOwn(t *testing.T) {
+	o := newPlanning(t, 20*time.Minute)
+	o.plans(o.claim("there", o.clock.Now()))
+	o.clock.Step(time.Hour)
+	o.opens()
+	o.clock.Step(19 * time.Minute)
+	if !o.waits() {
+		t.Error("it waits for no node, and one is coming")
+	}
+	o.clock.Step(2 * time.Minute)
+	if o.waits() {
+		t.Error("it waits for a node that takes too long")
+	}
+	o.cluster.DeletePod(client.ObjectKeyFromObject(o.pod))
+	o.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "car", Name: "brake", UID: "next", CreationTimestamp: metav1.NewTime(o.clock.Now())}}
+	o.opens()
+	if !o.waits() {
+		t.Error("the next of its name waits for no node, and one is coming")
 	}
 }

@@ -1,0 +1,97 @@
+package controllers
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	"sigs.k8s.io/karpenter/pkg/controllers/state"
+)
+
+const (
+	// undecided is how long a pod that the provisioner has not decided on counts as one that it will
+	// open a node for. Longer than its longest batch; a cluster without NodePools never decides.
+	undecided = 15 * time.Second
+	// hopeful is how long a pod that was planned onto a node counts as on its way there. The
+	// provisioner takes a plan back when it fails; one that it never revisits must not block others.
+	hopeful = 2 * time.Minute
+)
+
+// flights are the nodes that may still come for pending pods, as the provisioner sees it.
+type flights struct {
+	client  client.Reader
+	cluster *state.Cluster
+	clock   clock.PassiveClock
+	// patience is how long a pod is left to wait for machines that are opened for it, as none of them may ever join.
+	patience time.Duration
+
+	lock  sync.Mutex
+	known map[types.NamespacedName]flight
+}
+
+// flight is a place that a pod is planned onto and, where that has gone, the next.
+type flight struct {
+	pod types.UID
+	// planned is when the pod was first found a place since there was none, be it on a node that was there.
+	planned time.Time
+	// since is from when patience counts, coming when a node that had not joined yet was seen last, and seen when any was.
+	since, coming, seen time.Time
+}
+
+func newFlights(c client.Reader, cluster *state.Cluster, clk clock.PassiveClock, patience time.Duration) *flights {
+	return &flights{client: c, cluster: cluster, clock: clk, patience: patience, known: map[types.NamespacedName]flight{}}
+}
+
+// mayCome tells whether a node may still come for a pending pod.
+func (f *flights) mayCome(ctx context.Context, pod *corev1.Pod) bool {
+	key := client.ObjectKeyFromObject(pod)
+	planned := f.cluster.PodSchedulingSuccessTime(key)
+	if claim := f.cluster.PodNodeClaimMapping(key); claim != "" && f.cluster.NodeClaimExists(claim) {
+		opened, there := f.node(ctx, claim)
+		return f.clock.Since(f.since(pod, planned, opened, there)) < f.patience
+	}
+	if !planned.IsZero() {
+		return f.clock.Since(planned) < hopeful
+	}
+	return f.cluster.PodSchedulingDecisionTime(key).IsZero() && f.clock.Since(pod.CreationTimestamp.Time) < undecided
+}
+
+// node tells of one when it was asked for, and whether it is there by now. One that cannot be read was asked for just now.
+func (f *flights) node(ctx context.Context, claim string) (opened time.Time, there bool) {
+	o := &karpenterv1.NodeClaim{}
+	if err := f.client.Get(ctx, types.NamespacedName{Name: claim}, o); err != nil {
+		return f.clock.Now(), false
+	}
+	return o.CreationTimestamp.Time, o.StatusConditions().IsTrue(karpenterv1.ConditionTypeInitialized)
+}
+
+// since is from when a pod waits for the node that it is planned onto: from when that was opened for it, however long ago it was first planned onto
+// another that was there. Of several that come one after another, as none of them joins, the first counts.
+func (f *flights) since(pod *corev1.Pod, planned, opened time.Time, there bool) time.Time {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	now, key, first := f.clock.Now(), client.ObjectKeyFromObject(pod), planned
+	if opened.After(first) {
+		first = opened
+	}
+	maps.DeleteFunc(f.known, func(_ types.NamespacedName, o flight) bool { return now.Sub(o.seen) >= f.patience })
+	o, known := f.known[key]
+	if !known || o.pod != pod.UID || !o.planned.Equal(planned) {
+		o = flight{pod: pod.UID, planned: planned, since: first}
+	}
+	if !there {
+		if opened.Sub(o.coming) >= f.patience {
+			o.since = first
+		}
+		o.coming = now
+	}
+	o.seen = now
+	f.known[key] = o
+	return o.since
+}
