@@ -101,6 +101,33 @@ func TestKeptAttemptsDoNotPileUp(t *testing.T) {
 	}
 }
 
+// Pods come and go while a pressure lasts, and with them what can be tried: of what moved nobody, and was refused, the last are known, and no more.
+func TestWhatWasTriedForPodsThatWentDoesNotPileUp(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	q, err := orchestration.New(orchestration.Dependencies{Clock: clock, Lease: client.ObjectKey{Namespace: "x", Name: "queue"}, Identity: "process"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const tried = 1200
+	for i := range tried {
+		o := &v1alpha1.RTAction{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%04d", i), Labels: map[string]string{v1alpha1.LabelActionKey: fmt.Sprint(i)}}}
+		o.Spec.Kind, o.Spec.Cause, o.Spec.Attempt = "Preempt", "pressure/1", 1
+		o.Status.Phase, o.Status.PhaseTime = []v1alpha1.ActionPhase{"RolledBack", "Refused", "Expired", "Succeeded"}[i%4], ptr.To(metav1.NewMicroTime(clock.Now()))
+		orchestration.Know(q, o)
+		clock.Step(10 * time.Second)
+	}
+	orchestration.Ask(q, "pressure/1")
+	got := orchestration.Disposable(q)
+	if want := tried*3/4 - orchestration.Kept; len(got) != want {
+		t.Errorf("%d are forgotten, want %d", len(got), want)
+	}
+	for _, o := range got {
+		if o.Status.Phase == "Succeeded" || o.Name > fmt.Sprintf("%04d", tried-orchestration.Kept) {
+			t.Errorf("%s is forgotten, which is %s", o.Name, o.Status.Phase)
+		}
+	}
+}
+
 // What has moved somebody is known however long ago it was; of those that came to nothing the last of each end are, as each says something else.
 func TestOnlyAttemptsLikeLaterOnesAreSuperseded(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
