@@ -145,7 +145,7 @@ func (m *migrate) create(ctx context.Context, task orchestration.Task, pod *core
 	switch {
 	case err == nil || apierrors.IsAlreadyExists(err):
 		return "", nil
-	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+	case refused(err):
 		return "the pod in its place cannot be made: " + err.Error(), nil
 	}
 	return "", fmt.Errorf("making pod %s/%s in the place of another: %w", pod.Namespace, pod.Name, err)

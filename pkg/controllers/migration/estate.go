@@ -89,14 +89,13 @@ func (m *migrate) hopeless(ctx context.Context, nc *v1alpha1.NodeCheckpoint, hei
 // bear makes the pod in the source's place, if its owner still wants one. One that the API server forbids, as by a ResourceQuota or our own policy, is asked for again.
 func (l *Leftovers) bear(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, kept *corev1.PodTemplate) (bool, error) {
 	m := &migrate{Dependencies: l.Dependencies}
-	heir := &corev1.Pod{ObjectMeta: kept.Template.ObjectMeta, Spec: kept.Template.Spec}
-	heir.Namespace = kept.Namespace
+	heir := heirBy(kept)
 	if why, err := m.barred(ctx, task, heir); why != "" || err != nil {
 		return m.disinheritUnless(ctx, err, task, nc)
 	}
 	switch err := l.Client.Create(ctx, heir); {
-	case guarded(err): // and asked for again
-	case apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case passing(err): // and asked for again
+	case apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return m.disinherit(ctx, task, nc) // another has its name, and would have been found otherwise
 	case err != nil && !apierrors.IsForbidden(err):
 		return false, fmt.Errorf("making pod %s/%s in the place of another: %w", heir.Namespace, heir.Name, err)

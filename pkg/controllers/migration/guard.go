@@ -22,17 +22,17 @@ const (
 )
 
 // guard asks, before anything is stopped, whether the API server keeps the owner from making a pod in the source's place: else that one would
-// begin anew while the state is on its way. It also tells whether somebody else would forbid the pod.
+// begin anew while the state is on its way. It also tells whether somebody else would forbid that pod, of the images of which the controller makes it.
 func (m *migrate) guard(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, bool, error) {
 	probe := heirOf(task, source)
 	probe.Annotations[annotationReplaces] = asksFor + string(source.UID) // for that migration alone: those of other pods of a Job let it pass
 	err := m.Client.Create(ctx, probe, client.DryRunAll)
 	by := metav1.GetControllerOf(source)
-	refused := apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 	switch {
-	case refused && strings.Contains(err.Error(), "PodMigration "+task.Progress[progressMigration]+" "):
-		return rules.Result{}, true, nil
-	case refused:
+	case refused(err) && strings.Contains(err.Error(), "PodMigration "+task.Progress[progressMigration]+" "):
+		why, err := m.inadmissible(ctx, task, likeArchives(heirOf(task, source), source.UID))
+		return rules.Result{Undo: why != "", Message: why}, why == "" && err == nil, err
+	case refused(err):
 		return rules.Result{Undo: true, Message: "the pod in its place could not be made: " + err.Error()}, false, nil
 	case err != nil && !apierrors.IsAlreadyExists(err):
 		return rules.Result{}, false, fmt.Errorf("asking whether %s %s is kept from making pod %s: %w", by.Kind, by.Name, source.Name, err)

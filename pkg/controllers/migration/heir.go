@@ -23,12 +23,15 @@ import (
 
 const (
 	// unguarded is how long the owner may not be kept from making pods before nothing is begun, and undecided for how long the eviction of a
-	// source that is stopped may be refused before it runs on, unwelcome for how long the pod in its place may be forbidden before its state is
-	// given up: a ResourceQuota may still count the source.
+	// source that is stopped may be refused before it runs on, unwelcome for how long the pod in its place may be refused before its state is
+	// given up: that it would be made was asked before, so somebody is at work on what refuses it.
 	unguarded = 15 * time.Second
 	undecided = 10 * time.Second
 	unwelcome = 30 * time.Second
 )
+
+// withoutRecord is why no pod can be made in the place of a source.
+const withoutRecord = "somebody has deleted the PodTemplate that says what it was"
 
 // legacy is what is there in the place of a source that is stopped.
 type legacy struct {
@@ -50,6 +53,13 @@ func heirOf(task orchestration.Task, source *corev1.Pod) *corev1.Pod {
 	by.BlockOwnerDeletion = nil // some clusters let only those set it who may finalize the owner
 	out.OwnerReferences = []metav1.OwnerReference{by}
 	return out
+}
+
+// heirBy is that pod as bequeath has stored it.
+func heirBy(kept *corev1.PodTemplate) *corev1.Pod {
+	heir := &corev1.Pod{ObjectMeta: kept.Template.ObjectMeta, Spec: kept.Template.Spec}
+	heir.Namespace = kept.Namespace
+	return heir
 }
 
 // since is for how long something has been so that is noted now, if it is not yet.
@@ -147,13 +157,7 @@ func (m *migrate) inherit(ctx context.Context, task orchestration.Task, source *
 // takeLeave asks for the source's eviction. It stands still meanwhile, so it runs on when that is refused for long; one that has nothing in memory any longer
 // is asked for as long as there is time.
 func (m *migrate) takeLeave(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
-	if nc == nil {
-		return rules.Result{Undo: true, Message: "somebody has deleted the NodeCheckpoint"}, nil
-	}
-	if veto := m.hindered(task, source, nil, nc); veto != "" {
-		return rules.Result{Undo: true, Message: veto}, nil
-	}
-	if veto, err := m.orphan(ctx, source); veto != "" || err != nil { // which may have become so since it was admitted
+	if veto, err := m.retained(ctx, task, source, nc); veto != "" || err != nil {
 		return rules.Result{Undo: veto != "", Message: veto}, err
 	}
 	empty := emptied(task, source, nc) != ""
@@ -181,6 +185,27 @@ func (m *migrate) takeLeave(ctx context.Context, task orchestration.Task, source
 		result.Undo = m.since(task, progressRefused) > undecided && !empty
 	}
 	return result, nil
+}
+
+// retained is why the source is not to go, as no pod would go on in its place; empty: one would.
+func (m *migrate) retained(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (string, error) {
+	if nc == nil {
+		return "somebody has deleted the NodeCheckpoint", nil
+	}
+	if veto := m.hindered(task, source, nil, nc); veto != "" {
+		return veto, nil
+	}
+	if veto, err := m.orphan(ctx, source); veto != "" || err != nil { // which may have become so since it was admitted
+		return veto, err
+	}
+	kept, err := m.stored(ctx, task)
+	switch {
+	case err != nil:
+		return "", err
+	case kept == nil:
+		return withoutRecord, nil
+	}
+	return m.inadmissible(ctx, task, heirBy(kept))
 }
 
 // passOn makes the pod in the source's place once nothing is left of that, and waits until it has proven itself.
@@ -220,10 +245,9 @@ func (m *migrate) makeHeir(ctx context.Context, task orchestration.Task, nc *v1a
 		return rules.Result{}, err
 	}
 	if kept == nil {
-		return m.lose(ctx, task, nc, "somebody has deleted the PodTemplate that says what it was")
+		return m.lose(ctx, task, nc, withoutRecord)
 	}
-	heir := &corev1.Pod{ObjectMeta: kept.Template.ObjectMeta, Spec: kept.Template.Spec}
-	heir.Namespace = kept.Namespace
+	heir := heirBy(kept)
 	if why, err := m.barred(ctx, task, heir); why != "" || err != nil {
 		return m.loseUnless(ctx, err, task, nc, why)
 	}
@@ -244,15 +268,15 @@ func (m *migrate) makeHeir(ctx context.Context, task orchestration.Task, nc *v1a
 	return rules.Result{Message: fmt.Sprintf("pod %s/%s waits for a node", heir.Namespace, heir.Name)}, nil
 }
 
-// unborn is what becomes of a state whose pod the API server does not make: it is asked for again for a while, and, where it is our own policy that refuses
-// it, for as long as there is time.
+// unborn is what becomes of a state whose pod the API server does not make: it is asked for again for a while, and, where it is our own policy or a
+// ResourceQuota that refuses it, which would refuse the owner's as well, for as long as there is time.
 func (m *migrate) unborn(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, heir *corev1.Pod, why error) (rules.Result, error) {
 	switch {
-	case guarded(why) && m.ends(task):
+	case passing(why) && m.ends(task):
 		return m.leave(legacy{nc: nc}, "the pod in its place may not be made yet, and the time is over: "+why.Error()), nil
-	case guarded(why) || apierrors.IsForbidden(why) && m.since(task, progressForbidden) < unwelcome:
+	case passing(why) || refused(why) && m.since(task, progressForbidden) < unwelcome:
 		return rules.Result{Message: "the pod in its place may not be made yet: " + why.Error()}, nil
-	case apierrors.IsForbidden(why) || apierrors.IsInvalid(why):
+	case refused(why):
 		return m.lose(ctx, task, nc, "the pod in its place cannot be made: "+why.Error())
 	}
 	return rules.Result{}, fmt.Errorf("making pod %s/%s in the place of another: %w", heir.Namespace, heir.Name, why)

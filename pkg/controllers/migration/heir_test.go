@@ -210,7 +210,7 @@ func TestHeirs(t *testing.T) {
 		}), phase: "Succeeded", says: "in place of", places: "b", deaths: true, since: 26},
 		{name: "not-proven", town: of("StatefulSet", func(h *house) { h.agents.ordinary = true }), phase: "Failed", says: "the pod goes on with its state, the source is gone, and the time is over", places: "b"},
 		{name: "quota-lags", town: set, during: onceEvicted(func(w *town) { w.quota = 3 }), phase: "Succeeded", says: "in place of", places: "b"},
-		{name: "quota", town: set, during: onceEvicted(func(w *town) { w.quota = 300 }), phase: "SucceededWithoutState", says: "cannot be made: pods", places: "b"},
+		{name: "quota", town: set, during: onceEvicted(func(w *town) { w.quota = 45 }), phase: "Succeeded", says: "in place of", places: "b"},
 		{name: "budget", town: set, during: at("Transferring", forbid), phase: "RolledBack", says: "may not be evicted yet", places: "a", deaths: true, since: 18},
 		{name: "target-cordoned", town: set, during: at("Transferring", func(w *town) { w.cordon("b") }), phase: "RolledBack", says: "takes no pod any longer: the node is cordoned", places: "a"},
 		{name: "target-cordoned-before-the-eviction", town: set, during: onceStored(func(w *town) { w.cordon("b") }), phase: "RolledBack", says: "takes no pod any longer: the node is cordoned", places: "a"},

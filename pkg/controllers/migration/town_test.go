@@ -90,6 +90,8 @@ type town struct {
 	quota int
 	// kept is how often the API server still has the policy for heirs refuse the controller a pod.
 	kept int
+	// admission is what else the API server's admission does with pods that the controller makes, or asks about.
+	admission func(*corev1.Pod) error
 	// former is the McKube of pods that have none any longer.
 	former *mcv1.McKube
 	// load is what is measured on nodes; of others nothing is.
@@ -143,6 +145,11 @@ func (w *town) seen() client.WithWatch {
 					return keptBack(pod)
 				}
 				w.webhook(pod)
+				if w.admission != nil {
+					if err := w.admission(pod); err != nil {
+						return err
+					}
+				}
 			}
 			return api.Create(ctx, o, opts...)
 		},
