@@ -99,6 +99,15 @@ func (m *migrate) outOfTime(ctx context.Context, task orchestration.Task, l lega
 	return result, nil
 }
 
+// unsettled is what becomes of a pod in the source's place that has not proven itself.
+func (m *migrate) unsettled(ctx context.Context, task orchestration.Task, l legacy, result rules.Result) (rules.Result, error) {
+	delete(task.Progress, progressEvidence)
+	if result.Undo {
+		return m.lose(ctx, task, l.nc, result.Message)
+	}
+	return m.outOfTime(ctx, task, l, result)
+}
+
 // keptFrom tells whether it is for what its node is, or for a policy, that a pod does not go on with a state: then that is kept.
 func (m *migrate) keptFrom(ctx context.Context, task orchestration.Task, l legacy) (bool, error) {
 	if task.Progress[progressBorne] == string(l.heir.UID) {

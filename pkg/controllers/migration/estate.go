@@ -50,6 +50,9 @@ func (l *Leftovers) handOn(ctx context.Context, task orchestration.Task, nc *v1a
 	if err != nil {
 		return false, err
 	}
+	if err := m.counted(ctx, nc, heir); err != nil {
+		return false, err
+	}
 	left, err := m.left(ctx, task.Object.Spec.Pods[0])
 	if err != nil {
 		return false, err

@@ -48,7 +48,10 @@ func heritable(by *metav1.OwnerReference) bool {
 // heirOf is the pod that takes the source's place under its name, and its owner's.
 func heirOf(task orchestration.Task, source *corev1.Pod) *corev1.Pod {
 	out := ofPod(task, source)
-	out.Name, out.Finalizers = source.Name, slices.DeleteFunc(slices.Clone(source.Finalizers), func(f string) bool { return f != batchv1.JobTrackingFinalizer })
+	out.Name = source.Name
+	if slices.Contains(source.Finalizers, batchv1.JobTrackingFinalizer) {
+		out.Annotations[annotationUncounted] = "true"
+	}
 	by := *metav1.GetControllerOf(source)
 	by.BlockOwnerDeletion = nil // some clusters let only those set it who may finalize the owner
 	out.OwnerReferences = []metav1.OwnerReference{by}
@@ -210,6 +213,9 @@ func (m *migrate) retained(ctx context.Context, task orchestration.Task, source 
 
 // passOn makes the pod in the source's place once nothing is left of that, and waits until it has proven itself.
 func (m *migrate) passOn(ctx context.Context, task orchestration.Task, l legacy) (rules.Result, error) {
+	if err := m.counted(ctx, l.nc, l.heir); err != nil {
+		return rules.Result{}, err
+	}
 	if task.Progress[progressReleased] != "" || l.nc != nil && l.nc.Spec.Stage == v1alpha1.StageRelease {
 		return m.settled(ctx, task, l)
 	}
@@ -268,20 +274,6 @@ func (m *migrate) makeHeir(ctx context.Context, task orchestration.Task, nc *v1a
 	return rules.Result{Message: fmt.Sprintf("pod %s/%s waits for a node", heir.Namespace, heir.Name)}, nil
 }
 
-// unborn is what becomes of a state whose pod the API server does not make: it is asked for again for a while, and, where it is our own policy or a
-// ResourceQuota that refuses it, which would refuse the owner's as well, for as long as there is time.
-func (m *migrate) unborn(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, heir *corev1.Pod, why error) (rules.Result, error) {
-	switch {
-	case passing(why) && m.ends(task):
-		return m.leave(legacy{nc: nc}, "the pod in its place may not be made yet, and the time is over: "+why.Error()), nil
-	case passing(why) || refused(why) && m.since(task, progressForbidden) < unwelcome:
-		return rules.Result{Message: "the pod in its place may not be made yet: " + why.Error()}, nil
-	case refused(why):
-		return m.lose(ctx, task, nc, "the pod in its place cannot be made: "+why.Error())
-	}
-	return rules.Result{}, fmt.Errorf("making pod %s/%s in the place of another: %w", heir.Namespace, heir.Name, why)
-}
-
 // barred is why a pod that is to go on with a state is not to be made; empty: it is. Its owner may want none any longer.
 func (m *migrate) barred(ctx context.Context, task orchestration.Task, heir *corev1.Pod) (string, error) {
 	if by := metav1.GetControllerOf(heir); by != nil {
@@ -300,27 +292,24 @@ func (m *migrate) proveHeir(ctx context.Context, task orchestration.Task, l lega
 	if why := m.unmade(l.nc, l.heir); why != "" {
 		return m.lose(ctx, task, l.nc, why)
 	}
-	if unrestored(l.nc, l.heir) == "" && task.Progress[progressBorne] != string(l.heir.UID) { // on record before anything else, as it would be known by the NodeCheckpoint only
+	why := unrestored(l.nc, l.heir)
+	if why == "" && task.Progress[progressBorne] != string(l.heir.UID) { // on record before anything else, as it would be known by the NodeCheckpoint only
 		task.Progress[progressBorne] = string(l.heir.UID)
 		return rules.Result{Message: "the pod goes on with its state on node " + l.nc.Spec.TargetNode + ", and is to prove itself"}, nil
 	}
-	if l.heir.Status.Phase != corev1.PodSucceeded || unrestored(l.nc, l.heir) != "" {
-		result, settled, err := m.settles(ctx, task, l.heir)
-		if result.Undo {
-			return m.lose(ctx, task, l.nc, result.Message)
-		}
-		if settled {
-			result.Message = unrestored(l.nc, l.heir)
-		}
-		if err != nil || result.Message != "" {
-			delete(task.Progress, progressEvidence)
-			if err != nil {
-				return result, err
-			}
-			return m.outOfTime(ctx, task, l, result)
-		}
-	} else {
+	switch {
+	case why != "" && !finished(l.heir):
+		return m.comesTo(ctx, task, l, why)
+	case why == "" && l.heir.Status.Phase == corev1.PodSucceeded:
 		task.Progress[progressEvidence] = "it came to its end"
+	default:
+		result, settled, err := m.settles(ctx, task, l.heir)
+		if err != nil {
+			return rules.Result{}, err
+		}
+		if !settled {
+			return m.unsettled(ctx, task, l, result)
+		}
 	}
 	task.Progress[progressEvidence] += runtimeSays
 	down, known := standstill(task, l.heir)

@@ -76,7 +76,8 @@ func (w *town) becomesKept(o *v1alpha1.PodMigration, owner types.UID, kept bool)
 	w.Fatalf("it never came to pass that owners are kept from making pods: %t", kept)
 }
 
-// house has the town's only pod be one of a StatefulSet, of a Job, of an Indexed Job, or of one that counts the failures of each index, a Job by index.
+// house has the town's only pod be one of a StatefulSet, of a Job, of an Indexed Job, of one that counts the failures of each index, a Job by index,
+// or of a strict Job, which fails when a container of its cannot be restored.
 func (w *town) house(kind string) *house {
 	w.Helper()
 	w.guard()
@@ -96,6 +97,9 @@ func (w *town) house(kind string) *house {
 		job := &batchv1.Job{Spec: batchv1.JobSpec{Template: template}}
 		if kind == "Job by index" {
 			job.Spec.BackoffLimitPerIndex, kind = ptr.To[int32](1), "Indexed Job"
+		}
+		if kind == "strict Job" {
+			job.Spec.PodFailurePolicy, kind = byRules(onDisruption(batchv1.PodFailurePolicyActionIgnore), onCodes(batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyOnExitCodesOpIn, 128)).PodFailurePolicy, "Job"
 		}
 		if kind == "Indexed Job" {
 			job.Spec.CompletionMode, job.Spec.Completions = ptr.To(batchv1.IndexedCompletion), ptr.To[int32](2)

@@ -397,6 +397,7 @@ func TestOnAControlPlane(t *testing.T) {
 	})
 	t.Run("Jobs", func(t *testing.T) { c.jobs(t, expect) })
 	t.Run("two pods of a Job", c.pair)
+	t.Run("pods that a Job does not count", c.untracked)
 }
 
 func (c *cluster) cordon(name string, closed bool) {

@@ -295,7 +295,7 @@ func (d Dependencies) unique(ctx context.Context, q question) (string, error) {
 	case by == nil:
 		return d.exclusive(ctx, q.pod)
 	case heritable(by):
-		if why, err := d.kept(ctx, q); why != "" || err != nil {
+		if why, err := d.unreplaced(ctx, q); why != "" || err != nil {
 			return why, err
 		}
 		return d.orphanOf(ctx, q)
@@ -306,20 +306,6 @@ func (d Dependencies) unique(ctx context.Context, q question) (string, error) {
 		return why, err
 	}
 	return d.single(ctx, q)
-}
-
-// kept is why a Job's pod does not go once it has ended, so that none can take its name: the Job controller keeps the last one of an index that has failed until
-// there is another of that index, where it counts the failures of each (KEP-3850).
-func (d Dependencies) kept(ctx context.Context, q question) (string, error) {
-	by := metav1.GetControllerOf(q.pod)
-	if q.planned || !isJob(by) {
-		return "", nil
-	}
-	job, err := d.job(ctx, q.pod.Namespace, *by)
-	if job == nil || err != nil || job.Spec.BackoffLimitPerIndex == nil {
-		return "", err
-	}
-	return fmt.Sprintf("Job %s has backoffLimitPerIndex, so its pods stay when they have ended until there is another of their index, which would have to have their name", job.Name), nil
 }
 
 // leavesBehind names a volume that is a directory of the node.

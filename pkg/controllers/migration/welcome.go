@@ -11,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
 // refused tells whether the API server does not want a pod: its plugins and policies say so with one of these, and webhooks with any of them.
@@ -43,6 +45,20 @@ func (m *migrate) inadmissible(ctx context.Context, task orchestration.Task, hei
 	default:
 		return "", fmt.Errorf("asking whether pod %s/%s may be made in the place of another: %w", heir.Namespace, heir.Name, err)
 	}
+}
+
+// unborn is what becomes of a state whose pod the API server does not make: it is asked for again for a while, and, where it is our own policy or a
+// ResourceQuota that refuses it, which would refuse the owner's as well, for as long as there is time.
+func (m *migrate) unborn(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, heir *corev1.Pod, why error) (rules.Result, error) {
+	switch {
+	case passing(why) && m.ends(task):
+		return m.leave(legacy{nc: nc}, "the pod in its place may not be made yet, and the time is over: "+why.Error()), nil
+	case passing(why) || refused(why) && m.since(task, progressForbidden) < unwelcome:
+		return rules.Result{Message: "the pod in its place may not be made yet: " + why.Error()}, nil
+	case refused(why):
+		return m.lose(ctx, task, nc, "the pod in its place cannot be made: "+why.Error())
+	}
+	return rules.Result{}, fmt.Errorf("making pod %s/%s in the place of another: %w", heir.Namespace, heir.Name, why)
 }
 
 // changed names a container of a pod that somebody has made of another image, or has fetched, though it is on its node only; empty: there is none.

@@ -1,0 +1,180 @@
+package migration_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/charts"
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+)
+
+// tracked tells whether a Job counts what becomes of a pod.
+func tracked(p *corev1.Pod) bool { return slices.Contains(p.Finalizers, batchv1.JobTrackingFinalizer) }
+
+// A Job of which one more pod may fail counts the source that is evicted, and not the pod in its place that cannot be restored as well: else it would fail.
+func TestAStateThatCannotBeRestoredIsNoFailureOfItsJob(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*house){
+		"cannot-be-made":  func(h *house) { h.broken, h.unready = true, true },
+		"is-not-restored": func(h *house) { h.agents.cold = true },
+	} {
+		var h *house
+		journey{name: name, town: func(w *town) {
+			h = w.house("Job")
+			h.counting()
+			change(h)
+		}, ask: ask("Checkpoint"), phase: "SucceededWithoutState", says: "its state could not come along", places: "b"}.tell(t, 0, false)
+		if failed := h.job(nil).Status.Failed; failed != 1 {
+			t.Errorf("%s: the Job counts %d failures", name, failed)
+		}
+	}
+}
+
+// From when it is known that it goes on with the state, or has come to its end by it, the Job counts what becomes of it, once, whoever dies over it. Up to then the
+// Job is kept from making another one.
+func TestAPodThatGoesOnIsCountedByItsJob(t *testing.T) {
+	for name, ends := range map[string]bool{"goes-on": false, "ends-at-once": true} {
+		phase, says := "Succeeded", "in place of"
+		if ends {
+			phase, says = "Failed", "nothing takes its place"
+		}
+		of := func(w *town) {
+			h := w.house("Job")
+			h.counting()
+			h.succeeding()
+		}
+		during := func(w *town) func(int, *process) {
+			times, was := 0, false
+			w.agents.cold = ends
+			return func(int, *process) {
+				for _, p := range w.pods() {
+					if !restored(&p) || p.Spec.NodeName == "" {
+						continue
+					}
+					if is := tracked(&p); is && !was {
+						times++
+					}
+					if was = tracked(&p); !ends || p.Status.Phase != corev1.PodRunning {
+						continue
+					}
+					p.Status.Phase = corev1.PodSucceeded
+					w.must(w.api.Status().Update(w.Context(), &p))
+					if phase := w.move().Status.Phase; phase != v1alpha1.MigrationRestoring {
+						w.Errorf("a pod may be made beside one that is not counted: it is %s", phase)
+					}
+				}
+				if times > 1 {
+					w.Errorf("it is counted %d times", times)
+				}
+			}
+		}
+		journey{name: name, town: of, ask: ask("Checkpoint"), during: during, phase: phase, says: says, deaths: true, since: 20, places: map[bool]string{false: "b"}[ends]}.test(t)
+	}
+}
+
+// succeeding has the Job's controller count its pods that have succeeded.
+func (h *house) succeeding() {
+	h.Helper()
+	live := h.late
+	h.late = func() {
+		for _, p := range h.pods() {
+			if p.Status.Phase == corev1.PodSucceeded && tracked(&p) {
+				h.counts(&p)
+			}
+		}
+		live()
+	}
+}
+
+// counts has the Job count a pod that has succeeded, and be complete.
+func (h *house) counts(p *corev1.Pod) {
+	h.Helper()
+	h.job(func(job *batchv1.Job) {
+		now := metav1.Now()
+		job.Status.Succeeded++
+		job.Status.CompletionTime = &now
+		for _, kind := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {
+			job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue})
+		}
+	})
+	h.none = true
+	p.Finalizers = nil
+	h.must(h.api.Update(h.Context(), p))
+}
+
+// A rule by which the Job fails holds for a pod that it does not count, too: one whose state cannot be restored.
+func TestAJobThatFailsByAnExitCodeKeepsItsState(t *testing.T) {
+	t.Parallel()
+	w := journey{
+		town: func(w *town) { w.house("strict Job") }, ask: ask("Checkpoint"), phase: "SucceededWithoutState", places: "b", state: metav1.ConditionFalse,
+	}.tell(t, 0, false)
+	c := meta.FindStatusCondition(w.move().Status.Conditions, v1alpha1.ConditionMigrationState)
+	if !strings.Contains(c.Message, "would fail if its state could not be restored: rule 1") || len(w.agents.stopped) > 0 {
+		t.Errorf("condition %+v, stopped %v", c, w.agents.stopped)
+	}
+}
+
+// untracked is what Kubernetes' own Job controller does with pods in the place of one of its, which has been evicted: without its finalizer one that fails is
+// not counted, and one that has succeeded by the time that it is put on is.
+func (c *cluster) untracked(t *testing.T) {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "untracked"}, Spec: batchv1.JobSpec{BackoffLimit: ptr.To[int32](1), Template: template("untracked")}}
+	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	c.must(c.api.Create(t.Context(), job))
+	own := c.runs("untracked", 1)[0]
+	other := func(name string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: own.Labels, OwnerReferences: own.OwnerReferences}, Spec: job.Spec.Template.Spec}
+	}
+	ended := func(p *corev1.Pod, how corev1.PodPhase) {
+		c.must(c.api.Create(t.Context(), p))
+		c.soon(p.Name+" has ended", func() bool { // its kubelet writes, too
+			c.must(c.api.Get(t.Context(), client.ObjectKeyFromObject(p), p))
+			p.Status.Phase = how
+			return c.api.Status().Update(t.Context(), p) == nil
+		})
+	}
+	c.keptFrom(t, job, other("generated"))
+	c.must(c.api.SubResource("eviction").Create(t.Context(), &own, &policyv1.Eviction{}))
+	c.soon("the source is gone, and counted", func() bool {
+		c.must(c.api.Get(t.Context(), client.ObjectKeyFromObject(job), job))
+		return job.Status.Failed == 1 && len(c.pods("untracked")) == 0
+	})
+	fails := other("fails")
+	ended(fails, corev1.PodFailed)
+	c.must(c.api.Delete(t.Context(), fails, client.GracePeriodSeconds(0)))
+	heir := other("succeeds")
+	ended(heir, corev1.PodSucceeded)
+	c.soon("its finalizer is on", func() bool {
+		c.must(c.api.Get(t.Context(), client.ObjectKeyFromObject(heir), heir))
+		heir.Finalizers = []string{batchv1.JobTrackingFinalizer}
+		return c.api.Update(t.Context(), heir) == nil
+	})
+	c.soon("the Job has ended", func() bool {
+		c.must(c.api.Get(t.Context(), client.ObjectKeyFromObject(job), job))
+		return slices.ContainsFunc(job.Status.Conditions, func(o batchv1.JobCondition) bool { return o.Type == batchv1.JobComplete || o.Type == batchv1.JobFailed })
+	})
+	if job.Status.Failed != 1 || job.Status.Succeeded != 1 {
+		t.Errorf("the Job's status: %+v", job.Status)
+	}
+}
+
+// keptFrom has a Job's controller be kept from making pods, as the policy for heirs does.
+func (c *cluster) keptFrom(t *testing.T, job *batchv1.Job, like *corev1.Pod) {
+	policy, binding, err := charts.Heirs()
+	c.must(err)
+	policy.Spec.ParamKind, binding.Spec.ParamRef = nil, nil
+	policy.Spec.Validations = []admissionv1.Validation{{Expression: "!object.metadata.?generateName.orValue('').startsWith('" + job.Name + "-')"}}
+	c.must(c.api.Create(t.Context(), policy))
+	c.must(c.api.Create(t.Context(), binding))
+	like.Name, like.GenerateName = "", job.Name+"-"
+	c.soon("a Job makes no pods", func() bool { return c.api.Create(t.Context(), like.DeepCopy(), client.DryRunAll) != nil })
+}
