@@ -251,7 +251,7 @@ func (r *Reconciler) update(ctx context.Context, o *v1alpha1.PodMigration, chang
 func (r *Reconciler) admitted(s *v1alpha1.PodMigrationStatus, q question, a answer, reason string) {
 	s.Phase = v1alpha1.MigrationPending
 	s.Strategy, s.Decision, s.Owner = a.strategy, a.decision, ownerOf(q.pod)
-	s.Source = &v1alpha1.MigrationEnd{PodName: q.pod.Name, PodUID: q.pod.UID, Node: q.pod.Spec.NodeName}
+	s.Source = sourceOf(q.pod)
 	s.Target = &v1alpha1.MigrationEnd{Node: a.target}
 	now := r.Clock.Now()
 	setCondition(s, v1alpha1.ConditionMigrationAdmitted, metav1.ConditionTrue, reason, would(q, a), now)

@@ -261,7 +261,7 @@ func (m *migrate) replacement(ctx context.Context, task orchestration.Task, b be
 				return p, err
 			}
 			return p, nil
-		case of == "" && found == nil && b.later(p) && p.UID != source.UID && (b.Owner.Kind != "StatefulSet" || p.Name == source.Name):
+		case of == "" && found == nil && b.later(p) && p.UID != source.UID && b.place(source.Name, p):
 			found = p
 		}
 	}
@@ -290,11 +290,6 @@ func (m *migrate) mark(ctx context.Context, task orchestration.Task, found *core
 		return nil, fmt.Errorf("marking pod %s/%s: %w", found.Namespace, found.Name, err)
 	}
 	return marked, nil
-}
-
-// later tells whether a pod was made after what there was before.
-func (b before) later(p *corev1.Pod) bool {
-	return b.Newest.Before(&p.CreationTimestamp) || p.CreationTimestamp.Equal(&b.Newest) && !slices.Contains(b.Of, p.UID)
 }
 
 // missing is what to say while there is no pod in the evicted one's place, and whether there will be one. That none will

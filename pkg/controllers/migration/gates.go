@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -131,7 +132,8 @@ func older(pod *corev1.Pod, pods []corev1.Pod) (n int) {
 	owner := metav1.GetControllerOf(pod)
 	for i := range pods {
 		p := &pods[i]
-		if metav1.IsControlledBy(p, &metav1.ObjectMeta{UID: owner.UID}) && gated(p) && p.DeletionTimestamp == nil && p.Annotations[mcv1.AnnotationReplaces] == "" && byAge(*p, *pod) < 0 {
+		if metav1.IsControlledBy(p, &metav1.ObjectMeta{UID: owner.UID}) && gated(p) && p.DeletionTimestamp == nil && p.Annotations[mcv1.AnnotationReplaces] == "" &&
+			p.Annotations[batchv1.JobCompletionIndexAnnotation] == pod.Annotations[batchv1.JobCompletionIndexAnnotation] && byAge(*p, *pod) < 0 {
 			n++
 		}
 	}

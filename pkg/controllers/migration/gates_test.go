@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -155,7 +156,7 @@ func TestAsManyWaitAsHaveGone(t *testing.T) {
 	}
 }
 
-// A StatefulSet's pods have names: those of other names are in nobody's place.
+// A StatefulSet's pods have names, those of an Indexed Job indexes: those of other ones are in nobody's place.
 func TestWhoseNameIsAwaited(t *testing.T) {
 	t.Parallel()
 	o := &v1alpha1.PodMigration{Status: v1alpha1.PodMigrationStatus{
@@ -163,13 +164,41 @@ func TestWhoseNameIsAwaited(t *testing.T) {
 		Owner: &v1alpha1.MigrationOwner{Kind: "StatefulSet", UID: "1"}, Source: &v1alpha1.MigrationEnd{PodName: "db-1"},
 	}}
 	for _, c := range []struct {
-		name, kind string
-		owner      types.UID
-		want       bool
-	}{{"db-1", "StatefulSet", "1", true}, {"db-2", "StatefulSet", "1", false}, {"db-1", "StatefulSet", "2", false}, {"", "ReplicaSet", "1", true}} {
+		name, kind, index, sourceIndex string
+		owner                          types.UID
+		want                           bool
+	}{
+		{"db-1", "StatefulSet", "", "", "1", true}, {"db-2", "StatefulSet", "", "", "1", false}, {"db-1", "StatefulSet", "", "", "2", false}, {"", "ReplicaSet", "", "", "1", true},
+		{"", "Job", "3", "3", "1", true}, {"", "Job", "4", "3", "1", false}, {"", "Job", "", "", "1", true},
+	} {
+		o.Status.Source.CompletionIndex = c.sourceIndex
 		by := metav1.OwnerReference{Kind: c.kind, UID: c.owner, Controller: ptr.To(true)}
-		if got := v1alpha1.AwaitsReplacement(o, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: c.name, OwnerReferences: []metav1.OwnerReference{by}}}); got != c.want {
+		if got := v1alpha1.AwaitsReplacement(o, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: c.name, OwnerReferences: []metav1.OwnerReference{by}, Annotations: map[string]string{batchv1.JobCompletionIndexAnnotation: c.index},
+		}}); got != c.want {
 			t.Errorf("%+v: awaited: %t", c, got)
 		}
+	}
+}
+
+// A pod of another index of the same Job that is made meanwhile is not taken for the one in the evicted pod's place.
+func TestAPodOfAnotherIndex(t *testing.T) {
+	t.Parallel()
+	w := journey{town: func(w *town) {
+		h := w.house("Indexed Job")
+		w.agents.most = 2
+		w.late = func() {
+			if len(w.evicted) > 0 && h.made == 1 {
+				p := h.pod.DeepCopy()
+				p.Name, p.Annotations = "rt-0", map[string]string{batchv1.JobCompletionIndexAnnotation: "0"}
+				if err := h.api.Create(h.Context(), p); err == nil {
+					h.bind(p, "b", 0)
+				}
+			}
+			h.live()
+		}
+	}, ask: ask("Restart"), phase: "Succeeded", says: "/rt-2 runs on node", places: "b b"}.tell(t, 0, false)
+	if o := w.move(); o.Status.Source.CompletionIndex != "1" {
+		t.Errorf("%+v: %s", o.Status.Source, o.Status.Message)
 	}
 }

@@ -134,7 +134,7 @@ func (h *house) live() {
 			h.bury(&p)
 			continue
 		}
-		there = there || metav1.GetControllerOf(&p) != nil && metav1.GetControllerOf(&p).UID == h.by.UID
+		there = there || metav1.GetControllerOf(&p) != nil && metav1.GetControllerOf(&p).UID == h.by.UID && p.Annotations[batchv1.JobCompletionIndexAnnotation] == h.pod.Annotations[batchv1.JobCompletionIndexAnnotation]
 		if h.broken && p.Annotations[mcv1.AnnotationReplaces] != "" && p.Spec.NodeName != "" && p.Status.Phase == corev1.PodPending {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerError", Message: "criu failed"}}}}
 			h.must(h.api.Status().Update(h.Context(), &p))

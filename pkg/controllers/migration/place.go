@@ -3,7 +3,9 @@ package migration
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -124,4 +126,14 @@ func unplacedOf(pod *corev1.Pod) []*corev1.Pod {
 		return nil
 	}
 	return []*corev1.Pod{pod}
+}
+
+// place tells whether a pod of the owner has the place of the evicted one, if its owner tells places apart: a StatefulSet by names, an Indexed Job by indexes.
+func (b before) place(name string, p *corev1.Pod) bool {
+	return (b.Owner.Kind != "StatefulSet" || p.Name == name) && p.Annotations[batchv1.JobCompletionIndexAnnotation] == b.Index
+}
+
+// later tells whether a pod was made after what there was before.
+func (b before) later(p *corev1.Pod) bool {
+	return b.Newest.Before(&p.CreationTimestamp) || p.CreationTimestamp.Equal(&b.Newest) && !slices.Contains(b.Of, p.UID)
 }

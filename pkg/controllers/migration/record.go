@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -205,7 +206,7 @@ func describe(task orchestration.Task, pod *corev1.Pod) func(*v1alpha1.PodMigrat
 	return func(s *v1alpha1.PodMigrationStatus) {
 		s.Action = task.Object.Name
 		s.Strategy = strategyOf(task)
-		s.Source = &v1alpha1.MigrationEnd{PodName: pod.Name, PodUID: pod.UID, Node: pod.Spec.NodeName}
+		s.Source = sourceOf(pod)
 		s.Owner = ownerOf(pod)
 		if d := decidedOn(task); d != nil {
 			s.Decision = d
@@ -252,4 +253,9 @@ func ownerOf(pod *corev1.Pod) *v1alpha1.MigrationOwner {
 // stateless tells whether the pod was to take its state along, and begins anew.
 func stateless(o *v1alpha1.PodMigration) bool {
 	return meta.IsStatusConditionPresentAndEqual(o.Status.Conditions, v1alpha1.ConditionMigrationState, metav1.ConditionFalse)
+}
+
+// sourceOf is what a record says of the pod that is to go.
+func sourceOf(pod *corev1.Pod) *v1alpha1.MigrationEnd {
+	return &v1alpha1.MigrationEnd{PodName: pod.Name, PodUID: pod.UID, Node: pod.Spec.NodeName, CompletionIndex: pod.Annotations[batchv1.JobCompletionIndexAnnotation]}
 }

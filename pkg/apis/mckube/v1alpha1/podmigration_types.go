@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -218,6 +219,9 @@ type MigrationEnd struct {
 	// node that it is on or goes to.
 	// +optional
 	Node string `json:"node,omitempty"`
+	// completionIndex of an Indexed Job that it is of.
+	// +optional
+	CompletionIndex string `json:"completionIndex,omitempty"`
 }
 
 // MigrationOwner is the controller that makes the pod again.
@@ -364,13 +368,13 @@ type PodMigrationList struct {
 }
 
 // AwaitsReplacement tells whether a pod that is made now may be in the place of the one that is migrated: its owner's, which is about to go, or gone, and
-// no other has its place. A StatefulSet's has its name.
+// no other has its place. A StatefulSet's has its name, an Indexed Job's its index.
 func AwaitsReplacement(o *PodMigration, pod metav1.Object) bool {
 	s, owner := o.Status, metav1.GetControllerOf(pod)
 	if owner == nil || s.Owner == nil || s.Owner.UID != owner.UID || s.Strategy != StrategyRestart {
 		return false
 	}
-	if owner.Kind == "StatefulSet" && s.Source != nil && pod.GetName() != s.Source.PodName {
+	if s.Source != nil && (owner.Kind == "StatefulSet" && pod.GetName() != s.Source.PodName || pod.GetAnnotations()[batchv1.JobCompletionIndexAnnotation] != s.Source.CompletionIndex) {
 		return false
 	}
 	placed := s.Target != nil && s.Target.PodUID != ""
