@@ -14,10 +14,10 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// guardian is the ValidatingAdmissionPolicy that keeps owners from making pods meanwhile, and asksFor begins annotation replaces of a pod by which it is
+// guardian is what the ValidatingAdmissionPolicy says that keeps owners from making pods meanwhile, whose name is the release's, and asksFor begins annotation replaces of a pod by which it is
 // asked whether it does for the pod whose UID follows.
 const (
-	guardian = "mainspring-heirs"
+	guardian = " with its state, and makes the one in its place"
 	asksFor  = "asks/"
 )
 
@@ -43,5 +43,5 @@ func (m *migrate) guard(ctx context.Context, task orchestration.Task, source *co
 
 // guarded tells whether it is our own policy that refuses a pod: for another migration, or as it does not know yet that it need not. That passes.
 func guarded(err error) bool {
-	return (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+guardian+"'")
+	return (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && strings.Contains(err.Error(), guardian)
 }

@@ -16,15 +16,22 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainspring-rt/mainspring/charts"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 )
 
-// keptBack is what an API server says where the policy for heirs refuses a pod.
+// keptBack is what an API server says where the policy for heirs refuses a pod, as a release of any name has it.
 func keptBack(pod *corev1.Pod) error {
+	policy, _, err := charts.Heirs()
+	if err != nil {
+		return err
+	}
+	words := strings.Split(policy.Spec.Validations[0].MessageExpression, "'") // of those in quotes the last
+
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
-		Message: fmt.Sprintf("pods %q is forbidden: ValidatingAdmissionPolicy 'mainspring-heirs' with binding 'mainspring-heirs' denied request: PodMigration other moves pod rt-9 with its state, and makes the one in its place", pod.Name),
+		Message: fmt.Sprintf("pods %q is forbidden: ValidatingAdmissionPolicy 'acme-mainspring-heirs' with binding 'acme-mainspring-heirs' denied request: PodMigration other moves pod rt-9%s", pod.Name, words[len(words)-2]),
 	}}
 }
 
