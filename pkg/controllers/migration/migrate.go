@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -106,14 +105,17 @@ type Dependencies struct {
 
 // New makes the executor of actions of kind Migrate.
 func New(d Dependencies) orchestration.Executor {
-	return &migrate{Dependencies: d, watches: &watches{of: map[string]watch{}, progress: map[string]sight{}, missing: map[string]time.Time{}}}
+	return &migrate{
+		Dependencies: d, evicting: make(chan struct{}, 1),
+		watches: &watches{of: map[string]watch{}, progress: map[string]sight{}, missing: map[string]time.Time{}},
+	}
 }
 
 type migrate struct {
 	Dependencies
 	watches *watches
-	// evicting is held over the eviction of a Job's pod.
-	evicting sync.Mutex
+	// evicting has whose pod of a Job is being evicted.
+	evicting chan struct{}
 }
 
 // Step implements orchestration.Executor.

@@ -311,8 +311,12 @@ func replicaSetBy(ctx context.Context, from client.Reader, pod *corev1.Pod) (*ap
 // it shows that the one before ends.
 func (m *migrate) ask(ctx context.Context, task orchestration.Task, source *corev1.Pod) (eviction.Answer, error) {
 	if isJob(metav1.GetControllerOf(source)) {
-		m.evicting.Lock()
-		defer m.evicting.Unlock()
+		select { // one that the API server keeps waiting keeps others for no longer than they have
+		case m.evicting <- struct{}{}:
+			defer func() { <-m.evicting }()
+		case <-ctx.Done():
+			return eviction.Answer{}, fmt.Errorf("waiting until another pod of a Job is evicted: %w", ctx.Err())
+		}
 		if answer, err := m.unborne(ctx, source, nil); answer.Refused() || err != nil {
 			return answer, err
 		}
