@@ -49,8 +49,9 @@ func (s *simTree) outsideOf(group string) (tids []int) {
 	return tids
 }
 
-// A core that was offline and is back has its containers back, with all their threads.
-func TestACoreThatWasOffline(t *testing.T) {
+// whereCpusetsEmpty runs a test in each layout of that kind, with a container that is where it is to be.
+func whereCpusetsEmpty(t *testing.T, test func(*testing.T, *simTree, containers, Group)) {
+	t.Helper()
 	for _, l := range layouts {
 		if !l.emptiesCpusets() {
 			continue
@@ -63,39 +64,46 @@ func TestACoreThatWasOffline(t *testing.T) {
 			if drift, err := g.Check(); err != nil || len(drift) > 0 {
 				t.Fatalf("at first: %q, %v", drift, err)
 			}
-			pod := c.first[:strings.LastIndex(c.first, "/")]
-			stranger := s.spawn(pod, unix.SCHED_NORMAL)
-			s.offline(c.first)
-			for range 20 {
-				if drift, err := g.Check(); len(drift) == 0 && err == nil {
-					t.Fatal("while the core is offline Check says nothing")
-				}
-			}
-			s.refuse = ""
-			// A thread makes another while it is moved.
-			s.stepping = func(int) {
-				s.stepping = nil
-				made := s.spawn(c.first, unix.SCHED_NORMAL)
-				s.threads[made].groups[s.root("cpuset")] = s.root("cpuset") + pod
-			}
-			told := false
-			for range contestedEvery {
-				drift, err := g.Check()
-				told = told || err == nil && slices.ContainsFunc(drift, func(d string) bool { return strings.Contains(d, "in cpusets above its own") })
-			}
-			if out := s.outsideOf(c.first); len(out) > 0 || !told {
-				t.Errorf("threads %v are outside the container's cpuset, and it was told: %v; want none, and that they were", out, told)
-			}
-			if at := s.cpusetOf(stranger); at != pod {
-				t.Errorf("another thread of the pod's was moved to %s", at)
-			}
-			for range 2 * astrayEvery {
-				if drift, err := g.Check(); err != nil || len(drift) > 0 {
-					t.Errorf("afterwards: %q, %v", drift, err)
-				}
-			}
+			test(t, s, c, g)
 		})
 	}
+}
+
+// A core that was offline and is back has its containers back, with all their threads.
+func TestACoreThatWasOffline(t *testing.T) {
+	whereCpusetsEmpty(t, func(t *testing.T, s *simTree, c containers, g Group) {
+		pod := c.first[:strings.LastIndex(c.first, "/")]
+		stranger := s.spawn(pod, unix.SCHED_NORMAL)
+		s.offline(c.first)
+		for range 20 {
+			if drift, err := g.Check(); len(drift) == 0 && err == nil {
+				t.Fatal("while the core is offline Check says nothing")
+			}
+		}
+		s.refuse = ""
+		// A thread makes another while it is moved.
+		s.stepping = func(int) {
+			s.stepping = nil
+			made := s.spawn(c.first, unix.SCHED_NORMAL)
+			s.threads[made].groups[s.root("cpuset")] = s.root("cpuset") + pod
+		}
+		told := false
+		for range contestedEvery {
+			drift, err := g.Check()
+			told = told || err == nil && slices.ContainsFunc(drift, func(d string) bool { return strings.Contains(d, "in cpusets above its own") })
+		}
+		if out := s.outsideOf(c.first); len(out) > 0 || !told {
+			t.Errorf("threads %v are outside the container's cpuset, and it was told: %v; want none, and that they were", out, told)
+		}
+		if at := s.cpusetOf(stranger); at != pod {
+			t.Errorf("another thread of the pod's was moved to %s", at)
+		}
+		for range 2 * astrayEvery {
+			if drift, err := g.Check(); err != nil || len(drift) > 0 {
+				t.Errorf("afterwards: %q, %v", drift, err)
+			}
+		}
+	})
 }
 
 // The core was back before anybody looked, and something else has set the cpuset right: the threads are found all the same. So are those
@@ -150,29 +158,17 @@ func TestThreadsThatCannotBeMovedBack(t *testing.T) {
 
 // A container whose core went offline is given another: its threads come along.
 func TestAnotherCoreThanTheOneOffline(t *testing.T) {
-	for _, l := range layouts {
-		if !l.emptiesCpusets() {
-			continue
+	whereCpusetsEmpty(t, func(t *testing.T, s *simTree, c containers, g Group) {
+		s.offline(c.first)
+		if _, err := g.Check(); err == nil {
+			t.Fatal("while the core is offline Check says nothing")
 		}
-		t.Run(l.name, func(t *testing.T) {
-			t.Parallel()
-			s := newSim(t, l.mount)
-			c := populate(s)
-			g := mustOpen(t, s.probe(l.backend), serverOf(c.first))
-			if _, err := g.Check(); err != nil {
-				t.Fatal(err)
-			}
-			s.offline(c.first)
-			if _, err := g.Check(); err == nil {
-				t.Fatal("while the core is offline Check says nothing")
-			}
-			s.refuse = ""
-			if err := g.Move(2); err != nil {
-				t.Fatal(err)
-			}
-			if drift, err := g.Check(); err != nil || len(drift) != 1 || len(s.outsideOf(c.first)) > 0 {
-				t.Errorf("Check: %q, %v, outside %v; want all threads where the container is", drift, err, s.outsideOf(c.first))
-			}
-		})
-	}
+		s.refuse = ""
+		if err := g.Move(2); err != nil {
+			t.Fatal(err)
+		}
+		if drift, err := g.Check(); err != nil || len(drift) != 1 || len(s.outsideOf(c.first)) > 0 {
+			t.Errorf("Check: %q, %v, outside %v; want all threads where the container is", drift, err, s.outsideOf(c.first))
+		}
+	})
 }
