@@ -133,9 +133,6 @@ func TestRoomIsPromised(t *testing.T) {
 	var size int64 = 1024
 	free, total := diskBytes(t)
 	percent := int(free * 50 / total) // half of what is free
-	if percent == 0 {
-		t.Skip("the disk has not the room for this")
-	}
 	for what, limits := range map[string]struct {
 		checkpoint.Limits
 		memory int64
@@ -145,6 +142,9 @@ func TestRoomIsPromised(t *testing.T) {
 		"a share":   {checkpoint.Limits{Free: 1, FreePercent: percent}, (free - total/100*int64(percent)) / 5},
 	} {
 		t.Run(what, func(t *testing.T) {
+			if limits.Free == 1 && percent == 0 {
+				t.Skipf("of a disk of %d bytes with %d free no whole percent can be kept free: that case is not tested", total, free)
+			}
 			p := newPair(t)
 			p.restart(p.source, func(c *checkpoint.Config) { c.Limits = limits.Limits })
 			p.source.node.memory = limits.memory
