@@ -48,7 +48,8 @@ func (p *promises) release(uid types.UID, container string) {
 // promised.
 type demand struct{ size, held, disk, promised int64 }
 
-// room says what keeps an archive from being written to the directory.
+// room says what keeps an archive from being written to the directory. It is that of the agent's state: containerd's, where the runtime writes first, is not in
+// the agent's sight, and a dump or import that finds that disk full fails by itself.
 func (l Limits) room(dir string, d demand) error {
 	switch {
 	case l.Archive > 0 && d.size > l.Archive:
