@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 )
 
 // levels keeps the groups above containers large enough. What each needs follows from the open servers and from what groups
@@ -48,7 +49,7 @@ func (l *levels) ours(level string) map[string]Server {
 	return out
 }
 
-// sized are the levels that we size: those above servers and rooms, and those of groups that the journal has from a
+// sized are the levels that we size: those above servers, rooms and spared groups, and those of groups that the journal has from a
 // former process, whose turn in the table is still to come.
 func (l *levels) sized() map[string]bool {
 	if l.index != nil {
@@ -66,6 +67,9 @@ func (l *levels) sized() map[string]bool {
 	for group := range l.servers {
 		add(group)
 	}
+	for _, group := range l.spares("") {
+		add(group)
+	}
 	for _, r := range l.journal.records {
 		add(r.Group)
 	}
@@ -75,7 +79,10 @@ func (l *levels) sized() map[string]bool {
 // need is the least runtime of a level with a period, on a core: what its servers and the budgets of
 // others below it may use, beside what is left over of a former budget, and no less than it had before it was first changed.
 func (l *levels) need(level string, core int, periodUs int64) (int64, error) {
-	sum := l.asked(level, core, periodUs)
+	sum, err := l.asked(level, core, periodUs)
+	if err != nil {
+		return 0, err
+	}
 	foreign, err := l.foreign(level, core, l.sized())
 	if err != nil {
 		return 0, err
@@ -86,20 +93,32 @@ func (l *levels) need(level string, core int, periodUs int64) (int64, error) {
 	return max(sum+l.leftovers[level].granted, l.original(level, core).RuntimeUs), nil
 }
 
-// asked is what our servers and rooms within a level need of a period.
-func (l *levels) asked(level string, core int, periodUs int64) (sum int64) {
+// asked is what our servers and rooms within a level need of a period, and the groups that are spared there.
+func (l *levels) asked(level string, core int, periodUs int64) (sum int64, err error) {
 	for _, s := range l.ours(level) {
 		if !l.bw.perCore() || s.Core == core {
 			sum += l.bw.share(demand{s.HighUs, s.PeriodUs}, periodUs)
 		}
 	}
-	return sum
+	for _, group := range l.spares(level) {
+		b, err := l.inForce(group, core)
+		if err != nil {
+			return 0, err
+		}
+		if b.RuntimeUs > 0 {
+			sum += l.bw.share(demand{b.RuntimeUs, b.PeriodUs}, periodUs)
+		}
+	}
+	return sum, nil
 }
 
 // taken is what is taken of the pot, as a runtime in a period: of groups that are not ours their ratio, because the root
 // throttles nothing for them.
 func (l *levels) taken(core int, periodUs int64) (int64, error) {
-	sum := l.asked("", core, periodUs)
+	sum, err := l.asked("", core, periodUs)
+	if err != nil {
+		return 0, err
+	}
 	foreign, err := l.foreign("/", core, l.sized())
 	for _, b := range foreign {
 		sum += ratioShare(demand{b.RuntimeUs, b.PeriodUs}, periodUs)
@@ -135,6 +154,9 @@ func (l *levels) foreignIn(child string, core int, sized map[string]bool) ([]Bud
 		return nil, nil
 	}
 	if r, expected := l.rooms[child]; expected && !r.void {
+		return nil, nil
+	}
+	if slices.Contains(l.unopened, child) {
 		return nil, nil
 	}
 	if sized[child] {

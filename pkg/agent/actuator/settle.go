@@ -3,6 +3,7 @@ package actuator
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"time"
@@ -54,15 +55,16 @@ func (l *levels) settle() (did []string, err error) {
 }
 
 func (l *levels) settleLevel(level string) (string, error) {
-	ours := l.ours(level)
-	if len(ours) == 0 && l.spared(level) {
+	ours, spares := l.ours(level), l.spares(level)
+	switch {
+	case len(ours) > 0 || slices.ContainsFunc(spares, l.holds):
+	case len(spares) > 0 || l.spared(level):
 		return "", nil
-	}
-	if len(ours) == 0 {
+	default:
 		delete(l.due, level)
 		return "put back " + level, l.putBackLevel(level)
 	}
-	if err := l.regrow(level, ours); err != nil {
+	if err := l.regrow(level, l.coresOf(ours, spares)); err != nil {
 		return "", err
 	}
 	surplus, err := l.surplus(level)
@@ -83,18 +85,9 @@ func (l *levels) settleLevel(level string) (string, error) {
 	return "shrank " + level, err
 }
 
-// spared says that a group of the table that is not open is this one, or below it, and is there.
-func (l *levels) spared(level string) bool {
-	return slices.ContainsFunc(l.unopened, func(group string) bool { return (group == level || below(group, level)) && l.there(group) })
-}
-
 // regrow makes a level large enough again that something else made smaller, as it may have made those above, which come later.
-func (l *levels) regrow(level string, ours map[string]Server) error {
-	cores := map[int]bool{}
-	for _, s := range ours {
-		cores[s.Core] = true
-	}
-	for core := range cores {
+func (l *levels) regrow(level string, cores []int) error {
+	for _, core := range cores {
 		err := l.growLevel(level, core)
 		if errors.Is(err, ErrNoRoom) {
 			err = l.grow(path.Join(level, "any"), core)
@@ -102,11 +95,23 @@ func (l *levels) regrow(level string, ours map[string]Server) error {
 		if err != nil {
 			return err
 		}
-		if !l.bw.perCore() {
-			break
-		}
 	}
 	return nil
+}
+
+// coresOf are the cores on which a level has to be looked at for those within it.
+func (l *levels) coresOf(ours map[string]Server, spares []string) []int {
+	if !l.bw.perCore() {
+		return []int{0}
+	}
+	if len(spares) > 0 {
+		return l.cores
+	}
+	cores := map[int]bool{}
+	for _, s := range ours {
+		cores[s.Core] = true
+	}
+	return slices.Sorted(maps.Keys(cores))
 }
 
 // surplus is what a level should have on the cores on which it has more.
@@ -156,7 +161,7 @@ func (l *levels) retreat(group string) {
 func (l *levels) releaseUp(group string) error {
 	err := l.release(group)
 	for _, level := range slices.Backward(above(group)) {
-		if len(l.ours(level)) > 0 || l.journaledBelow(level) {
+		if len(l.ours(level)) > 0 || len(l.spares(level)) > 0 || l.journaledBelow(level) {
 			break
 		}
 		err = errors.Join(err, l.putBackLevel(level))

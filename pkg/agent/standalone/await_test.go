@@ -81,3 +81,15 @@ func TestBudgetsAreAwaited(t *testing.T) {
 		})
 	}
 }
+
+// What an earlier run left holds room until it is put back: a file is admitted by what the node offers then.
+func TestWhatIsOfferedIsAskedForWhenTheEarlierRunIsUndone(t *testing.T) {
+	offers := func(ppm int64, servers ...table.ServerReport) table.Report {
+		return table.Report{Backend: "rtgroup", Servers: servers, Cores: []table.CoreReport{{ID: 1, CapacityPpm: ppm}}}
+	}
+	before, restored := offers(300_000, table.ServerReport{ID: "left"}), table.Report{}
+	got, err := standalone.Undo(t.Context(), reports(t, restored, offers(900_000)), before)
+	if err != nil || len(got.Cores) != 1 || got.Cores[0].CapacityPpm != 900_000 {
+		t.Errorf("it goes on with %+v, %v", got, err)
+	}
+}

@@ -20,3 +20,8 @@ func ParseNote(data []byte) (groups []string, err error) {
 	}
 	return groups, err
 }
+
+// Undo is undo where the fast path of a run died before it.
+func Undo(ctx context.Context, fast *client.Client, node table.Report) (table.Report, error) {
+	return Options{}.undo(ctx, fast, nil, node)
+}

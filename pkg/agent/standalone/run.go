@@ -85,7 +85,7 @@ func Run(ctx context.Context, o Options) (last table.Report, err error) {
 	if err != nil {
 		return last, err
 	}
-	if err := o.undo(ctx, fast, left, node); err != nil {
+	if node, err = o.undo(ctx, fast, left, node); err != nil {
 		return node, fmt.Errorf("putting back what an earlier run left, which %s lists: %w", o.notePath(), err)
 	}
 	return o.govern(ctx, fast, child, node)
@@ -202,20 +202,27 @@ func (o Options) processes(n note) (*processes, error) {
 // notePath is where a run says what is to be undone.
 func (o Options) notePath() string { return filepath.Join(o.StateDir, "undo.json") }
 
-// undo does what is left to do of a run that did not come to its end. Where its fast path died first, only that has
-// something left: the table that it kept.
-func (o Options) undo(ctx context.Context, fast *client.Client, left *note, node table.Report) error {
+// undo does what is left to do of a run that did not come to its end, and reports what the node offers after that. Where its fast path died first, only
+// that has something left: the table that it kept.
+func (o Options) undo(ctx context.Context, fast *client.Client, left *note, node table.Report) (table.Report, error) {
+	if left == nil && len(node.Servers) == 0 {
+		return node, nil
+	}
+	if err := o.finish(ctx, fast, left, node.Backend); err != nil {
+		return node, err
+	}
+	return fast.Report(ctx)
+}
+
+func (o Options) finish(ctx context.Context, fast *client.Client, left *note, backend string) error {
 	if left == nil {
-		if len(node.Servers) == 0 {
-			return nil
-		}
 		return fast.Restore(ctx)
 	}
 	p, err := o.processes(*left)
 	if err != nil {
 		return err
 	}
-	return p.putBack(ctx, fast, node.Backend)
+	return p.putBack(ctx, fast, backend)
 }
 
 // awaitBudgets waits until the budget of every server is in force: the room may be promised until a period of an

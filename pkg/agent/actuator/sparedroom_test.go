@@ -1,0 +1,166 @@
+package actuator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/rt"
+)
+
+// threeOf are servers of three containers, each on a core of its own.
+func threeOf(c containers, budget int64) (out []Server) {
+	for i, group := range []string{c.first, c.second, c.guaranteed} {
+		s := serverOf(group)
+		s.Core, s.HighUs, s.BudgetUs = i+1, budget, budget
+		out = append(out, s)
+	}
+	return out
+}
+
+// nearlyAll is a budget of which a machine has room for three, on a core each, and not for four.
+func (l layout) nearlyAll() int64 {
+	if l.name == "hcbs-multi" {
+		return 8_500 // of each core
+	}
+	return 3_000 // of one pot
+}
+
+// expectArranged expects a controller to keep three servers that are on cores 1 to 3 by the capacities that are published, and where a core is gone, to
+// bring its server to another.
+func expectArranged(t *testing.T, b Backend, budget int64, cores ...int) {
+	t.Helper()
+	capacity := b.Capacity(cores)
+	at := rt.Placement{"first": 1, "second": 2, "guaranteed": 3}
+	in := rt.Node{Current: at, Witness: at}
+	for _, core := range cores {
+		in.Cores = append(in.Cores, rt.Core{
+			ID: core, Capacity: min(rt.PPM(capacity[core]), rt.MaxCapacity), Policy: rt.PolicyOf(b.Name()), Sibling: rt.NoSibling,
+		})
+	}
+	for id := range at {
+		in.Servers = append(in.Servers, rt.Server{ID: id, Criticality: rt.High, Period: 10_000, Deadline: 10_000, Low: budget, High: budget})
+	}
+	if placed, _, refused := rt.Arrange(in); len(refused) > 0 {
+		t.Errorf("by the capacities %v placed %v and refused %v; want none to be", capacity, placed, refused)
+	}
+}
+
+// expectCapacity expects what was published before.
+func expectCapacity(t *testing.T, b Backend, want map[int]int64) {
+	t.Helper()
+	got := b.Capacity([]int{1, 2, 3})
+	for core, ppm := range want {
+		if got[core] != ppm {
+			t.Errorf("capacity of core %d: %d ppm; want %d", core, got[core], ppm)
+		}
+	}
+}
+
+// sweepOn sweeps through ten minutes.
+func (s *simTree) sweepOn(b Backend) {
+	s.t.Helper()
+	for range 20 {
+		must(s.t, second(b.Sweep()))
+		s.clock += (30 * time.Second).Nanoseconds()
+	}
+}
+
+// The core of a container that cannot be opened is charged for its server by the spec. It costs no capacity beside that: not after a restart, nor when
+// the container is new.
+func TestWhoCannotBeOpenedCostsNoCapacity(t *testing.T) {
+	for _, l := range layouts[:3] {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSim(t, l.mount)
+			c := populate(s)
+			b := s.probe(l.backend)
+			free, servers := b.Capacity([]int{1, 2, 3}), threeOf(c, l.nearlyAll())
+			mustOpen(t, b, servers[0])
+			mustOpen(t, b, servers[1])
+			s.refuse = cpusetCPUs
+			if _, err := b.Open(servers[2]); err == nil {
+				t.Fatal("Open succeeded; the test is wrong")
+			}
+			b.Spare([]string{c.guaranteed})
+			s.sweepOn(b)
+			expectCapacity(t, b, free)
+			s.refuse = ""
+			mustOpen(t, b, servers[2])
+			b = s.probe(l.backend) // the next process
+			for i, server := range servers {
+				if server.BudgetUs = 0; i < 2 {
+					mustOpen(t, b, server)
+					continue
+				}
+				s.refuse, server.Core = cpusetCPUs, 0
+				if _, err := b.Open(server); err == nil {
+					t.Fatal("Open succeeded; the test is wrong")
+				}
+			}
+			b.Spare([]string{c.guaranteed})
+			s.sweepOn(b)
+			expectCapacity(t, b, free)
+			expectArranged(t, b, l.nearlyAll(), 1, 2, 3)
+		})
+	}
+}
+
+// The container of a core that is gone fits beside others by what is published, and can be opened there.
+func TestWhoseCoreIsGoneFitsElsewhere(t *testing.T) {
+	for _, l := range layouts[:3] {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSim(t, l.mount)
+			c := populate(s)
+			b := s.probe(l.backend)
+			servers := threeOf(c, l.nearlyAll()/2)
+			for _, server := range servers {
+				mustOpen(t, b, server)
+			}
+			b = s.probe(l.backend)
+			for _, server := range servers[:2] {
+				server.BudgetUs = 0
+				mustOpen(t, b, server)
+			}
+			b.Spare([]string{c.guaranteed})
+			s.sweepOn(b)
+			expectArranged(t, b, l.nearlyAll()/2, 1, 2)
+			servers[2].Core, servers[2].BudgetUs = 1, 0
+			mustOpen(t, b, servers[2])
+			b.Spare(nil)
+			s.sweepOn(b)
+		})
+	}
+}
+
+// A level above a spared container is sized for what that has in force. What others below it had goes to whom the spec gives it.
+func TestLevelsAboveTheSparedShrink(t *testing.T) {
+	for _, l := range layouts[:3] {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSim(t, l.mount)
+			c := populate(s)
+			b := s.probe(l.backend)
+			servers := threeOf(c, l.nearlyAll())
+			for i := range servers {
+				servers[i].Core = 1
+			}
+			if l.name == "hcbs-multi" {
+				servers[0].HighUs, servers[1].HighUs = 3_000, 3_000
+			}
+			servers[1].BudgetUs = 1_000 // and 3000 when it is raised
+			mustOpen(t, b, servers[1])
+			b = s.probe(l.backend)
+			servers[0].BudgetUs = 3_000
+			g := mustOpen(t, b, servers[0])
+			b.Spare([]string{c.second})
+			must(t, second(b.Sweep()))
+			must(t, g.Close(true))
+			s.sweepOn(b)
+			large := servers[2]
+			large.HighUs, large.BudgetUs = 8_000, 8_000 // beside 1000
+			mustOpen(t, b, large)
+			s.sweepOn(b)
+		})
+	}
+}
