@@ -65,7 +65,10 @@ func TestAnAgentThatStartsWaitsForThePodsOfWhomTheFastPathGoverns(t *testing.T) 
 		"it does not run by the list":         {governed, map[discover.Key]discover.Container{app: {Namespace: "d", Pod: "p", GroupUID: "u1"}}, true},
 		"it runs":                             {governed, map[discover.Key]discover.Container{app: runs}, false},
 		"it has ended, by the report as well": {table.ServerReport{ID: "u1/app", Error: "gone"}, map[discover.Key]discover.Container{}, false},
-		"another one is governed":             {table.ServerReport{ID: "u2/app", BudgetUs: 4_000}, map[discover.Key]discover.Container{}, false},
+		"it has what it had, on a core that is gone": {
+			table.ServerReport{ID: "u1/app", HeldUs: 4_000, Error: "core 3 takes no real-time work; want one of [1 2]"}, map[discover.Key]discover.Container{}, true,
+		},
+		"another one is governed": {table.ServerReport{ID: "u2/app", BudgetUs: 4_000}, map[discover.Key]discover.Container{}, false},
 	} {
 		f, told, clock := starting(test.report, test.containers)
 		f.feed(t.Context())

@@ -99,6 +99,8 @@ type Backend interface {
 	// Spare names the groups of the table that are not open, before a Sweep. What the kernel enforces there is left in force for as long as they are
 	// named; what only we would end is put back, a while after Open failed.
 	Spare(groups []string)
+	// InForce is what the kernel enforces in a group that is not open, and the cores of that; nothing where only we would end budgets.
+	InForce(group string) (Budget, []int, error)
 	// Sweep puts back what no open group needs any more and shrinks the levels above. Call it once a
 	// whole table was opened, and every second or so; it returns what it did.
 	Sweep() ([]string, error)

@@ -238,6 +238,22 @@ func (b *budgeted) Spare(groups []string) {
 	}
 }
 
+// InForce reads the budget of a group that is not open, on the core that its cpuset has.
+func (b *budgeted) InForce(group string) (Budget, []int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var cores []int
+	err := b.inCpuset(group, func(t target) (err error) {
+		cores, err = readCPUs(t, cpusetCPUs)
+		return err
+	})
+	if err != nil {
+		return Budget{}, nil, err
+	}
+	held, err := b.budget(group, firstOf(cores))
+	return held, cores, err
+}
+
 // Sweep settles what no open group needs.
 func (b *budgeted) Sweep() ([]string, error) {
 	b.mu.Lock()

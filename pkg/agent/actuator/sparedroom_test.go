@@ -1,6 +1,8 @@
 package actuator
 
 import (
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -161,6 +163,33 @@ func TestLevelsAboveTheSparedShrink(t *testing.T) {
 			large.HighUs, large.BudgetUs = 8_000, 8_000 // beside 1000
 			mustOpen(t, b, large)
 			s.sweepOn(b)
+		})
+	}
+}
+
+// What the kernel goes on to enforce for a container that is not open is known, and where it runs.
+func TestWhatIsInForceIsKnown(t *testing.T) {
+	for _, l := range layouts[:5] {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSim(t, l.mount)
+			c := populate(s)
+			server := serverOf(c.first)
+			server.Core = 3
+			mustOpen(t, s.probe(l.backend), server)
+			b := s.probe(l.backend) // the next process
+			held, cores, err := b.InForce(c.first)
+			must(t, err)
+			switch {
+			case l.backend == FIFO && held == (Budget{}):
+			case l.backend != FIFO && held == (Budget{1_000, 10_000}) && slices.Equal(cores, []int{3}):
+			default:
+				t.Errorf("%+v on %v", held, cores)
+			}
+			s.die(c.first)
+			if _, _, err := b.InForce(c.first); l.backend != FIFO && !errors.Is(err, ErrGone) {
+				t.Errorf("of a group that has gone: %v; want ErrGone", err)
+			}
 		})
 	}
 }

@@ -3,8 +3,10 @@ package fastpath
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 )
 
 // arrive opens a server's group, or moves it, and puts it under watch on its core.
@@ -32,11 +34,16 @@ func (e *Engine) arrive(en *entry) error {
 	return e.attach(en, c)
 }
 
-// open a server's group: one that was let go of to be opened anew with no more than it had, nor than a container may begin with.
+// open a server's group. One that was let go of to be opened anew, or comes from another core, gets no more than it had, nor than a container may
+// begin with; else it has what is in force.
 func (e *Engine) open(en *entry) error {
 	server := actuatorServer(en.spec)
-	if had := en.had.of(en.spec); had > 0 {
-		server.BudgetUs = min(had, e.first(en.spec), server.HighUs)
+	had := en.had
+	if had.windowUs == 0 {
+		had = e.elsewhere(en.spec)
+	}
+	if us := had.of(en.spec); us > 0 {
+		server.BudgetUs = min(us, e.first(en.spec), server.HighUs)
 	}
 	group, err := e.Backend.Open(server)
 	if err != nil {
@@ -47,6 +54,16 @@ func (e *Engine) open(en *entry) error {
 	}
 	en.group, en.last, en.sized, en.had = group, nil, server.HighUs, share{}
 	return nil
+}
+
+// elsewhere is what a group that is not open has in force on another core than that of its server, as a former process left it: the room of a raise was
+// that core's. Opening tells of what cannot be read.
+func (e *Engine) elsewhere(s table.Server) share {
+	held, cores, err := e.Backend.InForce(s.Cgroup)
+	if err != nil || held.RuntimeUs <= 0 || slices.Equal(cores, []int{s.Core}) {
+		return share{}
+	}
+	return share{budgetUs: held.RuntimeUs * s.PeriodUs / held.PeriodUs, windowUs: windowOf(s)}
 }
 
 // stay has a server governed where it is, while it cannot come to the core that the table sends it to: what is in force there is in force.

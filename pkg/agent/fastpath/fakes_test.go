@@ -57,14 +57,26 @@ func (k *kernel) note(format string, args ...any) {
 	k.log = append(k.log, fmt.Sprintf(format, args...))
 }
 
-func (k *kernel) Name() string             { return "fake" }
-func (k *kernel) Guarantee() string        { return "none" }
-func (k *kernel) Source() uint32           { return k.source }
-func (k *kernel) Identity() string         { return actuator.IdentityCPU }
-func (k *kernel) Policy() string           { return cmp.Or(k.policy, actuator.PolicyFixed) }
-func (k *kernel) ReservedOnly() bool       { return k.reserved }
-func (k *kernel) Unenforced() error        { return k.unenforced }
-func (k *kernel) Spare(groups []string)    { k.spared = groups }
+func (k *kernel) Name() string          { return "fake" }
+func (k *kernel) Guarantee() string     { return "none" }
+func (k *kernel) Source() uint32        { return k.source }
+func (k *kernel) Identity() string      { return actuator.IdentityCPU }
+func (k *kernel) Policy() string        { return cmp.Or(k.policy, actuator.PolicyFixed) }
+func (k *kernel) ReservedOnly() bool    { return k.reserved }
+func (k *kernel) Unenforced() error     { return k.unenforced }
+func (k *kernel) Spare(groups []string) { k.spared = groups }
+func (k *kernel) InForce(path string) (actuator.Budget, []int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	g := k.groups[path]
+	switch {
+	case g == nil:
+		return actuator.Budget{}, nil, actuator.ErrGone
+	case k.enforce:
+		return actuator.Budget{}, nil, nil
+	}
+	return actuator.Budget{RuntimeUs: g.budgetUs, PeriodUs: cmp.Or(g.periodUs, 10_000)}, []int{g.core}, nil
+}
 func (k *kernel) Sweep() ([]string, error) { k.sweeps.Add(1); return nil, nil }
 func (k *kernel) Restore() error {
 	if k.restoreErr == nil {
@@ -299,21 +311,38 @@ type node struct {
 func start(t *testing.T, k *kernel, dir string) *node {
 	t.Helper()
 	n := newNode(t, k, dir)
+	n.begin()
+	return n
+}
+
+// startOn starts a fast path that has only these cores, long after another.
+func startOn(t *testing.T, k *kernel, dir string, cores ...int) *node {
+	t.Helper()
+	n := newNodeOn(t, k, dir, 100_000_000_000, cores...)
+	n.begin()
+	return n
+}
+
+func (n *node) begin() {
 	_ = n.Resume() // tests that need it look at the report
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(n.t.Context())
 	n.stop = stop
 	go func() { n.ended <- n.Run(ctx, nil) }()
-	t.Cleanup(n.end)
-	return n
+	n.t.Cleanup(n.end)
 }
 
 // newNode is an engine that does not run yet.
 func newNode(t *testing.T, k *kernel, dir string) *node {
 	t.Helper()
+	return newNodeOn(t, k, dir, 1_000_000_000, 0, 1)
+}
+
+func newNodeOn(t *testing.T, k *kernel, dir string, now int64, cores ...int) *node {
+	t.Helper()
 	n := &node{t: t, kernel: k, programs: newPrograms(), dir: dir, ended: make(chan error, 1)}
-	n.now.Store(1_000_000_000)
+	n.now.Store(now)
 	engine, err := fastpath.New(fastpath.Options{
-		Backend: k, Programs: n.programs, Cores: []int{0, 1}, GranularityUs: 100, ChargeUs: 100, Lead: 200 * time.Microsecond, StateDir: dir,
+		Backend: k, Programs: n.programs, Cores: cores, GranularityUs: 100, ChargeUs: 100, Lead: 200 * time.Microsecond, StateDir: dir,
 		Now: n.now.Load, Wall: func() int64 { return 5_000_000_000_000 + n.now.Load() },
 		Instance: "one", Version: "test", Samples: 4, RunQueue: true,
 	})

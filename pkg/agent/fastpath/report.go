@@ -63,7 +63,7 @@ func (e *Engine) server(en *entry) table.ServerReport {
 		out.RunQueue = waits(e.Programs.RunQueue(en.slot))
 	}
 	if en.core == nil {
-		out.Error = textOf(en.fault, en.checkFault)
+		out.HeldUs, out.Error = e.held(en), textOf(en.fault, en.checkFault)
 		return out
 	}
 	state := en.core.state(en.slot)
@@ -81,6 +81,18 @@ func (e *Engine) server(en *entry) table.ServerReport {
 	}
 	out.BudgetUs, out.PeriodUs, out.Cores = budget.RuntimeUs, budget.PeriodUs, cores
 	return out
+}
+
+// held is what the kernel goes on to enforce for a server that nobody governs.
+func (e *Engine) held(en *entry) int64 {
+	if en.group != nil || en.spec.Cgroup == "" {
+		return 0
+	}
+	budget, _, err := e.Backend.InForce(en.spec.Cgroup)
+	if err != nil {
+		return 0 // it has gone
+	}
+	return max(0, budget.RuntimeUs)
 }
 
 // manyUndone is how often a server may have been found real-time though it was stopped: the count loses one a second, and a

@@ -59,10 +59,13 @@ type CoreReport struct {
 // ServerReport is a server as applied and read back.
 type ServerReport struct {
 	ID string `json:"id"`
-	// BudgetUs, PeriodUs and Cores in force, as the kernel says; 0 when nothing is.
+	// BudgetUs, PeriodUs and Cores in force, as the kernel says; 0 when nothing is, or nobody governs it.
 	BudgetUs int64 `json:"budgetUs"`
 	PeriodUs int64 `json:"periodUs"`
 	Cores    []int `json:"cores,omitempty"`
+	// HeldUs is the budget that the kernel goes on to enforce while nobody governs it: its core takes no real-time work any more, or its control
+	// group could not be opened. Error says which.
+	HeldUs int64 `json:"heldUs,omitempty"`
 	// LevelUs is the budget that the fast path grants: in mode Reserved, low until the alarm.
 	LevelUs int64 `json:"levelUs"`
 	// Overruns: periods in which the level's budget was used up, or would have been had it not been raised a
