@@ -121,8 +121,6 @@ func (e *Engine) specify(s table.Server) {
 		e.close(en, false)
 	case before.PeriodUs != s.PeriodUs, before.DeadlineUs != s.DeadlineUs:
 		e.reopen(en, before)
-	case before.Core != s.Core && !en.home():
-		e.detach(en)
 	}
 }
 
@@ -134,7 +132,7 @@ func most(s table.Server) int64 {
 	return s.LeastUs
 }
 
-// detach takes a server from its core. Events of it that are under way are void.
+// detach takes a server from its core. Events of it that are under way are void. The next load of the core lets go of its room, unless it is back by then.
 func (e *Engine) detach(en *entry) {
 	if en.core == nil {
 		return

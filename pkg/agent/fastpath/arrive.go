@@ -24,7 +24,6 @@ func (e *Engine) arrive(en *entry) error {
 			}
 			return fmt.Errorf("moving to core %d: %w", c.id, err)
 		}
-		e.detach(en) // from where it stayed while it could not move
 		en.last = nil
 	default:
 		if err := e.open(en); err != nil {
@@ -79,26 +78,31 @@ func (e *Engine) stay(en *entry) {
 // home says that a server is governed on the core that the table sends it to.
 func (en *entry) home() bool { return en.core != nil && en.core.id == en.spec.Core }
 
-// move brings an open group to another core, with no more than it may begin with there: the room of a raise was that of the core which it leaves. Who
-// is cut is governed by nobody from then on. If the move is refused, it has at once what the table grants it, and its core learns that from the group.
+// move brings an open group to another core, with no more than it may begin with there: the room of a raise was that of the core which it leaves. That
+// core raises it no more, and keeps its room: a move may take long and be refused. Who is cut for it is governed by nobody meanwhile. If the move is
+// refused, it has at once what the table grants it, and its core learns that from the group.
 func (e *Engine) move(en *entry, core int) error {
+	if c := en.core; c != nil {
+		c.hold(en.slot, true)
+		defer c.hold(en.slot, false)
+	}
 	budget, _, err := en.group.Read()
 	if err != nil {
 		return err
 	}
 	first := e.first(en.spec)
-	if budget.RuntimeUs <= first {
-		return en.group.Move(core)
-	}
-	if c := en.core; c != nil {
+	if budget.RuntimeUs > first {
 		e.detach(en)
-		e.load(c)
-	}
-	if err := en.group.Set(first); err != nil {
-		return fmt.Errorf("cutting the budget to %d us first: %w", first, err)
+		if err := en.group.Set(first); err != nil {
+			return fmt.Errorf("cutting the budget to %d us first: %w", first, err)
+		}
 	}
 	err = en.group.Move(core)
-	if before := min(budget.RuntimeUs, en.spec.LeastUs); err != nil && before > first {
+	if err == nil {
+		e.detach(en)
+		return nil
+	}
+	if before := min(budget.RuntimeUs, en.spec.LeastUs); budget.RuntimeUs > first && before > first {
 		_ = en.group.Set(before) // else its governor tries
 	}
 	return err

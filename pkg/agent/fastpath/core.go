@@ -45,6 +45,8 @@ type place struct {
 	// stoppedAt is when we stopped it last. undone is how often it was found real-time after that, less what was forgotten since.
 	stoppedAt int64
 	undone    uint64
+	// held: its budget is the slow half's for now.
+	held bool
 	// answeredNs is the use in the window answeredIn that was answered last: an event that tells of no more is of the same overrun.
 	answeredIn, answeredNs uint64
 }
@@ -230,11 +232,14 @@ func (c *core) tickLocked() {
 // errGone says it to the governor, too.
 var errGone = fmt.Errorf("%w: %w", governor.ErrGone, actuator.ErrGone)
 
+// errAway: the server is on its way to another core, or out of the table. What it had here may be in force until the next load.
+var errAway = errors.New("the server is leaving this core")
+
 // Set implements governor.Setter: it puts a budget in force.
 func (c *core) Set(slot int, budgetUs int64) error {
 	p := c.places[slot]
-	if p == nil {
-		return errGone
+	if p == nil || p.held {
+		return errAway
 	}
 	if err := p.group.Set(budgetUs); err != nil {
 		if errors.Is(err, actuator.ErrGone) {
@@ -315,6 +320,15 @@ func (c *core) put(slot int, p *place, budgetUs int64) {
 	c.active = append(c.active, slot)
 	c.halted = slices.Grow(c.halted, len(c.active)-len(c.halted)) // stopping a server allocates nothing
 	c.gov.InForce(slot, budgetUs)
+}
+
+// hold keeps a slot's budget from the governor, or leaves it to that again, which tries once more what it was refused.
+func (c *core) hold(slot int, on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.places[slot]; p != nil {
+		p.held = on
+	}
 }
 
 // take takes a slot's place from it. Nobody is stopped who leaves: the event that would let it go is void.

@@ -143,3 +143,19 @@ func TestWhoGaveWayKeepsItsPlaceOverARestart(t *testing.T) {
 	b.tickFor(40 * ms)
 	b.has(4000, 4000, 1000)
 }
+
+// A server that was to leave is back with less: its room stayed its own, its raise is over, and it is not raised without another alarm.
+func TestWhoIsBackHasWhatItHasByNow(t *testing.T) {
+	b := newBench(t, governor.Options{}, 900_000, srv(0, "High", 2000, 6000), srv(1, "High", 2000, 4000)).begun()
+	b.alarm(0, 0, governor.Raised)
+	b.InForce(0, 2000)
+	b.budgets[0] = 2000
+	b.load(0)
+	b.has(2000, 2000)
+	if s := b.State(0); s.Raised || s.LevelUs != 2000 || s.Overruns != 0 || b.Promised() > 900_000 {
+		t.Errorf("%+v, %d ppm promised; want no raise, and no overruns", s, b.Promised())
+	}
+	b.tickFor(20 * ms)
+	b.has(2000, 2000)
+	b.alarm(0, 0, governor.Raised)
+}

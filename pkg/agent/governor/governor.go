@@ -172,7 +172,7 @@ func New(o Options) *Core {
 
 // InForce says, before the Load that brings a slot, which budget its group has already. It is adopted: it
 // counts as promised, is not written again, and when it is more than the server's low budget it is
-// kept as a raise.
+// kept as a raise. One that is loaded already has left its place for a time and is back, with this.
 func (c *Core) InForce(slot int, budgetUs int64) { c.inForce[slot] = budgetUs }
 
 // Promised is the bandwidth that is promised now: raises that are paid for already and what is held until a

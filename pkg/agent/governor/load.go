@@ -47,8 +47,11 @@ func (c *Core) take(specs []Server, plan table.Plan, now int64) []Fault {
 	for _, spec := range specs {
 		s, known := former[spec.ID]
 		known = known && s.same(spec)
-		if !known {
+		switch us, told := c.inForce[spec.Slot]; {
+		case !known:
 			s = c.newcomer(spec.Slot, now)
+		case told:
+			s.returned(us, now)
 		}
 		if err := s.specify(spec, plan); err != nil {
 			faults = append(faults, Fault{Slot: spec.Slot, Err: err})
@@ -78,6 +81,15 @@ func (c *Core) take(specs []Server, plan table.Plan, now int64) []Fault {
 func (c *Core) newcomer(slot int, now int64) server {
 	c.serials++
 	return server{serial: c.serials, since: now, budget: c.inForce[slot]}
+}
+
+// returned takes back a server that was to leave and did not: its room is its own still. Whose raise was taken meanwhile needs another.
+// Its overruns are counted anew, as those of who leaves.
+func (s *server) returned(us, now int64) {
+	if us < s.budget {
+		s.raised = 0
+	}
+	s.budget, s.since, s.overruns = us, now, 0
 }
 
 // plan takes over the bounds of a plan.
