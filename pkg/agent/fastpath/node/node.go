@@ -73,9 +73,9 @@ func Run(ctx context.Context, s Settings) (err error) {
 	if err != nil {
 		return fmt.Errorf("looking at the machine: %w", err)
 	}
-	choice, err := cores.Choose(topology, s.Cores, s.Reserved)
-	if err != nil {
-		return err
+	choice, none := cores.Choose(topology, s.Cores, s.Reserved)
+	if none == nil && len(choice.Cores) == 0 {
+		none = fmt.Errorf("--cores %q and --reserved-cores %q leave no core to real-time work; want at least one", s.Cores, s.Reserved)
 	}
 	var missing lacks
 	missing.note(actuator.LeaveGroup(machine), "the process may lack real-time budget")
@@ -89,6 +89,9 @@ func Run(ctx context.Context, s Settings) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
+	if none != nil {
+		return errors.Join(none, s.leave(ctx, start, machine))
+	}
 	start.next("waiting until no other fast path governs these cores")
 	governed, err := s.keep(ctx, machine, choice.Cores)
 	defer func() { err = errors.Join(err, governed.Release()) }()
@@ -111,6 +114,19 @@ func (s Settings) alone(ctx context.Context) (*sole.Lock, error) {
 		return nil, fmt.Errorf("another fast path uses --state-dir %s, and did not end within %s; end it, or use another directory: %w", s.StateDir, sole.Wait, err)
 	}
 	return lock, err
+}
+
+// leave has containers that were governed go without us: as long as there is no core to govern, this process ends, and nobody ends their budgets.
+func (s Settings) leave(ctx context.Context, start *steps, machine host.Host) error {
+	if !fastpath.Governed(s.StateDir) {
+		return nil
+	}
+	choice, err := choose(ctx, s, start, machine, nil)
+	if err != nil {
+		return err
+	}
+	start.next("putting back what nobody would end")
+	return fastpath.Leave(s.StateDir, choice.Backend)
 }
 
 // govern runs the engine with what works on the machine.
