@@ -86,19 +86,26 @@ func (r Request) validate() error {
 
 // key stands for the same thing done for the same cause.
 func (r Request) key() string {
-	pods := make([]string, 0, len(r.Pods))
-	for _, p := range r.Pods {
+	o := v1alpha1.RTActionSpec{
+		Kind: v1alpha1.ActionKind(r.Kind), Cause: r.Cause, Node: r.Node, TargetNode: r.TargetNode, NodePool: r.NodePool, Pods: r.Pods, Moves: r.Moves,
+	}
+	sum := sha256.Sum256([]byte(deed(o)))
+	return hex.EncodeToString(sum[:6])
+}
+
+// deed is what an action does, to what, and why.
+func deed(s v1alpha1.RTActionSpec) string {
+	pods := make([]string, 0, len(s.Pods))
+	for _, p := range s.Pods {
 		pods = append(pods, string(p.UID))
 	}
 	slices.Sort(pods)
-	moves := make([]string, 0, len(r.Moves))
-	for _, m := range r.Moves {
+	moves := make([]string, 0, len(s.Moves))
+	for _, m := range s.Moves {
 		moves = append(moves, fmt.Sprintf("%s/%s>%d", m.PodUID, m.Container, m.Core))
 	}
 	slices.Sort(moves)
-	parts := slices.Concat([]string{string(r.Kind), r.Cause, r.Node, r.TargetNode, r.NodePool}, pods, moves)
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	return hex.EncodeToString(sum[:6])
+	return strings.Join(slices.Concat([]string{string(s.Kind), s.Cause, s.Node, s.TargetNode, s.NodePool}, pods, moves), "\x00")
 }
 
 // object stores the request, which is asked for since a time.

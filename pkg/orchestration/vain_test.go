@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -111,7 +112,7 @@ func TestWhatWasTriedForPodsThatWentDoesNotPileUp(t *testing.T) {
 	const tried = 1200
 	for i := range tried {
 		o := &v1alpha1.RTAction{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%04d", i), Labels: map[string]string{v1alpha1.LabelActionKey: fmt.Sprint(i)}}}
-		o.Spec.Kind, o.Spec.Cause, o.Spec.Attempt = "Preempt", "pressure/1", 1
+		o.Spec.Kind, o.Spec.Cause, o.Spec.Attempt, o.Spec.Pods = "Preempt", "pressure/1", 1, []v1alpha1.ActionPod{{UID: types.UID(fmt.Sprint(i))}}
 		o.Status.Phase, o.Status.PhaseTime = []v1alpha1.ActionPhase{"RolledBack", "Refused", "Expired", "Succeeded"}[i%4], ptr.To(metav1.NewMicroTime(clock.Now()))
 		orchestration.Know(q, o)
 		clock.Step(10 * time.Second)
@@ -164,5 +165,50 @@ func TestOnlyAttemptsLikeLaterOnesAreSuperseded(t *testing.T) {
 	want := map[string]int{"Migrate Expired NodeBeingDisrupted": most, "Migrate RolledBack ": most, "OpenNode Failed ": most}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// Nodes come and go, too: of attempts at having a pod go, to whichever, the last of each end are known, and so they are of those for whom they were.
+func TestAttemptsAtOtherTargetsAreAttemptsAtTheSame(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	q, err := orchestration.New(orchestration.Dependencies{Clock: clock, Lease: client.ObjectKey{Namespace: "x", Name: "queue"}, Identity: "process"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	know := func(what, pod, criticality string, change func(*v1alpha1.RTAction)) {
+		for i := range 20 {
+			o := &v1alpha1.RTAction{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%02d", what, i), Labels: map[string]string{v1alpha1.LabelActionKey: fmt.Sprint(what, i)}}}
+			o.Spec.Kind, o.Spec.Cause, o.Spec.Attempt, o.Spec.Node, o.Spec.TargetNode = "Migrate", "pressure/1", 1, "a", fmt.Sprint("b", i)
+			o.Spec.Pods, o.Spec.Beneficiary.Criticality = []v1alpha1.ActionPod{{UID: types.UID(pod)}}, criticality
+			o.Status.Phase, o.Status.PhaseTime = "RolledBack", ptr.To(metav1.NewMicroTime(clock.Now()))
+			if change != nil {
+				change(o)
+			}
+			orchestration.Know(q, o)
+			clock.Step(10 * time.Second)
+		}
+	}
+	know("undone", "x", "High", nil)
+	know("undone-for-low", "x", "Low", nil)
+	know("undone-of-other", "y", "High", nil)
+	know("full", "x", "High", func(o *v1alpha1.RTAction) {
+		o.Status.Progress = map[string]string{v1alpha1.ProgressElsewhere: o.Spec.TargetNode}
+	})
+	know("expired", "x", "High", func(o *v1alpha1.RTAction) { o.Status.Phase = "Expired" })
+	know("refused", "x", "High", func(o *v1alpha1.RTAction) { o.Status.Phase = "Refused" })
+	know("done", "x", "High", func(o *v1alpha1.RTAction) { o.Status.Phase = "Succeeded" })
+	orchestration.Ask(q, "pressure/1")
+	got := map[string]bool{}
+	for _, o := range orchestration.Disposable(q) {
+		got[o.Name] = true
+	}
+	want := map[string]bool{}
+	for _, what := range []string{"undone", "undone-for-low", "undone-of-other", "full", "expired"} {
+		for i := range 20 - orchestration.KeptAlike {
+			want[fmt.Sprintf("%s-%02d", what, i)] = true
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("forgotten are %v, want %v", got, want)
 	}
 }

@@ -12,9 +12,6 @@ import (
 // Migration. Being stored with the action it outlives the process, and every replica knows of it.
 const ProgressReserved = "reserved"
 
-// ProgressElsewhere is the entry that says which target had no room for the pod, of an action that was undone only for that.
-const ProgressElsewhere = "elsewhere"
-
 // kindMigrate is the kind of such an action.
 const kindMigrate v1alpha1.ActionKind = "Migrate"
 

@@ -7,14 +7,13 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
-	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
 // undone is the action of an answer that was undone because its target had no room.
 func undone(a ladder.Answer) *v1alpha1.RTAction {
 	return &v1alpha1.RTAction{
 		Spec:   v1alpha1.RTActionSpec{Kind: v1alpha1.ActionKind(a.Kind), Pods: a.Request.Pods, TargetNode: a.Target},
-		Status: v1alpha1.RTActionStatus{Phase: "RolledBack", Progress: map[string]string{state.ProgressElsewhere: a.Target}},
+		Status: v1alpha1.RTActionStatus{Phase: "RolledBack", Progress: map[string]string{v1alpha1.ProgressElsewhere: a.Target}},
 	}
 }
 

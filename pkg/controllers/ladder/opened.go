@@ -45,16 +45,21 @@ func (n nodesOpened) ticket(t orchestration.Ticket, tried bool) (orchestration.T
 	if n.last == nil {
 		return t, tried
 	}
-	a, _ := record.Read(n.last) // for its times
-	again := a.Entered.Add(orchestration.RestAfter(n.asked))
-	if !tried {
-		t = orchestration.Ticket{Name: n.last.Name, Phase: a.Phase, Attempt: n.asked, Message: n.last.Status.Message, Again: again}
-	}
-	switch {
-	case n.ready >= mostOpened:
+	if t = rested(t, tried, n.last, n.asked); n.ready >= mostOpened {
 		t.Again, t.Message = time.Time{}, fmt.Sprintf("%d nodes were opened for this pressure, and nobody went to any", n.ready)
-	case !t.Again.IsZero() && again.After(t.Again):
-		t.Again = again
 	}
 	return t, true
+}
+
+// rested is a ticket once so many attempts at the like, of which one was the last, have rested, too; of what was not tried itself it is that one's.
+func rested(t orchestration.Ticket, tried bool, last *v1alpha1.RTAction, asked int32) orchestration.Ticket {
+	a, _ := record.Read(last) // for its times
+	again := a.Entered.Add(orchestration.RestAfter(asked))
+	if !tried {
+		t = orchestration.Ticket{Name: last.Name, Phase: a.Phase, Attempt: asked, Message: last.Status.Message, Again: again}
+	}
+	if !t.Again.IsZero() && again.After(t.Again) {
+		t.Again = again
+	}
+	return t
 }

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/state"
@@ -83,7 +84,7 @@ const targets = 3
 func (p *planner) full(uid types.UID) []string {
 	var out []string
 	for _, o := range p.Answers {
-		node, undone := o.Status.Progress[state.ProgressElsewhere], phaseOf(o) == rules.RolledBack && !o.Status.Unwanted
+		node, undone := o.Status.Progress[v1alpha1.ProgressElsewhere], phaseOf(o) == rules.RolledBack && !o.Status.Unwanted
 		if node != "" && undone && len(o.Spec.Pods) == 1 && o.Spec.Pods[0].UID == uid {
 			out = append(out, node)
 		}

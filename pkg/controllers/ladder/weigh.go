@@ -33,8 +33,11 @@ func (p *planner) weigh(o option, passed []string) weighed {
 	w.kept = w.why != ""
 	w.waits = o.Kind != rules.OpenNode && p.followed(o)
 	w.ticket, w.tried = p.Ticket(w.Request)
-	if o.Kind == rules.OpenNode {
+	switch o.Kind {
+	case rules.OpenNode:
 		w.ticket, w.tried = p.opened.ticket(w.ticket, w.tried)
+	case rules.Migrate:
+		w.ticket, w.tried = sentOf(p.Answers, o.Pods[0]).ticket(w.ticket, w.tried)
 	}
 	if w.tried {
 		w.why = became(w.ticket)

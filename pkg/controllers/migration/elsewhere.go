@@ -95,7 +95,7 @@ func (r *Reconciler) over(ctx context.Context, o *v1alpha1.PodMigration, action 
 
 // displaced tells whether only the target was in the way of an action, and nothing is left of it.
 func displaced(action *v1alpha1.RTAction) bool {
-	return rules.Phase(action.Status.Phase) == rules.RolledBack && !action.Status.Unwanted && action.Status.Progress[state.ProgressElsewhere] != ""
+	return rules.Phase(action.Status.Phase) == rules.RolledBack && !action.Status.Unwanted && action.Status.Progress[v1alpha1.ProgressElsewhere] != ""
 }
 
 // adrift tells whether a migration waits for a limit though it was admitted before: its target would not do, and it has no other one yet.

@@ -25,7 +25,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// Entries of an action's progress, beside state.ProgressReserved and state.ProgressElsewhere.
+// Entries of an action's progress, beside state.ProgressReserved and v1alpha1.ProgressElsewhere.
 const (
 	// progressMigration is the name of the PodMigration, progressStrategy how the pod goes.
 	progressMigration = "migration"

@@ -101,7 +101,7 @@ func (m *migrate) fit(ctx context.Context, task orchestration.Task, pod *corev1.
 
 // elsewhere undoes what another target may do for.
 func elsewhere(task orchestration.Task, why string) rules.Result {
-	task.Progress[state.ProgressElsewhere] = task.Object.Spec.TargetNode
+	task.Progress[v1alpha1.ProgressElsewhere] = task.Object.Spec.TargetNode
 	return rules.Result{Undo: true, Message: why}
 }
 

@@ -11,6 +11,9 @@ const FinalizerAction = Group + "/action"
 // LabelActionKey is, on an RTAction, what all attempts at the same have in common.
 const LabelActionKey = Group + "/action-key"
 
+// ProgressElsewhere is the entry of an action's progress that says which target had no room for the pod, of one that was undone only for that.
+const ProgressElsewhere = "elsewhere"
+
 // ActionKind is what an action does.
 // +kubebuilder:validation:Enum=Rearrange;Migrate;Preempt;OpenNode;ReplaceNode
 type ActionKind string

@@ -1,0 +1,43 @@
+package ladder
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+// sentInVain are the attempts at having a pod go to another node that came to nothing for the pressure: from so many nodes on they speak against the
+// next, whichever that is, or a pressure that lasts while nodes come and go would try each of them without a rest.
+type sentInVain struct {
+	last *v1alpha1.RTAction
+	// asked is how many, but for those that the disruption of a node kept from beginning; nodes is to how many.
+	asked int32
+	nodes map[string]bool
+}
+
+func sentOf(answers []*v1alpha1.RTAction, uid types.UID) sentInVain {
+	out := sentInVain{nodes: map[string]bool{}}
+	for _, o := range answers { // by age
+		if rules.Kind(o.Spec.Kind) != rules.Migrate || len(o.Spec.Pods) == 0 || o.Spec.Pods[0].UID != uid || !vain(phaseOf(o)) {
+			continue
+		}
+		out.last, out.nodes[o.Spec.TargetNode] = o, true
+		if !orchestration.KeptByDisruption(o) {
+			out.asked++
+		}
+	}
+	return out
+}
+
+// vain tells whether an action is over, and was not done.
+func vain(p rules.Phase) bool { return p.Over() && p != rules.Succeeded }
+
+// ticket is what is known of one more, beside what is known of the same that was asked for before.
+func (s sentInVain) ticket(t orchestration.Ticket, tried bool) (orchestration.Ticket, bool) {
+	if s.last == nil || !tried && len(s.nodes) < targets {
+		return t, tried
+	}
+	return rested(t, tried, s.last, s.asked), true
+}

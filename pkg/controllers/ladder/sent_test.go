@@ -1,0 +1,121 @@
+package ladder_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+// removes a node, as one that was closed.
+func (s *stage) removes(name string) {
+	s.Helper()
+	name = s.namespace + "-" + name
+	for _, o := range []client.Object{&resourcev1.ResourceSlice{}, &v1alpha1.RTNode{}, &corev1.Node{}} {
+		o.SetName(name)
+		s.must(client.IgnoreNotFound(s.api.Delete(s.Context(), o, client.GracePeriodSeconds(0))))
+	}
+	s.nodes = slices.DeleteFunc(s.nodes, func(n string) bool { return n == name })
+}
+
+// A pressure goes on for long, and nodes come and go meanwhile (consolidation, drift): no attempt at having the sufferer go to any of them helps. They
+// rest as those at one node would, and few of them are kept.
+func TestAttemptsAtNodesThatComeAndGoRest(t *testing.T) {
+	for name, c := range map[string]struct {
+		phase  string
+		budget bool
+	}{"undone": {"RolledBack", false}, "kept by a budget": {"Expired", true}} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			s.node("a", 1)
+			s.sick("a")
+			for _, kind := range rules.Kinds {
+				if kind != rules.Migrate || !c.budget {
+					s.conduct[kind] = rules.Result{Undo: true, Message: "no"}
+				}
+			}
+			if c.budget {
+				s.budget("none", 0)
+			}
+			p := s.spawn()
+			begin, tried, most := s.clock.Now(), map[string]bool{}, 0
+			for i := range 24 {
+				s.node(fmt.Sprint("b", i), 2)
+				for range 12 {
+					s.misses["sick"] += 3
+					s.turns(p, 1)
+				}
+				s.removes(fmt.Sprint("b", i))
+				s.clock.Step(15 * time.Second)
+				list := &v1alpha1.RTActionList{}
+				s.must(s.api.List(s.Context(), list))
+				stored := 0
+				for _, o := range list.Items {
+					if o.Spec.Kind == "Migrate" && string(o.Status.Phase) == c.phase {
+						tried[o.Name] = true
+						stored++
+					}
+				}
+				most = max(most, stored)
+			}
+			lasted, attempts, at := s.clock.Now().Sub(begin), 3, time.Duration(0)
+			for at = orchestration.RestAfter(3); at < lasted; at += orchestration.RestAfter(int32(attempts)) {
+				attempts++
+			}
+			if len(tried) < 4 || len(tried) > attempts || most > 9 {
+				t.Errorf("%d attempts in %s, want 4 to %d; %d were known at once", len(tried), lasted, attempts, most)
+			}
+		})
+	}
+}
+
+// sent is an attempt at having the pods of an answer go to a node.
+func sent(a ladder.Answer, to string, phase rules.Phase, at time.Time) *v1alpha1.RTAction {
+	return &v1alpha1.RTAction{
+		ObjectMeta: metav1.ObjectMeta{Name: "to-" + to},
+		Spec:       v1alpha1.RTActionSpec{Kind: "Migrate", Pods: a.Request.Pods, TargetNode: to},
+		Status:     v1alpha1.RTActionStatus{Phase: v1alpha1.ActionPhase(phase), PhaseTime: &metav1.MicroTime{Time: at}, Message: "so it was"},
+	}
+}
+
+// Two nodes speak for nothing, and a third is tried at once; from then on the next is tried after the rest of three, and only for want of anything else.
+func TestFromThreeNodesOnAllAttemptsSpeakAgainstTheNext(t *testing.T) {
+	t.Parallel()
+	w, few := crowded(), equals(1) // the less critical may be evicted; as critical ones not
+	w.node("b", 1)
+	few.node("b", 1)
+	choice, only := stay(w, "small", "high").planner("a", ladder.SourceOverruns, "high"), few.planner("a", ladder.SourceOverruns, "high")
+	only.Pool = ""
+	for i, node := range []string{"gone1", "gone2", "gone3"} {
+		for _, p := range []*ladder.Planner{&choice, &only} {
+			a, _ := p.Choose()
+			if a.Kind != rules.Migrate || a.Target != "b" || a.Vain {
+				t.Fatalf("after %d nodes: %s %s, in vain %t", i, a.Kind, a.What, a.Vain)
+			}
+			p.Answers = append(p.Answers, sent(a, node, rules.RolledBack, p.Now))
+		}
+	}
+	if a, _ := choice.Choose(); a.Kind != rules.Preempt {
+		t.Errorf("after three nodes, at once: %s %s", a.Kind, a.What)
+	}
+	began := only.Now
+	only.Now = began.Add(orchestration.RestAfter(3) - time.Second)
+	if a, ok := only.Choose(); ok || !strings.Contains(strings.Join(a.Passed, ""), "action to-gone3 is RolledBack (so it was)") || !a.Again.Equal(only.Now.Add(time.Second)) {
+		t.Errorf("before the rest of three is over: %t %s, again at %s, %q", ok, a.What, a.Again, a.Passed)
+	}
+	only.Now = began.Add(orchestration.RestAfter(3))
+	if a, ok := only.Choose(); !ok || a.Target != "b" || !a.Vain {
+		t.Errorf("then: %t %s, in vain %t", ok, a.What, a.Vain)
+	}
+}
