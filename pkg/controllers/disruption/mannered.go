@@ -61,6 +61,9 @@ func (m *mannered) kept(hand held, s *state.Snapshot, c *disruption.Candidate) *
 	if m.lost(s, c.Name()) {
 		return nil
 	}
+	if o := m.promised(c); o != nil {
+		return o
+	}
 	return hand.busy(s, c.Name(), true)
 }
 

@@ -15,7 +15,7 @@ import (
 
 // Reasons for which a node is left alone; the first three are the label reason of mainspring_disruption_refusals_total.
 const (
-	// ReasonActionInFlight: an action of the orchestration queue has the node, or a pod of it, in hand.
+	// ReasonActionInFlight: an action of the orchestration queue has the node, or a pod of it, in hand, or is to have the place in the budget.
 	ReasonActionInFlight = "ActionInFlight"
 	// ReasonEscalated: a container there has a raised budget.
 	ReasonEscalated = "ContainerEscalated"

@@ -1,0 +1,36 @@
+package disruption
+
+import (
+	"fmt"
+
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
+
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+)
+
+// promised is the objection to closing a node where that would take the place in the NodePool's budget for which the replacement of one under real-time
+// pressure waits; nil for none. It is for a while only: the budget may have no place for such a reason at all. Repair goes on.
+func (m *mannered) promised(c *disruption.Candidate) *objection {
+	if m.Reason() == karpv1.DisruptionReasonUnhealthy {
+		return nil
+	}
+	for _, reason := range []string{rules.ReasonPoolBudget, orchestration.ReasonNodeBeingDisrupted} {
+		for _, a := range m.Actions.WaitingFor(reason) {
+			if a.Spec.NodePool == c.NodePool.Name && m.awaits(a) {
+				return &objection{c.Name(), ReasonActionInFlight, fmt.Sprintf("action %s waits for a place in the disruption budgets of NodePool %s", a.Name, a.Spec.NodePool)}
+			}
+		}
+	}
+	return nil
+}
+
+// awaits tells whether an action waits, not for long yet, for nothing but such a place: what was closing its node has given way, and does no longer.
+func (m *mannered) awaits(a *v1alpha1.RTAction) bool {
+	read, _ := record.Read(a) // for how long
+	return a.Spec.Reason == string(Reason) && rules.Kind(a.Spec.Kind) == rules.ReplaceNode && m.Clock.Since(read.Since) < rests &&
+		commandFor(m.Queue, func(n *disruption.Candidate) bool { return n.Name() == a.Spec.Node }) == nil
+}
