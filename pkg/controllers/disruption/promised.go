@@ -13,9 +13,10 @@ import (
 )
 
 // promised is the objection to closing a node where that would take the place in the NodePool's budget for which the replacement of one under real-time
-// pressure waits; nil for none. It is for a while only: the budget may have no place for such a reason at all. Repair goes on.
+// pressure waits; nil for none. It is for a while only: the budget may have no place for such a reason at all. Repair goes on, and no node of a NodePool with a fixed number of them is
+// replaced so.
 func (m *mannered) promised(c *disruption.Candidate) *objection {
-	if m.Reason() == karpv1.DisruptionReasonUnhealthy {
+	if m.Reason() == karpv1.DisruptionReasonUnhealthy || c.OwnedByStaticNodePool() {
 		return nil
 	}
 	for _, reason := range []string{rules.ReasonPoolBudget, orchestration.ReasonNodeBeingDisrupted} {

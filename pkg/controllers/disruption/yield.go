@@ -31,12 +31,14 @@ func (c *Controller) yield() {
 }
 
 // inTheWay is the command of a standard method for the node to which an action against real-time pressure is to be done; nil for none. To a node
-// that is repaired nothing is done any longer.
+// that is repaired nothing is done any longer, and one of a NodePool with a fixed number of nodes is replaced by nothing else.
 func (c *Controller) inTheWay(a *v1alpha1.RTAction) *disruption.Command {
 	if a.Spec.Reason != string(Reason) || rules.Kind(a.Spec.Kind) == rules.Migrate {
 		return nil
 	}
-	command := commandFor(c.Queue, func(n *disruption.Candidate) bool { return n.Name() == a.Spec.Node })
+	command := commandFor(c.Queue, func(n *disruption.Candidate) bool {
+		return n.Name() == a.Spec.Node && (rules.Kind(a.Spec.Kind) != rules.ReplaceNode || !n.OwnedByStaticNodePool())
+	})
 	if command == nil || command.Reason() == karpv1.DisruptionReasonUnhealthy || command.Reason() == Reason {
 		return nil
 	}

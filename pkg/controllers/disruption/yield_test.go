@@ -3,8 +3,11 @@ package disruption_test
 import (
 	"testing"
 
+	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpdisruption "sigs.k8s.io/karpenter/pkg/controllers/disruption"
+	"sigs.k8s.io/karpenter/pkg/operator/options"
+	karptest "sigs.k8s.io/karpenter/pkg/test"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
@@ -107,4 +110,41 @@ func TestNothingElseGivesWay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// In a NodePool with a fixed number of nodes no action replaces one, and drift does not give way for that; it does for others.
+func TestStaticDriftGivesWayToWhatCanBeDone(t *testing.T) {
+	for kind, want := range map[v1alpha1.ActionKind]int{"ReplaceNode": 1, "Preempt": 0} {
+		t.Run(string(kind), func(t *testing.T) {
+			w := begin(t, statetest.Cores(1)...)
+			w.fix(2)
+			for _, name := range []string{"a", "b"} {
+				w.node(name, "edge", statetest.Cores(1)...)
+				w.pod("pod-"+name, name, 20)
+			}
+			w.drift("a")
+			w.pass()
+			w.expectClosing("a")
+			action := w.waits(kind, "RTPressure", "a")
+			if w.loop.Heed(action); w.bell.Ringing() != (want == 0) {
+				t.Errorf("the loop is hurried: %t", w.bell.Ringing())
+			}
+			w.pass()
+			if got := w.disrupted(); len(got) != want {
+				t.Errorf("%v are being closed, want %d", got, want)
+			}
+		})
+	}
+}
+
+// fix has the NodePool have a fixed number of nodes, of machines with cores.
+func (w *world) fix(nodes int64) {
+	w.Helper()
+	w.cloud.InstanceTypes = w.cloud.InstanceTypes[1:]
+	w.ctx = options.ToContext(w.ctx, karptest.Options(karptest.OptionsFields{FeatureGates: karptest.FeatureGates{StaticCapacity: ptr.To(true)}}))
+	w.must(w.client.Delete(w.ctx, w.pool))
+	w.pool.ResourceVersion, w.pool.UID, w.pool.Finalizers = "", "", nil
+	w.pool.Spec.Replicas, w.pool.Spec.Weight, w.pool.Spec.Limits, w.pool.Spec.Disruption.ConsolidationPolicy = &nodes, nil, nil, ""
+	w.create(w.pool)
+	w.restart()
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
@@ -117,7 +116,7 @@ func (v visit) planner(ctx context.Context, beside []*v1alpha1.RTAction, machine
 	return planner{
 		Snapshot: v.snapshot, Node: v.node, Episode: v.scene.Episode, Sufferers: v.scene.Sufferers, Answers: v.scene.Answers, Beside: beside,
 		Ticket: v.Actions.Find, Held: func(uid types.UID) bool { return v.Actions.HoldsPod(uid) != "" }, Fits: machines.fit,
-		Passage: passages.of, Leave: leaveOf(ctx, v.Client, v.snapshot, v.node), Pool: v.node.Label(karpenterv1.NodePoolLabelKey),
+		Passage: passages.of, Leave: leaveOf(ctx, v.Client, v.snapshot, v.node), Pool: poolOf(ctx, v.Client, v.node),
 		Options: v.Options, Now: v.scene.Now, Since: since,
 	}
 }

@@ -46,7 +46,7 @@ type planner struct {
 	Passage func(pod *state.PodView, node string) Passage
 	// Leave is what PodDisruptionBudgets say to the pods of the node.
 	Leave pdb.Leave
-	// Pool of the node; empty: nobody manages it.
+	// Pool by which the node may be replaced; empty: by none.
 	Pool    string
 	Options Options
 	Now     time.Time
@@ -145,7 +145,7 @@ func (p *planner) rungs() []rung {
 		{rules.Migrate, (*planner).migrations, "no pod whose leaving would help may be moved and finds a core elsewhere" + p.shut()},
 		{rules.Preempt, (*planner).preemptions, "no less critical pod is in the way"},
 		{rules.OpenNode, (*planner).openings, "no pod waits for a core elsewhere whose leaving would help"},
-		{rules.ReplaceNode, (*planner).replacements, "another node of the kind would not help, or the node belongs to no NodePool, or pods of it must stay"},
+		{rules.ReplaceNode, (*planner).replacements, "another node of the kind would not help, or the node belongs to no NodePool that replaces nodes, or pods of it must stay"},
 	}
 	if p.below {
 		return all[:3]

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -75,9 +76,16 @@ func (s *stage) passage(_ context.Context, pod *state.PodView, _ string) (ladder
 	return ladder.Passage{Beside: true}, nil
 }
 
-// noting keeps at which points notes on McKubes were written, and asks the policy of the cluster.
+// noting keeps at which points notes on McKubes were written, and asks the policy of the cluster. Nobody has made the type of NodePools known to it.
 func (p *process) noting() client.WithWatch {
 	return interceptor.NewClient(p.api, interceptor.Funcs{
+		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if pool, ok := o.(*karpenterv1.NodePool); ok {
+				pool.Name, pool.Spec.Replicas = key.Name, p.fixed
+				return nil
+			}
+			return api.Get(ctx, key, o, options...)
+		},
 		Create: func(ctx context.Context, api client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			if p.policy != nil {
 				if err := p.policy(o); err != nil {

@@ -48,6 +48,8 @@ type stage struct {
 	// unable are kinds that nobody does; conduct says what becomes of actions of a kind instead.
 	unable  map[rules.Kind]bool
 	conduct map[rules.Kind]rules.Result
+	// fixed is how many nodes every NodePool has for good; nil: as many as are needed.
+	fixed *int64
 	// lost are pods of which nobody can say how they would go to another node.
 	lost []string
 	// policy is asked before anything is written; nil: nothing is forbidden.
