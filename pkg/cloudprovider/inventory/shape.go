@@ -153,12 +153,16 @@ func dynamicResources(name string, m *Machine) cloudprovider.DynamicResources {
 	}}}
 }
 
-// coreDevices are the cores of a layout as DRA devices.
+// coreDevices are the cores of a layout as DRA devices. What the agents of a backend make nothing of is kept of none.
 func coreDevices(l *v1alpha1.CoreLayout) []resourcev1.Device {
+	reserve := int(l.EscalationReservePPM)
+	if !rt.KeepsLimited(l.Backend) {
+		reserve = 0
+	}
 	layout := catalogue.RT{
 		NUMANodes: int(max(l.NUMANodes, 1)), CoresPerNUMA: int(l.CoresPerNUMA), SMT: l.SMT, Housekeeping: ints(l.Housekeeping),
 		BandwidthPPM: int(l.BandwidthPPM), GranularityUs: int(l.GranularityUs),
-		EscalationReservePPM: int(l.EscalationReservePPM), EscalationCores: ints(l.EscalationCores),
+		EscalationReservePPM: reserve, EscalationCores: ints(l.EscalationCores),
 	}
 	var devices []resourcev1.Device
 	for _, core := range layout.Cores() {

@@ -59,7 +59,7 @@ type CoreLayout struct {
 	// +kubebuilder:validation:Maximum=100000
 	GranularityUs int32 `json:"granularityUs,omitempty"`
 	// escalationReservePpm is what the cores in escalationCores keep, in parts per million, for the one
-	// container of a core that may be escalated at a time.
+	// container of a core that may be escalated at a time. With backends hcbs and deadline none is kept, as by their nodes' agents.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	// +kubebuilder:default=0
