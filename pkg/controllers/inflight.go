@@ -57,7 +57,7 @@ func (f *flights) mayCome(ctx context.Context, pod *corev1.Pod) bool {
 		return f.clock.Since(f.since(pod, planned, opened, there)) < f.patience
 	}
 	if !planned.IsZero() {
-		return f.clock.Since(planned) < hopeful
+		return f.clock.Since(planned) < hopeful || f.between(pod, planned)
 	}
 	return f.cluster.PodSchedulingDecisionTime(key).IsZero() && f.clock.Since(pod.CreationTimestamp.Time) < undecided
 }
@@ -94,4 +94,13 @@ func (f *flights) since(pod *corev1.Pod, planned, opened time.Time, there bool) 
 	o.seen = now
 	f.known[key] = o
 	return o.since
+}
+
+// between tells whether a pod is between two nodes: the one that was opened for it has gone before it joined, only just now, and the provisioner looks
+// for the next. That counts from when the first was opened, too.
+func (f *flights) between(pod *corev1.Pod, planned time.Time) bool {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	o, known := f.known[client.ObjectKeyFromObject(pod)]
+	return known && o.pod == pod.UID && o.planned.Equal(planned) && f.clock.Since(o.coming) < hopeful && f.clock.Since(o.since) < f.patience
 }

@@ -148,3 +148,42 @@ func TestHowLongANodeIsWaitedForIsThePodsOwn(t *testing.T) {
 		t.Error("the next of its name waits for no node, and one is coming")
 	}
 }
+
+// Between two machines, of which the first never joined, the next is waited for: not for longer than the provisioner needs, nor than for the first.
+func TestBetweenTwoMachinesTheNextIsWaitedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		gone, after time.Duration
+		want        bool
+	}{
+		"seconds after the first has gone":               {15 * time.Minute, 5 * time.Second, true},
+		"when the provisioner never comes back to it":    {15 * time.Minute, 2 * time.Minute, false},
+		"when the patience for the first one is over":    {20*time.Minute - 3*time.Second, 5 * time.Second, false},
+		"when the one that has gone was there, and full": {-15 * time.Minute, 5 * time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newPlanning(t, 20*time.Minute)
+			o.opened++
+			claim := o.claim(o.name(), o.clock.Now())
+			if c.gone < 0 {
+				claim.StatusConditions().SetTrue(karpv1.ConditionTypeInitialized)
+				if err := o.api.Update(t.Context(), claim); err != nil {
+					t.Fatal(err)
+				}
+			}
+			o.plans(claim)
+			o.clock.Step(c.gone.Abs())
+			if !o.waits() {
+				t.Fatal("it waits for no node, and is planned onto one")
+			}
+			o.cluster.DeleteNodeClaim(o.name())
+			o.clock.Step(c.after)
+			if got := o.waits(); got != c.want {
+				t.Errorf("it waits for the next node: %t, want %t", got, c.want)
+			}
+			o.pod = o.pod.DeepCopy()
+			if o.pod.UID = "other"; o.waits() {
+				t.Error("another of its name waits for a node, and none is coming")
+			}
+		})
+	}
+}
