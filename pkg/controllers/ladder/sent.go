@@ -1,10 +1,13 @@
 package ladder
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
@@ -19,11 +22,13 @@ type sentInVain struct {
 
 func sentOf(answers []*v1alpha1.RTAction, uid types.UID) sentInVain {
 	out := sentInVain{nodes: map[string]bool{}}
-	for _, o := range answers { // by age
+	for _, o := range answers { // by age, and one after another that did not begin is as old as that
 		if rules.Kind(o.Spec.Kind) != rules.Migrate || len(o.Spec.Pods) == 0 || o.Spec.Pods[0].UID != uid || !vain(phaseOf(o)) {
 			continue
 		}
-		out.last, out.nodes[o.Spec.TargetNode] = o, true
+		if out.nodes[o.Spec.TargetNode] = true; out.last == nil || !ended(o).Before(ended(out.last)) {
+			out.last = o
+		}
 		if !orchestration.KeptByDisruption(o) {
 			out.asked++
 		}
@@ -33,6 +38,12 @@ func sentOf(answers []*v1alpha1.RTAction, uid types.UID) sentInVain {
 
 // vain tells whether an action is over, and was not done.
 func vain(p rules.Phase) bool { return p.Over() && p != rules.Succeeded }
+
+// ended is when an action that is over came to its end.
+func ended(o *v1alpha1.RTAction) time.Time {
+	a, _ := record.Read(o) // for its times
+	return a.Entered
+}
 
 // ticket is what is known of one more, beside what is known of the same that was asked for before.
 func (s sentInVain) ticket(t orchestration.Ticket, tried bool) (orchestration.Ticket, bool) {
