@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpenterevents "sigs.k8s.io/karpenter/pkg/events"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
@@ -43,6 +44,19 @@ func (w watch) Look(n *state.NodeView, pressed bool, o Options, now time.Time) (
 // Note keeps who leaves.
 func Note(ctx context.Context, c client.Client, a answer) error {
 	return visit{ladder: &ladder{Dependencies: Dependencies{Client: c}}}.note(ctx, a.Leaving)
+}
+
+// Told looks at a node whose pressure has such answers, one look after the other, and says how many actions are remembered then as told of.
+func Told(to karpenterevents.Recorder, looks ...[]*v1alpha1.RTAction) (remembered []int) {
+	s := scene{Episode: Episode{Active: true, Stage: SourceMisses, Begun: time.Unix(1, 0)}}
+	v := visit{ladder: &ladder{Dependencies: Dependencies{Recorder: to}}, snapshot: state.New(state.Options{}).Snapshot(), node: &state.NodeView{Name: "a"}, memory: &memory{}, scene: s}
+	defer v.memory.count(Episode{})
+	for _, answers := range looks {
+		v.scene.Answers = answers
+		v.report()
+		remembered = append(remembered, len(v.memory.told))
+	}
+	return remembered
 }
 
 // Fits is what the planner asks nodes, from a client.

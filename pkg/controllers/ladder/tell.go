@@ -36,17 +36,19 @@ func (v visit) report() {
 	if !e.Active {
 		return
 	}
-	if m.told == nil {
-		m.told = map[string]bool{}
+	told := m.told
+	if told == nil {
+		told = map[string]bool{}
 		for _, o := range v.scene.Answers {
-			m.told[o.Name] = fresh && phaseOf(o).Over() // the process before this one had the time
+			told[o.Name] = fresh && phaseOf(o).Over() // the process before this one had the time
 		}
 	}
+	m.told = map[string]bool{} // of those that are known still: a pressure may last, and a name come again
 	for _, o := range slices.Concat(v.scene.Answers, v.scene.Returns) {
-		if !m.told[o.Name] {
-			m.told[o.Name] = true
+		if !told[o.Name] && !m.told[o.Name] {
 			v.tellAction(o)
 		}
+		m.told[o.Name] = true
 	}
 }
 
