@@ -16,12 +16,9 @@ import (
 // pressure waits; nil for none. It is for a while only: the budget may have no place for such a reason at all. Repair goes on, and no node of a NodePool with a fixed number of them is
 // replaced so.
 func (m *mannered) promised(c *disruption.Candidate) *objection {
-	if m.Reason() == karpv1.DisruptionReasonUnhealthy || c.OwnedByStaticNodePool() {
-		return nil
-	}
 	for _, reason := range []string{rules.ReasonPoolBudget, orchestration.ReasonNodeBeingDisrupted} {
 		for _, a := range m.Actions.WaitingFor(reason) {
-			if a.Spec.NodePool == c.NodePool.Name && m.awaits(a) {
+			if a.Spec.NodePool == c.NodePool.Name && !c.OwnedByStaticNodePool() && m.awaits(a) {
 				return &objection{c.Name(), ReasonActionInFlight, fmt.Sprintf("action %s waits for a place in the disruption budgets of NodePool %s", a.Name, a.Spec.NodePool)}
 			}
 		}
@@ -29,9 +26,10 @@ func (m *mannered) promised(c *disruption.Candidate) *objection {
 	return nil
 }
 
-// awaits tells whether an action waits, not for long yet, for nothing but such a place: what was closing its node has given way, and does no longer.
+// awaits tells whether an action waits, not for long yet, for nothing but such a place, which the method is to leave to it: what was closing its node
+// has given way, and does no longer.
 func (m *mannered) awaits(a *v1alpha1.RTAction) bool {
 	read, _ := record.Read(a) // for how long
-	return a.Spec.Reason == string(Reason) && rules.Kind(a.Spec.Kind) == rules.ReplaceNode && m.Clock.Since(read.Since) < rests &&
+	return a.Spec.Reason == string(Reason) && rules.Kind(a.Spec.Kind) == rules.ReplaceNode && m.Clock.Since(read.Since) < rests && m.Reason() != karpv1.DisruptionReasonUnhealthy &&
 		commandFor(m.Queue, func(n *disruption.Candidate) bool { return n.Name() == a.Spec.Node }) == nil
 }
