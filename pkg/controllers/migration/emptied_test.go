@@ -93,6 +93,7 @@ func TestASourceThatHasEnded(t *testing.T) {
 	set := func(w *town) {
 		w.house("StatefulSet")
 	}
+	job := func(w *town) { w.house("Job").counting() }
 	end, budget, relent := (*town).end, (*town).budget, (*town).relent
 	broken := func(w *town) { w.end(); w.late = func() { w.fail("StartError") } }
 	const lost = "what the pod had in memory is lost: "
@@ -115,6 +116,7 @@ func TestASourceThatHasEnded(t *testing.T) {
 		{name: "target-cordoned", town: alone, during: at("Transferring", each(end, func(w *town) { w.cordon("b") })), phase: "Succeeded", places: "b", state: "True"},
 		{name: "heir", town: set, during: onceStored(end), phase: "Succeeded", says: "in place of", places: "b", state: "True", deaths: true, since: 20},
 		{name: "heir-kept", town: set, during: from("Transferring", false, map[int]func(*town){0: each(end, budget), 25: relent}), phase: "Succeeded", places: "b", state: "True"},
+		{name: "heir-of-a-job", town: job, during: inStage("Transfer", each(end, (*town).finish)), phase: "Succeeded", says: "in place of", places: "b", state: "True"},
 		{name: "heir-never-let-go", town: set, during: at("Transferring", each(end, budget)), phase: "Failed", says: "begins anew on node", places: "a", state: "False"},
 
 		{name: "never-ready", town: alone, during: unready(at("Verifying", end)), phase: "Failed", says: "begins anew on node", places: "a", state: "False", deaths: true, since: 15},

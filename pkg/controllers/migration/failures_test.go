@@ -1,7 +1,6 @@
 package migration_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -43,7 +42,7 @@ func (h *house) counting() {
 	live, seen := h.late, map[string]int{}
 	h.late = func() {
 		for _, p := range h.pods() {
-			if p.DeletionTimestamp == nil || !slices.Contains(p.Finalizers, batchv1.JobTrackingFinalizer) {
+			if p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodFailed || !tracked(&p) {
 				continue
 			}
 			if seen[string(p.UID)]++; seen[string(p.UID)] < 4 {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,10 +48,10 @@ func heritable(by *metav1.OwnerReference) bool {
 func heirOf(task orchestration.Task, source *corev1.Pod) *corev1.Pod {
 	out := ofPod(task, source)
 	out.Name = source.Name
-	if slices.Contains(source.Finalizers, batchv1.JobTrackingFinalizer) {
+	by := *metav1.GetControllerOf(source)
+	if isJob(&by) { // by its finalizer it would not be told of a source that has ended: the Job has counted that, and taken it off
 		out.Annotations[annotationUncounted] = "true"
 	}
-	by := *metav1.GetControllerOf(source)
 	by.BlockOwnerDeletion = nil // some clusters let only those set it who may finalize the owner
 	out.OwnerReferences = []metav1.OwnerReference{by}
 	return out

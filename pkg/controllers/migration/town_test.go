@@ -295,6 +295,7 @@ func (w *town) claim(p *corev1.Pod, container, node string, core int, ppm rt.PPM
 	status := claim.Status
 	status.Allocation.Devices.Results[0].ShareID = ptr.To(types.UID("aaaaaaaa-0000-4000-8000-000000000000"))
 	claim.UID = ""
+	w.must(client.IgnoreNotFound(w.api.Delete(w.Context(), claim))) // of a pod of that name which has gone by itself: the garbage collector takes it away
 	claim.Spec.Devices.Requests[0].Exactly.AllocationMode, claim.Spec.Devices.Requests[0].Exactly.Count = resourcev1.DeviceAllocationModeExactCount, 1
 	w.must(w.api.Create(w.Context(), claim))
 	claim.Status = status

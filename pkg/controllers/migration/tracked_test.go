@@ -82,6 +82,19 @@ func TestAPodThatGoesOnIsCountedByItsJob(t *testing.T) {
 	}
 }
 
+// A Job counts a source that has ended while it stood still, and takes its finalizer off, before the pod in its place is thought of: that one is counted all the same.
+func TestAPodInThePlaceOfOneThatIsCountedIsCounted(t *testing.T) {
+	t.Parallel()
+	var h *house
+	w := journey{town: func(w *town) {
+		h = w.house("Job")
+		h.counting()
+	}, ask: ask("Checkpoint"), during: inStage("Transfer", each((*town).end, (*town).finish)), phase: "Succeeded", says: "in place of", places: "b", state: metav1.ConditionTrue}.tell(t, 0, false)
+	if p := w.pods()[0]; !restored(&p) || !tracked(&p) || h.job(nil).Status.Failed != 1 {
+		t.Errorf("pod %s of image %s has finalizers %v; %+v", p.Name, p.Spec.Containers[0].Image, p.Finalizers, h.job(nil).Status)
+	}
+}
+
 // succeeding has the Job's controller count its pods that have succeeded.
 func (h *house) succeeding() {
 	h.Helper()
