@@ -51,6 +51,7 @@ func (m *migrate) checkpoint(ctx context.Context, task orchestration.Task, sourc
 		return m.prepareTwin(ctx, task, source, m.freeze)
 	}
 	result, err := m.goOn(ctx, task, source, twin, nc)
+	result, err = m.orRelent(task, source, nc, result, err)
 	return orForfeit(task, source, nc, result), err
 }
 

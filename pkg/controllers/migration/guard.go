@@ -22,7 +22,8 @@ const (
 )
 
 // guard asks, before anything is stopped, whether the API server keeps the owner from making a pod in the source's place: else that one would
-// begin anew while the state is on its way. It also tells whether somebody else would forbid that pod, of the images of which the controller makes it.
+// begin anew while the state is on its way. It also tells whether somebody else would forbid that pod, of the images of which the controller makes it, or
+// that what it is to be is stored.
 func (m *migrate) guard(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, bool, error) {
 	probe := heirOf(task, source)
 	probe.Annotations[annotationReplaces] = asksFor + string(source.UID) // for that migration alone: those of other pods of a Job let it pass
@@ -30,7 +31,11 @@ func (m *migrate) guard(ctx context.Context, task orchestration.Task, source *co
 	by := metav1.GetControllerOf(source)
 	switch {
 	case refused(err) && strings.Contains(err.Error(), "PodMigration "+task.Progress[progressMigration]+" "):
-		why, err := m.inadmissible(ctx, task, likeArchives(heirOf(task, source), source.UID))
+		heir := likeArchives(heirOf(task, source), source.UID)
+		why, err := m.inadmissible(ctx, task, heir)
+		if why == "" && err == nil {
+			why, err = m.putDown(ctx, task, heir, client.DryRunAll)
+		}
 		return rules.Result{Undo: why != "", Message: why}, why == "" && err == nil, err
 	case refused(err):
 		return rules.Result{Undo: true, Message: "the pod in its place could not be made: " + err.Error()}, false, nil

@@ -4,15 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/eviction"
@@ -28,9 +25,6 @@ const (
 	undecided = 10 * time.Second
 	unwelcome = 30 * time.Second
 )
-
-// withoutRecord is why no pod can be made in the place of a source.
-const withoutRecord = "somebody has deleted the PodTemplate that says what it was"
 
 // legacy is what is there in the place of a source that is stopped.
 type legacy struct {
@@ -57,13 +51,6 @@ func heirOf(task orchestration.Task, source *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// heirBy is that pod as bequeath has stored it.
-func heirBy(kept *corev1.PodTemplate) *corev1.Pod {
-	heir := &corev1.Pod{ObjectMeta: kept.Template.ObjectMeta, Spec: kept.Template.Spec}
-	heir.Namespace = kept.Namespace
-	return heir
-}
-
 // since is for how long something has been so that is noted now, if it is not yet.
 func (m *migrate) since(task orchestration.Task, entry string) time.Duration {
 	at, err := time.Parse(time.RFC3339Nano, task.Progress[entry])
@@ -82,20 +69,8 @@ func (m *migrate) bequeath(ctx context.Context, task orchestration.Task, source 
 	}
 	v1alpha1.Pin(heir, task.Object.Spec.TargetNode)
 	comeIn(&heir.Spec)
-	kept := &corev1.PodTemplate{
-		ObjectMeta: metav1.ObjectMeta{Namespace: source.Namespace, Name: ownName(task)},
-		Template:   corev1.PodTemplateSpec{ObjectMeta: heir.ObjectMeta, Spec: heir.Spec},
-	}
-	if of, asked := strings.CutPrefix(task.Object.Spec.Cause, causePrefix); asked { // it goes with that, should nobody come to take it away
-		kept.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "PodMigration", Name: task.Progress[progressMigration], UID: types.UID(of),
-		}}
-	}
-	switch err := m.Client.Create(ctx, kept); {
-	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
-		return rules.Result{Undo: true, Message: "what is to be in its place cannot be stored: " + err.Error()}, nil
-	case err != nil && !apierrors.IsAlreadyExists(err):
-		return rules.Result{}, fmt.Errorf("storing PodTemplate %s/%s: %w", kept.Namespace, kept.Name, err)
+	if veto, err := m.putDown(ctx, task, heir); veto != "" || err != nil {
+		return rules.Result{Undo: veto != "", Message: veto}, err
 	}
 	if _, err := m.prepare(ctx, task, source); err != nil {
 		return rules.Result{}, err
@@ -103,7 +78,7 @@ func (m *migrate) bequeath(ctx context.Context, task orchestration.Task, source 
 	if err := m.stage(ctx, nc, v1alpha1.StageRestore); err != nil { // once the source is evicted its state is on the target only, however long nobody is here
 		return rules.Result{}, err
 	}
-	task.Progress[progressHeir] = kept.Name
+	task.Progress[progressHeir] = ownName(task)
 	return rules.Result{Message: "the target has the pod's state; about to evict the source, which is stopped"}, nil
 }
 
@@ -113,28 +88,6 @@ func comeIn(spec *corev1.PodSpec) {
 	if !slices.Contains(spec.Tolerations, cordoned) {
 		spec.Tolerations = append(spec.Tolerations, cordoned)
 	}
-}
-
-// stored is what bequeath has stored; nil for nothing.
-func (m *migrate) stored(ctx context.Context, task orchestration.Task) (*corev1.PodTemplate, error) {
-	kept := &corev1.PodTemplate{}
-	key := types.NamespacedName{Namespace: task.Object.Spec.Pods[0].Namespace, Name: ownName(task)}
-	if err := m.API.Get(ctx, key, kept); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("reading PodTemplate %s: %w", key, err)
-	}
-	return kept, nil
-}
-
-// unstore takes it away.
-func (m *migrate) unstore(ctx context.Context, task orchestration.Task) error {
-	kept := &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: task.Object.Spec.Pods[0].Namespace, Name: ownName(task)}}
-	if err := m.Client.Delete(ctx, kept); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting PodTemplate %s/%s: %w", kept.Namespace, kept.Name, err)
-	}
-	return nil
 }
 
 // inherit has the source go, which is stopped, and a pod go on with its state under its name. Up to the source's eviction everything can be
@@ -153,6 +106,7 @@ func (m *migrate) inherit(ctx context.Context, task orchestration.Task, source *
 		return m.thaw(ctx, task, source, l.nc)
 	}
 	result, err := m.takeLeave(ctx, task, source, l.nc)
+	result, err = m.orRelent(task, source, l.nc, result, err)
 	return orForfeit(task, source, l.nc, result), err
 }
 

@@ -51,10 +51,12 @@ const (
 	// progressStateless: the pod was to take its state along, and begins anew.
 	progressStateless = "stateless"
 	// progressGuard is since when it is asked for that the owner makes nothing meanwhile, progressHeir the object that keeps what the pod in
-	// the source's place, under its name, is to be, progressRefused since when the source's eviction is refused.
+	// the source's place, under its name, is to be, progressRefused since when the source's eviction is refused, progressFailing since when what is
+	// done while the source stands still goes wrong.
 	progressGuard   = "guard"
 	progressHeir    = "heir"
 	progressRefused = "refused"
+	progressFailing = "failing"
 	// progressForbidden is since when that pod may not be made, progressMade since when it is, progressBorne its UID, once it goes on with the state.
 	progressForbidden = "forbidden"
 	progressMade      = "made"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
 const (
@@ -89,6 +90,19 @@ func (m *migrate) tired(task orchestration.Task) string {
 		return ""
 	}
 	return fmt.Sprintf("the pod has stood still for almost %s, after which its liveness probe ends it, with what it has in memory", limit)
+}
+
+// orRelent has a source that stands still run on where what is to be done meanwhile has gone wrong for long, as where a webhook does not answer that is asked of
+// each pod. One that is gone, or has nothing in memory any longer, is tried for as long as there is time.
+func (m *migrate) orRelent(task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint, r rules.Result, err error) (rules.Result, error) {
+	if err == nil {
+		delete(task.Progress, progressFailing)
+		return r, nil
+	}
+	if m.since(task, progressFailing) <= undecided || source == nil || emptied(task, source, nc) != "" {
+		return r, err
+	}
+	return rules.Result{Undo: true, Message: fmt.Sprintf("it goes wrong for longer than %s: %v", undecided, err)}, nil
 }
 
 // impatient is why a pod cannot stand still for as long as it takes to write its state; empty: it can. How often a startup probe has failed already
