@@ -50,9 +50,7 @@ func (l *Leftovers) handOn(ctx context.Context, task orchestration.Task, nc *v1a
 	if err != nil {
 		return false, err
 	}
-	if err := m.counted(ctx, nc, heir); err != nil {
-		return false, err
-	}
+	uncounted, late := m.counted(ctx, nc, heir), !m.Clock.Now().Before(until)
 	left, err := m.left(ctx, task.Object.Spec.Pods[0])
 	if err != nil {
 		return false, err
@@ -61,9 +59,11 @@ func (l *Leftovers) handOn(ctx context.Context, task orchestration.Task, nc *v1a
 	switch {
 	case err != nil:
 		return false, err
-	case heir != nil && heir.DeletionTimestamp == nil && unrestored(nc, heir) == "":
+	case revived(nc, heir) && uncounted != nil && !late: // its Job would make another one once it is released
+		return false, uncounted
+	case revived(nc, heir):
 		return false, m.stage(ctx, nc, v1alpha1.StageRelease)
-	case hopeless || !m.Clock.Now().Before(until):
+	case hopeless || late:
 		return m.disinherit(ctx, task, nc)
 	case nc.Spec.Stage != v1alpha1.StageHandOver:
 		return false, m.stage(ctx, nc, v1alpha1.StageHandOver)
@@ -73,6 +73,11 @@ func (l *Leftovers) handOn(ctx context.Context, task orchestration.Task, nc *v1a
 		return l.bear(ctx, task, nc, kept)
 	}
 	return false, nil
+}
+
+// revived tells whether a pod goes on with the state.
+func revived(nc *v1alpha1.NodeCheckpoint, heir *corev1.Pod) bool {
+	return heir != nil && heir.DeletionTimestamp == nil && unrestored(nc, heir) == ""
 }
 
 // hopeless tells whether no pod will ever go on with the state, or that which was to never will.

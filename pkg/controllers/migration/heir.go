@@ -166,10 +166,11 @@ func (m *migrate) retained(ctx context.Context, task orchestration.Task, source 
 
 // passOn makes the pod in the source's place once nothing is left of that, and waits until it has proven itself.
 func (m *migrate) passOn(ctx context.Context, task orchestration.Task, l legacy) (rules.Result, error) {
-	if err := m.counted(ctx, l.nc, l.heir); err != nil {
-		return rules.Result{}, err
-	}
-	if task.Progress[progressReleased] != "" || l.nc != nil && l.nc.Spec.Stage == v1alpha1.StageRelease {
+	uncounted := m.counted(ctx, l.nc, l.heir)
+	switch {
+	case uncounted != nil && !refused(uncounted):
+		return rules.Result{}, uncounted
+	case task.Progress[progressReleased] != "" || l.nc != nil && l.nc.Spec.Stage == v1alpha1.StageRelease:
 		return m.settled(ctx, task, l)
 	}
 	if why := spoilt(l.nc); why != "" {
@@ -190,6 +191,8 @@ func (m *migrate) passOn(ctx context.Context, task orchestration.Task, l legacy)
 		return m.makeHeir(ctx, task, l.nc)
 	case l.heir == nil || l.heir.DeletionTimestamp != nil:
 		return m.lose(ctx, task, l.nc, "the pod in its place was taken away")
+	case uncounted != nil: // its Job would make another one once it is released
+		return m.unsettled(ctx, task, l, rules.Result{Message: uncounted.Error()})
 	}
 	return m.proveHeir(ctx, task, l)
 }
@@ -289,6 +292,9 @@ func (m *migrate) settled(ctx context.Context, task orchestration.Task, l legacy
 	}
 	if result, confirmed := m.confirm(task, l.heir); !confirmed {
 		return result, nil
+	}
+	if l.heir != nil && l.heir.Annotations[annotationUncounted] != "" {
+		return rules.Result{Outcome: rules.Failed, Message: "the pod goes on with its state, and its Job does not count it: somebody refuses that its finalizer is put on"}, nil
 	}
 	return m.succeed(ctx, task, nil, l.heir)
 }

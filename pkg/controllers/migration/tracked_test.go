@@ -1,21 +1,28 @@
 package migration_test
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mainspring-rt/mainspring/charts"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/migration"
 )
 
 // tracked tells whether a Job counts what becomes of a pod.
@@ -190,4 +197,57 @@ func (c *cluster) keptFrom(t *testing.T, job *batchv1.Job, like *corev1.Pod) {
 	c.must(c.api.Create(t.Context(), binding))
 	like.Name, like.GenerateName = "", job.Name+"-"
 	c.soon("a Job makes no pods", func() bool { return c.api.Create(t.Context(), like.DeepCopy(), client.DryRunAll) != nil })
+}
+
+// Who refuses that the Job's finalizer is put on the pod that goes on, as a policy for pods that judges changes of them, does not keep the migration from ending: it
+// is asked for as long as there is time, in its action and, where that is over, in the hour after it.
+func TestAFinalizerThatIsRefused(t *testing.T) {
+	t.Parallel()
+	for what, refusal := range map[string]error{
+		"refused": apierrors.NewForbidden(corev1.Resource("pods"), "rt-1", errors.New("[allowed-repos] only of our registry")),
+		"erring":  apierrors.NewInternalError(errors.New("failed calling webhook")),
+	} {
+		w := newTown(t, 1)
+		w.gating = true
+		h := w.house("Job")
+		h.counting()
+		w.client = interceptor.NewClient(w.client, interceptor.Funcs{Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if p, ok := o.(*corev1.Pod); ok && restored(p) && tracked(p) {
+				return refusal
+			}
+			return api.Patch(ctx, o, patch, opts...)
+		}})
+		w.asks(w.first(), by("Checkpoint"))
+		p := w.start()
+		said := false
+		for range 400 {
+			if err := p.turn(); err != nil {
+				p.live()
+				p.clock.Step(time.Second)
+			}
+			_ = p.loop()
+			a := w.actions(t.Context())
+			if said = said || len(a) > 0 && strings.Contains(a[0].Status.Message+a[0].Status.LastError, refusal.Error()); len(a) > 0 && over(a) {
+				p.clock.Step(time.Minute)
+				p.settling()
+			}
+			if w.move().Status.Phase.Over() {
+				break
+			}
+		}
+		if o := w.move(); o.Status.Phase != v1alpha1.MigrationFailed || !strings.Contains(o.Status.Message, "goes on with its state") || !said || w.places() != "b" {
+			t.Errorf("%s: said so %t; it is %s: %s; %s", what, said, o.Status.Phase, o.Status.Message, w.everyone())
+		}
+	}
+}
+
+// settling is leftovers that may go wrong, and are tried again.
+func (p *process) settling() {
+	p.Helper()
+	list := &v1alpha1.NodeCheckpointList{}
+	p.must(p.api.List(p.Context(), list))
+	for i := range list.Items {
+		l := &migration.Leftovers{Dependencies: p.dependencies()}
+		_, _ = l.Reconcile(p.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
 }
