@@ -40,3 +40,32 @@ func TestWhatIsOnItsWayTakesRoom(t *testing.T) {
 		}
 	}
 }
+
+// A pod that is there takes its room there itself, also before it is known that it goes on with its state: no second one is kept for it.
+func TestAPodThatIsThereTakesItsRoomOnce(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 0)
+	w.ungoverned()
+	w.change = func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = amounts("5") } // of 8 that node b has left
+	w.scale(1)
+	w.bind(w.make(), "a", 0)
+	w.house("StatefulSet")
+	w.agents.cold = true // nobody says yet that it was restored
+	w.asks("rt-1", by("Checkpoint"), func(o *v1alpha1.PodMigration) { o.Spec.TargetNode = w.name("b") })
+	p := w.further(w.start(), func() bool {
+		c := w.copied()
+		return c != nil && c.Spec.NodeName != "" && c.Status.Phase == corev1.PodRunning
+	})
+	w.must(p.turn())
+	other := w.make()
+	w.bind(other, "a", 1)
+	other.OwnerReferences = nil
+	w.must(w.api.Update(t.Context(), other))
+	p.look()
+	w.asks(other.Name, by("Restart"), func(o *v1alpha1.PodMigration) { o.Spec.DryRun = true })
+	p.one("move-" + other.Name)
+	o, first := p.one("move-"+other.Name), p.one("move-rt-1")
+	if first.Status.Phase != v1alpha1.MigrationRestoring || o.Status.Phase != v1alpha1.MigrationDryRun {
+		t.Errorf("the first is %s, with target %+v; the other is %s: %s", first.Status.Phase, first.Status.Target, o.Status.Phase, o.Status.Message)
+	}
+}

@@ -41,6 +41,9 @@ func (m *migrate) counted(ctx context.Context, nc *v1alpha1.NodeCheckpoint, heir
 
 // comesTo waits until the pod goes on with the state. Until then its owner is kept from making one beside it, as a Job does not count yet what becomes of it.
 func (m *migrate) comesTo(ctx context.Context, task orchestration.Task, l legacy, why string) (rules.Result, error) {
+	if err := m.enter(ctx, task, v1alpha1.MigrationRestoring, arriving(l.heir)); err != nil { // it takes its room itself from now on
+		return rules.Result{}, err
+	}
 	if err := m.hand(task); err != nil { // its claims have its cores
 		return rules.Result{}, err
 	}
