@@ -94,7 +94,7 @@ func (m *migrate) hopeless(ctx context.Context, nc *v1alpha1.NodeCheckpoint, hei
 	return gone, err
 }
 
-// bear makes the pod in the source's place, if its owner still wants one. One that the API server forbids, as by a ResourceQuota or our own policy, is asked for again.
+// bear makes the pod in the source's place, if its owner still wants one. One that is refused, by whomever, is asked for again.
 func (l *Leftovers) bear(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, kept *corev1.PodTemplate) (bool, error) {
 	m := &migrate{Dependencies: l.Dependencies}
 	heir := heirBy(kept)
@@ -102,10 +102,9 @@ func (l *Leftovers) bear(ctx context.Context, task orchestration.Task, nc *v1alp
 		return m.disinheritUnless(ctx, err, task, nc)
 	}
 	switch err := l.Client.Create(ctx, heir); {
-	case passing(err): // and asked for again
-	case apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return m.disinherit(ctx, task, nc) // another has its name, and would have been found otherwise
-	case err != nil && !apierrors.IsForbidden(err):
+	case err != nil && !refused(err): // a refusal may pass
 		return false, fmt.Errorf("making pod %s/%s in the place of another: %w", heir.Namespace, heir.Name, err)
 	}
 	return false, nil

@@ -151,3 +151,25 @@ func TestAnHeirThatDoesNotGoWhenItsHourIsOver(t *testing.T) {
 	w.further(p, func() bool { return len(p.leftovers()) == 0 })
 	h.expectNothingLeft()
 }
+
+// A refusal that passes, of whomever and however he says so, is no reason to give up a state that is kept.
+func TestARefusalOfSomeSecondsOnceTheActionIsOver(t *testing.T) {
+	t.Parallel()
+	for _, what := range refusing {
+		w, h, p := dying(t)
+		left := 3
+		w.admission = func(p *corev1.Pod) error {
+			if left--; restored(p) && left >= 0 {
+				return onlyOurs[what](p)
+			}
+			return nil
+		}
+		w.detain("rt-1", false)
+		h.absent = false
+		w.further(p, func() bool { return w.move().Status.Phase.Over() })
+		if o := w.move(); left >= 0 || !strings.Contains(o.Status.Message, "goes on with its state on node") {
+			t.Errorf("%s: it is %s: %s", what, o.Status.Phase, o.Status.Message)
+		}
+		h.expectNothingLeft()
+	}
+}
