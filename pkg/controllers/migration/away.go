@@ -120,11 +120,18 @@ func (m *migrate) keptFrom(ctx context.Context, task orchestration.Task, l legac
 	case why != "":
 		return true, nil
 	case l.heir.Spec.NodeName != "":
-		return false, nil
+		return !everBegun(l.heir), nil
 	case !roomless(l.heir):
 		return true, nil
 	}
 	return m.required(ctx, l.heir)
+}
+
+// everBegun tells whether a node has ever begun a container of a pod that it has taken: what keeps it from that, as a volume or a plugin of its, may pass.
+func everBegun(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
+		return s.ContainerID != "" || s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
+	})
 }
 
 // required tells whether the pod's MigrationPolicy has it go on with its state or not at all.

@@ -293,3 +293,30 @@ func TestAnOwnerIsAskedBeforeItsPodIsMade(t *testing.T) {
 		}
 	}
 }
+
+// A node that is well, and does not begin the pod that it has taken, as for a volume or a plugin of its, keeps the state for it: it goes on with that as soon as it is begun.
+func TestATargetThatDoesNotBeginThePodThatItHasTaken(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 1)
+	w.gating = true
+	h := w.house("StatefulSet")
+	w.asks(w.first(), by("Checkpoint"), func(o *v1alpha1.PodMigration) { o.Spec.Timeout.Duration = 70 * time.Second })
+	p := w.further(w.start(), func() bool { return len(w.evicted) > 0 })
+	w.unready = true
+	p = w.further(p, func() bool { c := w.copied(); return c != nil && c.Spec.NodeName != "" })
+	for range 200 {
+		w.must(p.turn())
+		w.must(p.loop())
+		p.leftovers()
+	}
+	if o := w.move(); o.Status.Phase.Over() || o.Status.Phase == v1alpha1.MigrationRollingBack || !over(w.actions(t.Context())) {
+		t.Fatalf("it is %s: %s; %s", o.Status.Phase, w.actions(t.Context())[0].Status.Message, w.everyone())
+	}
+	w.rise()
+	w.further(p, func() bool { return w.move().Status.Phase.Over() })
+	if o := w.move(); !strings.Contains(o.Status.Message, "goes on with its state on node "+w.name("b")) || w.places() != "b" {
+		t.Errorf("it is %s: %s; %s", o.Status.Phase, o.Status.Message, w.everyone())
+	}
+	h.expectNothingLeft()
+	w.rest(p)
+}
