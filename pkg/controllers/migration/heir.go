@@ -242,11 +242,11 @@ func (m *migrate) barred(ctx context.Context, task orchestration.Task, heir *cor
 
 // proveHeir waits until the pod goes on with the state. A Job's may have come to its end meanwhile.
 func (m *migrate) proveHeir(ctx context.Context, task orchestration.Task, l legacy) (rules.Result, error) {
-	if l.heir.Spec.NodeName == "" && !finished(l.heir) {
-		return m.awaitTarget(ctx, task, l)
-	}
 	if why := m.unmade(l.nc, l.heir); why != "" {
 		return m.lose(ctx, task, l.nc, why)
+	}
+	if l.heir.Spec.NodeName == "" && !finished(l.heir) {
+		return m.awaitTarget(ctx, task, l)
 	}
 	why := unrestored(l.nc, l.heir)
 	if why == "" && task.Progress[progressBorne] != string(l.heir.UID) { // on record before anything else, as it would be known by the NodeCheckpoint only

@@ -43,6 +43,21 @@ func (m *migrate) unmade(nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod) string {
 			return fmt.Sprintf("container %s of pod %s/%s cannot be made of its state: %s: %s", s.Name, pod.Namespace, pod.Name, waits.Reason, waits.Message)
 		}
 	}
+	return misled(nc, pod)
+}
+
+// misled names a container that is to be made of anything but its state, as somebody has changed the pod when it was made; empty: none is, or all go on with theirs.
+func misled(nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod) string {
+	if nc.Status.Target == nil || unrestored(nc, pod) == "" {
+		return ""
+	}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		if image := imageOf(nc, c.Name); image != "" && (c.Image != image || c.ImagePullPolicy != corev1.PullNever) {
+			return fmt.Sprintf("container %s of pod %s/%s is not made of its state: the API server's admission has changed image %s with imagePullPolicy %s to %s with %s",
+				c.Name, pod.Namespace, pod.Name, image, corev1.PullNever, c.Image, c.ImagePullPolicy)
+		}
+	}
 	return ""
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -143,4 +144,26 @@ func TestAQuotaThatSomebodyElseHasTaken(t *testing.T) {
 	}
 	h.expectNothingLeft()
 	w.rest(p)
+}
+
+// Who changes the pod that is really made, and was not seen to by dry run, as where a ResourceQuota has refused that before, has the state be given up at once.
+func TestAPodThatIsChangedWhenItIsMade(t *testing.T) {
+	t.Parallel()
+	w := journey{town: func(w *town) { w.Cleanup(w.house("StatefulSet").expectNothingLeft) }, ask: ask("Checkpoint"), during: func(w *town) func(int, *process) {
+		w.admission = func(p *corev1.Pod) error {
+			if !restored(p) {
+				return nil
+			}
+			w.unready = true // as there is no such image
+			_ = onlyOurs["mirror"](p)
+			if len(w.pods()) > 0 {
+				return apierrors.NewForbidden(corev1.Resource("pods"), p.Name, errors.New("exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1"))
+			}
+			return nil
+		}
+		return nil
+	}, phase: "SucceededWithoutState", says: "admission has changed image mainspring.local/checkpoint/", places: "b"}.tell(t, 0, false)
+	if o := w.move(); o.Status.CompletionTime.Sub(o.Status.StartTime.Time) > 30*time.Second {
+		t.Errorf("it took from %s to %s", o.Status.StartTime, o.Status.CompletionTime)
+	}
 }
