@@ -25,25 +25,38 @@ const (
 // begin anew while the state is on its way. It also tells whether somebody else would forbid that pod, of the images of which the controller makes it, or
 // that what it is to be is stored.
 func (m *migrate) guard(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, bool, error) {
+	why, veto, err := m.unkept(ctx, task, source)
+	switch {
+	case err != nil:
+		return rules.Result{}, false, err
+	case veto:
+		return rules.Result{Undo: true, Message: why}, false, nil
+	case why != "":
+		return rules.Result{Undo: m.since(task, progressGuard) > unguarded, Message: why}, false, nil
+	}
+	heir := likeArchives(heirOf(task, source), source.UID)
+	why, err = m.inadmissible(ctx, task, heir)
+	if why == "" && err == nil {
+		why, err = m.putDown(ctx, task, heir, client.DryRunAll)
+	}
+	return rules.Result{Undo: why != "", Message: why}, why == "" && err == nil, err
+}
+
+// unkept is why an owner may make a pod in the source's place; empty: the API server keeps it from that. veto: somebody else refuses that pod, else nobody does so yet.
+func (m *migrate) unkept(ctx context.Context, task orchestration.Task, source *corev1.Pod) (why string, veto bool, err error) {
 	probe := heirOf(task, source)
 	probe.Annotations[annotationReplaces] = asksFor + string(source.UID) // for that migration alone: those of other pods of a Job let it pass
-	err := m.Client.Create(ctx, probe, client.DryRunAll)
+	err = m.Client.Create(ctx, probe, client.DryRunAll)
 	by := metav1.GetControllerOf(source)
 	switch {
 	case refused(err) && strings.Contains(err.Error(), "PodMigration "+task.Progress[progressMigration]+" "):
-		heir := likeArchives(heirOf(task, source), source.UID)
-		why, err := m.inadmissible(ctx, task, heir)
-		if why == "" && err == nil {
-			why, err = m.putDown(ctx, task, heir, client.DryRunAll)
-		}
-		return rules.Result{Undo: why != "", Message: why}, why == "" && err == nil, err
+		return "", false, nil
 	case refused(err):
-		return rules.Result{Undo: true, Message: "the pod in its place could not be made: " + err.Error()}, false, nil
+		return "the pod in its place could not be made: " + err.Error(), true, nil
 	case err != nil && !apierrors.IsAlreadyExists(err):
-		return rules.Result{}, false, fmt.Errorf("asking whether %s %s is kept from making pod %s: %w", by.Kind, by.Name, source.Name, err)
+		return "", false, fmt.Errorf("asking whether %s %s is kept from making pod %s: %w", by.Kind, by.Name, source.Name, err)
 	}
-	why := fmt.Sprintf("nothing keeps %s %s from making the pod anew while its state is on the way: is the chart's ValidatingAdmissionPolicy for heirs installed?", by.Kind, by.Name)
-	return rules.Result{Undo: m.since(task, progressGuard) > unguarded, Message: why}, false, nil
+	return fmt.Sprintf("nothing keeps %s %s from making the pod anew while its state is on the way: is the chart's ValidatingAdmissionPolicy for heirs installed?", by.Kind, by.Name), false, nil
 }
 
 // guarded tells whether it is our own policy that refuses a pod: for another migration, or as it does not know yet that it need not. That passes.

@@ -123,6 +123,12 @@ func (m *migrate) takeLeave(ctx context.Context, task orchestration.Task, source
 	case why != "" && !empty:
 		return elsewhere(task, why), nil
 	}
+	switch why, _, err := m.unkept(ctx, task, source); { // who was may have been taken away since
+	case err != nil:
+		return rules.Result{}, err
+	case why != "":
+		return rules.Result{Undo: !empty, Message: why}, nil
+	}
 	if err := m.renew(ctx, task, nc); err != nil {
 		return rules.Result{}, err
 	}

@@ -304,39 +304,3 @@ func TestAStateThatIsLost(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
-
-// Where nothing keeps the owner from making the pod anew nothing is stopped.
-func TestAnOwnerThatIsNotKept(t *testing.T) {
-	stopped := false
-	w := journey{
-		town: func(w *town) {
-			w.house("StatefulSet")
-			_, binding, err := charts.Heirs()
-			w.must(err)
-			w.must(w.api.Delete(w.Context(), binding))
-			guarded = sync.Once{}
-		},
-		ask: ask("Checkpoint"),
-		during: func(w *town) func(int, *process) {
-			w.unkept()
-			return func(int, *process) { stopped = stopped || len(w.agents.stopped) > 0 }
-		},
-		phase: "RolledBack", says: "nothing keeps StatefulSet house from making the pod anew", places: "a",
-	}.tell(t, 0, false)
-	policy, _, err := charts.Heirs()
-	w.must(err)
-	w.must(w.api.Delete(t.Context(), policy))
-	if stopped {
-		t.Error("the pod was stopped")
-	}
-}
-
-// unkept waits until the API server has forgotten what keeps owners from making pods.
-func (w *town) unkept() {
-	w.Helper()
-	o, p := w.move(), w.pods()[0]
-	before := o.DeepCopy()
-	w.becomesKept(o, metav1.GetControllerOf(&p).UID, false)
-	before.ResourceVersion = o.ResourceVersion
-	w.must(w.api.Status().Update(w.Context(), before))
-}

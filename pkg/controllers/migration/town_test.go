@@ -136,11 +136,12 @@ func (w *town) seen() client.WithWatch {
 		},
 		Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if pod, ok := o.(*corev1.Pod); ok {
-				if w.quota > 0 {
+				asks := strings.HasPrefix(pod.Annotations[mcv1.AnnotationReplaces], "asks/") // to which our policy says its own, before quotas are asked
+				if w.quota > 0 && !asks {
 					w.quota--
 					return apierrors.NewForbidden(corev1.Resource("pods"), pod.Name, errors.New("exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2"))
 				}
-				if w.kept > 0 {
+				if w.kept > 0 && !asks {
 					w.kept--
 					return keptBack(pod)
 				}
