@@ -260,7 +260,7 @@ func (m *migrate) proveHeir(ctx context.Context, task orchestration.Task, l lega
 		return rules.Result{Message: "the pod goes on with its state on node " + l.nc.Spec.TargetNode + ", and is to prove itself"}, nil
 	}
 	switch {
-	case why != "" && !finished(l.heir):
+	case why != "" && m.untold(task, l.heir):
 		return m.comesTo(ctx, task, l, why)
 	case why == "" && l.heir.Status.Phase == corev1.PodSucceeded:
 		task.Progress[progressEvidence] = "it came to its end"

@@ -39,6 +39,11 @@ func (m *migrate) counted(ctx context.Context, nc *v1alpha1.NodeCheckpoint, heir
 	return nil
 }
 
+// untold tells whether it may still be said of a pod that it goes on with the state: of one that comes to its end at once its node's agent says so after that.
+func (m *migrate) untold(task orchestration.Task, heir *corev1.Pod) bool {
+	return !finished(heir) || heir.Status.Phase == corev1.PodSucceeded && m.since(task, progressEnded) <= undecided
+}
+
 // comesTo waits until the pod goes on with the state. Until then its owner is kept from making one beside it, as a Job does not count yet what becomes of it.
 func (m *migrate) comesTo(ctx context.Context, task orchestration.Task, l legacy, why string) (rules.Result, error) {
 	if err := m.enter(ctx, task, v1alpha1.MigrationRestoring, arriving(l.heir)); err != nil { // it takes its room itself from now on

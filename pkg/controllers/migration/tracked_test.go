@@ -102,6 +102,44 @@ func TestAPodInThePlaceOfOneThatIsCountedIsCounted(t *testing.T) {
 	}
 }
 
+// One that has come to its end by the state before its agent has said that it goes on with that is waited for: it has not lost it.
+func TestAPodThatEndsBeforeItsAgentSaysThatItGoesOn(t *testing.T) {
+	t.Parallel()
+	journey{town: func(w *town) {
+		h := w.house("Job")
+		h.counting()
+		h.succeeding()
+		w.agents.cold = true
+	}, ask: ask("Checkpoint"), during: func(w *town) func(int, *process) {
+		ended := 0
+		return func(int, *process) {
+			for _, p := range w.pods() {
+				switch {
+				case !restored(&p):
+				case p.Status.Phase == corev1.PodRunning:
+					p.Status.Phase = corev1.PodSucceeded
+					w.must(w.api.Status().Update(w.Context(), &p))
+				case p.Status.Phase == corev1.PodSucceeded:
+					if ended++; ended == 3 {
+						w.says(&p)
+					}
+				}
+			}
+		}
+	}, phase: "Succeeded", says: "in place of", places: "b", state: metav1.ConditionTrue}.tell(t, 0, false)
+}
+
+// says has the agent say that the runtime has restored a pod's container.
+func (w *town) says(p *corev1.Pod) {
+	w.Helper()
+	list := &v1alpha1.NodeCheckpointList{}
+	w.must(w.api.List(w.Context(), list))
+	for i := range list.Items {
+		list.Items[i].Status.Target.Archives[0].Restored = "c-" + p.Name
+		w.must(w.api.Status().Update(w.Context(), &list.Items[i]))
+	}
+}
+
 // succeeding has the Job's controller count its pods that have succeeded.
 func (h *house) succeeding() {
 	h.Helper()
