@@ -176,7 +176,7 @@ func (m *migrate) passOn(ctx context.Context, task orchestration.Task, l legacy)
 	switch {
 	case uncounted != nil && !refused(uncounted):
 		return rules.Result{}, uncounted
-	case task.Progress[progressReleased] != "" || l.nc != nil && l.nc.Spec.Stage == v1alpha1.StageRelease:
+	case released(task, l.nc):
 		return m.settled(ctx, task, l)
 	}
 	if why := spoilt(l.nc); why != "" {
@@ -201,6 +201,11 @@ func (m *migrate) passOn(ctx context.Context, task orchestration.Task, l legacy)
 		return m.unsettled(ctx, task, l, rules.Result{Message: uncounted.Error()})
 	}
 	return m.proveHeir(ctx, task, l)
+}
+
+// released tells whether the pod in the source's place has proven itself, or need not any longer.
+func released(task orchestration.Task, nc *v1alpha1.NodeCheckpoint) bool {
+	return task.Progress[progressReleased] != "" || nc != nil && nc.Spec.Stage == v1alpha1.StageRelease
 }
 
 // makeHeir makes the pod in the source's place.

@@ -91,7 +91,7 @@ func TestAPodTemplateThatIsRefused(t *testing.T) {
 			t.Cleanup(w.house("StatefulSet").expectNothingLeft)
 			w.client = interceptor.NewClient(w.client, interceptor.Funcs{Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				dry := len((&client.CreateOptions{}).ApplyOptions(opts).DryRun) > 0
-				if _, ok := o.(*corev1.PodTemplate); ok && !(late && dry) {
+				if _, ok := o.(*corev1.PodTemplate); ok && (!late || !dry) {
 					return refusal
 				}
 				return api.Create(ctx, o, opts...)
