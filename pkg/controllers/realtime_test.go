@@ -65,9 +65,9 @@ func (o *planning) plans(claim *karpv1.NodeClaim) {
 	o.cluster.MarkPodSchedulingDecisions(o.Context(), nil, map[string][]*corev1.Pod{"": planned}, map[string][]*corev1.Pod{claim.Name: planned})
 }
 
-// The provider gives machines that never join. Karpenter deletes each NodeClaim after 15 minutes, and its provisioner has made the next by then.
-func TestMachinesThatNeverJoinAreNotWaitedForForEver(t *testing.T) {
-	o := newPlanning(t, 20*time.Minute)
+// expectPatience has a machine that never joins be opened for the pod every 15 minutes of an hour, and expects it to wait for 20.
+func (o *planning) expectPatience(t *testing.T) {
+	t.Helper()
 	for minute := range 60 {
 		if minute%15 == 0 {
 			o.opens()
@@ -77,6 +77,12 @@ func TestMachinesThatNeverJoinAreNotWaitedForForEver(t *testing.T) {
 		}
 		o.clock.Step(time.Minute)
 	}
+}
+
+// The provider gives machines that never join. Karpenter deletes each NodeClaim after 15 minutes, and its provisioner has made the next by then.
+func TestMachinesThatNeverJoinAreNotWaitedForForEver(t *testing.T) {
+	o := newPlanning(t, 20*time.Minute)
+	o.expectPatience(t)
 }
 
 // A machine that the provisioner finds for a pod for which there was none is given its time, however long the pod has waited.
@@ -116,15 +122,7 @@ func TestANodeThatIsOpenedAfterALongWaitIsWaitedFor(t *testing.T) {
 		}
 		o.clock.Step(time.Minute)
 	}
-	for minute := range 60 {
-		if minute%15 == 0 {
-			o.opens()
-		}
-		if got, want := o.waits(), minute < 20; got != want {
-			t.Fatalf("minute %d, machine %d: it waits for a node: %t, want %t", minute, o.opened, got, want)
-		}
-		o.clock.Step(time.Minute)
-	}
+	o.expectPatience(t)
 }
 
 // Of a pod that was not asked about meanwhile the same is known, and one that was made under the name of another has its own time.

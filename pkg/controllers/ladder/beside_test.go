@@ -33,13 +33,18 @@ func booting(t testing.TB) (s *stage, late *bool) {
 	s.run("low", "a", "Low", 20, 1)
 	s.run("pin", "a", "High", 45, 2)
 	s.conduct[rules.OpenNode] = rules.Result{Message: "the machine boots"}
-	s.overrun = func(pod string, others int64) int64 {
+	s.overrun = besideOthers(late)
+	return s, late
+}
+
+// besideOthers has mid overrun for as long as others have its core, and high, too, as soon as late says so.
+func besideOthers(late *bool) func(pod string, others int64) int64 {
+	return func(pod string, others int64) int64 {
 		if others > 0 && (pod == "mid" || pod == "high" && *late) {
 			return 5
 		}
 		return 0
 	}
-	return s, late
 }
 
 func pod(name string) v1alpha1.ActionPod {
@@ -100,12 +105,7 @@ func shared(t testing.TB) (s *stage, late *bool) {
 	s.run("high", "a", "High", 45, 0)
 	s.run("pin", "a", "High", 85, 1)
 	s.conduct[rules.OpenNode] = rules.Result{Message: "the machine boots"}
-	s.overrun = func(pod string, others int64) int64 {
-		if others > 0 && (pod == "mid" || pod == "high" && *late) {
-			return 5
-		}
-		return 0
-	}
+	s.overrun = besideOthers(late)
 	return s, late
 }
 
