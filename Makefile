@@ -39,12 +39,14 @@ UNIT_ATTEMPTS ?= 1
 UNIT_LONG = $(addprefix ./pkg/,controllers/ladder controllers/migration controllers/rtruntime agent/actuator orchestration controllers/provisioning agent)
 # Arithmetic without a goroutine: the race detector finds nothing there, and their thousands of random cases take it fifteen times as long.
 UNIT_PURE = $(addprefix ./pkg/,rt rt/sim agent/governor orchestration/rules)
+# Under the race detector they are tested at some of the points at which a program may die (pkg/test/racing), and at all of them without it.
+UNIT_WHOLE = $(addprefix ./pkg/,controllers/migration agent/actuator)
 UNIT_RACE = $$(go list ./cmd/... ./pkg/... ./hack/... ./test/bench/... | grep -vxF "$$(go list $(UNIT_PURE))")
 UNIT      = "$$($(TOOLS) --path gotestsum)" --format pkgname --format-hide-empty-pkg --rerun-fails=$$(($(UNIT_ATTEMPTS) - 1)) --rerun-fails-max-failures=10
 # Memory is there, and collecting garbage is a tenth to a quarter of what API servers of tests do.
 unit e2e: export GOGC := 300
 unit: ## Unit and control-plane tests of the packages, with the race detector where there is anything to race
-	$(UNIT) --packages="$(UNIT_PURE)"
+	$(UNIT) --packages="$(UNIT_WHOLE) $(UNIT_PURE)"
 	$(UNIT) --packages="$(UNIT_LONG) ./test/charts/... $(UNIT_RACE)" -- -race -p 3 -timeout 40m
 	@echo "again without the race detector, whose code lets Go's scheduler in where the program does not:"
 	go test -count=1 -run TestHeldReader ./pkg/agent/ebpf

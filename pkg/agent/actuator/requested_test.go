@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
+	"github.com/mainspring-rt/mainspring/pkg/test/racing"
 )
 
 // requestedOne is a container that its runtime makes as the fast path asked for.
@@ -193,7 +194,7 @@ func TestKilledWhileARequestIsTakenBack(t *testing.T) {
 		for _, opens := range []bool{false, true} {
 			t.Run(l.name, func(t *testing.T) {
 				t.Parallel()
-				for k := 1; ; k++ {
+				for k := 1; ; k += racing.Every(10) {
 					r := asks(t, l)
 					r.sweep(0)
 					r.clock += (openedWithin + time.Second).Nanoseconds()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/test/racing"
 )
 
 // alike is up to which write all strategies go the same way; the deaths before it are those of Restart.
@@ -85,7 +86,7 @@ func (j journey) test(t *testing.T) {
 		t.Parallel()
 		w := j.tell(t, 0, false)
 		t.Logf("%d writes, %d evictions", w.writes, len(w.evicted))
-		for at := max(1, j.since); at <= w.writes && j.deaths && !t.Failed(); at++ {
+		for at := max(1, j.since); at <= w.writes && j.deaths && !t.Failed(); at += racing.Every(5) {
 			t.Run(fmt.Sprintf("dies-%d", at), func(t *testing.T) {
 				t.Parallel()
 				j.tell(t, at, true)
