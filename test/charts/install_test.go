@@ -75,6 +75,7 @@ func TestChartsInstallUpgradeAndUninstall(t *testing.T) {
 		t.Errorf("a user's NodePool went with the release: %v", err)
 	}
 	p.install(t, release(crdsChart, nil))
+	p.install(t, release(mainChart, nil))
 }
 
 // fillWebhooks does what the controller does with the Secret and the configurations.
@@ -211,7 +212,7 @@ func (p plane) deployment(t *testing.T) *appsv1.Deployment {
 	return d
 }
 
-// expectUninstalled asserts that nothing which could act or allow is left.
+// expectUninstalled asserts that nothing which could act or allow is left, and what an API server must not see taken away is.
 func (p plane) expectUninstalled(t *testing.T) {
 	t.Helper()
 	err := p.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "mainspring"}, &appsv1.Deployment{})
@@ -228,6 +229,11 @@ func (p plane) expectUninstalled(t *testing.T) {
 		}
 		if left := meta.LenList(objects); left != 0 {
 			t.Errorf("%d objects of %T are left", left, objects)
+		}
+	}
+	for _, o := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
+		if err := p.client.Get(t.Context(), client.ObjectKey{Name: "mainspring-heirs"}, o); err != nil {
+			t.Errorf("%T: %v", o, err)
 		}
 	}
 }

@@ -51,6 +51,7 @@ var unexercised = map[right]string{
 	{"patch", "mckube.io", "podmigrations/status", ""}:          "done for each PodMigration",
 	{"get", "", "podtemplates", ""}:                             "done for each PodMigration with strategy Checkpoint of a StatefulSet's or Job's pod",
 	{"create", "", "podtemplates", ""}:                          "done for each PodMigration with strategy Checkpoint of a StatefulSet's or Job's pod",
+	{"patch", "", "podtemplates", ""}:                           "done for each PodMigration with strategy Checkpoint of a StatefulSet's or Job's pod",
 	{"delete", "", "podtemplates", ""}:                          "done for each PodMigration with strategy Checkpoint of a StatefulSet's or Job's pod",
 	{"get", "mckube.io", "nodecheckpoints", ""}:                 "done for each PodMigration with strategy Checkpoint",
 	{"create", "mckube.io", "nodecheckpoints", ""}:              "done for each PodMigration with strategy Checkpoint",

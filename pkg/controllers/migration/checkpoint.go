@@ -236,14 +236,14 @@ func (m *migrate) thaw(ctx context.Context, task orchestration.Task, source *cor
 		if err := m.stage(ctx, nc, v1alpha1.StageDiscard); err != nil {
 			return rules.Result{}, err
 		}
-		if done, err := m.forget(ctx, nc); !done || err != nil {
-			return rules.Result{Message: "waits until the pod goes on on its node"}, err
-		}
 	}
-	if task.Progress[progressStopped] != "" && (source == nil || heritable(metav1.GetControllerOf(source))) { // up to here somebody might have gone on with it
+	if source == nil || heritable(metav1.GetControllerOf(source)) { // up to here somebody might have gone on with it
 		if err := m.unstore(ctx, task); err != nil {
 			return rules.Result{}, err
 		}
+	}
+	if done, err := m.forget(ctx, nc); !done || err != nil {
+		return rules.Result{Message: "waits until the pod goes on on its node"}, err
 	}
 	return m.undo(ctx, task, source)
 }

@@ -36,6 +36,9 @@ func (m *migrate) loseOrKeep(ctx context.Context, task orchestration.Task, l leg
 		return m.lose(ctx, task, l.nc, why)
 	}
 	kept := rules.Result{Message: "the pod goes on with its state, and stays: " + why}
+	if err := m.free(ctx, task); err != nil {
+		return rules.Result{}, err
+	}
 	if l.nc == nil {
 		task.Progress[progressReleased] = "true"
 		return kept, nil

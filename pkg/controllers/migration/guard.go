@@ -21,10 +21,14 @@ const (
 	asksFor  = "asks/"
 )
 
-// guard asks, before anything is stopped, whether the API server keeps the owner from making a pod in the source's place: else that one would
+// guard has the API server, before anything is stopped, keep the owner from making a pod in the source's place, and asks whether it does: else that one would
 // begin anew while the state is on its way. It also tells whether somebody else would forbid that pod, of the images of which the controller makes it, or
 // that what it is to be is stored.
 func (m *migrate) guard(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, bool, error) {
+	heir := likeArchives(heirOf(task, source), source.UID)
+	if why, err := m.restrain(ctx, task, heir); why != "" || err != nil {
+		return rules.Result{Undo: why != "", Message: why}, false, err
+	}
 	why, veto, err := m.unkept(ctx, task, source)
 	switch {
 	case err != nil:
@@ -34,11 +38,7 @@ func (m *migrate) guard(ctx context.Context, task orchestration.Task, source *co
 	case why != "":
 		return rules.Result{Undo: m.since(task, progressGuard) > unguarded, Message: why}, false, nil
 	}
-	heir := likeArchives(heirOf(task, source), source.UID)
 	why, err = m.inadmissible(ctx, task, heir)
-	if why == "" && err == nil {
-		why, err = m.putDown(ctx, task, heir, client.DryRunAll)
-	}
 	return rules.Result{Undo: why != "", Message: why}, why == "" && err == nil, err
 }
 
@@ -56,7 +56,7 @@ func (m *migrate) unkept(ctx context.Context, task orchestration.Task, source *c
 	case err != nil && !apierrors.IsAlreadyExists(err):
 		return "", false, fmt.Errorf("asking whether %s %s is kept from making pod %s: %w", by.Kind, by.Name, source.Name, err)
 	}
-	return fmt.Sprintf("nothing keeps %s %s from making the pod anew while its state is on the way: is the chart's ValidatingAdmissionPolicy for heirs installed?", by.Kind, by.Name), false, nil
+	return fmt.Sprintf("nothing keeps %s %s from making the pod anew while its state is on the way: is the chart's ValidatingAdmissionPolicy for heirs installed, and was the API server started since it was taken away last?", by.Kind, by.Name), false, nil
 }
 
 // guarded tells whether it is our own policy that refuses a pod: for another migration, or as it does not know yet that it need not. That passes.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/charts"
@@ -68,31 +67,28 @@ func TestTwoPodsOfOneJob(t *testing.T) {
 func TestWhatThePolicyForHeirsLetsPass(t *testing.T) {
 	w := newTown(t, 1)
 	w.guard()
-	o := w.asks("rt-1")
 	for kind, passes := range map[string]map[string]bool{
 		"Job":         {"": false, "u1": true, "u2": true, "asks/u1": false, "asks/u2": true, "u1 generated": true, "u2 generated": false, "generated": false},
+		"Indexed Job": {"index-3": false, "index-3 generated": false, "index-2 generated": true, "index-3 u1": true, "index-3 asks/u1": false, "index-2 asks/u2": true},
 		"StatefulSet": {"": false, "u1": true, "u2": false, "asks/u1": false, "asks/u2": false, "u2 elsewhere": true, "elsewhere": true},
 	} {
-		by := metav1.OwnerReference{APIVersion: "apps/v1", Kind: kind, Name: "house", UID: types.UID("house-" + kind), Controller: ptr.To(true)}
-		if kind == "Job" {
-			by.APIVersion = batchv1.SchemeGroupVersion.String()
+		index, first := "", ""
+		if kind == "Indexed Job" {
+			index, first = "3", "index-3"
 		}
-		o.Status = v1alpha1.PodMigrationStatus{
-			Strategy: v1alpha1.StrategyCheckpoint, Phase: v1alpha1.MigrationRestoring, Owner: &v1alpha1.MigrationOwner{Kind: kind, Name: by.Name, UID: by.UID},
-			Source: &v1alpha1.MigrationEnd{PodName: "rt-9", PodUID: "u1"},
-		}
-		w.must(w.api.Status().Update(t.Context(), o))
-		for deadline := time.Now().Add(time.Minute); w.tries(by, "") == nil && time.Now().Before(deadline); { // it learns of them in its own time
+		kept, by := w.keeping(strings.TrimPrefix(kind, "Indexed "), types.UID(strings.ToLower(strings.ReplaceAll(kind, " ", "-"))), index)
+		for deadline := time.Now().Add(time.Minute); w.tries(by, first) == nil && time.Now().Before(deadline); { // it learns of them in its own time
 		}
 		for says, want := range passes {
-			if err := w.tries(by, says); (err == nil) != want || err != nil && !strings.Contains(err.Error(), "PodMigration "+o.Name+" moves pod rt-9") {
+			if err := w.tries(by, says); (err == nil) != want || err != nil && !strings.Contains(err.Error(), "PodMigration any moves pod rt-9") {
 				t.Errorf("%s, %q: %v", kind, says, err)
 			}
 		}
+		w.must(w.api.Delete(t.Context(), kept))
 	}
 }
 
-// tries asks whether a pod of an owner may be made: replaces of which pod, and whether its name is generated, or another one.
+// tries asks whether a pod of an owner may be made: replaces of which pod, of which index it is, and whether its name is generated, or another one.
 func (w *town) tries(by metav1.OwnerReference, says string) error {
 	w.Helper()
 	p := &corev1.Pod{
@@ -100,13 +96,16 @@ func (w *town) tries(by metav1.OwnerReference, says string) error {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "none"}}},
 	}
 	for _, word := range strings.Fields(says) {
-		switch word {
-		case "generated":
+		index, indexed := strings.CutPrefix(word, "index-")
+		switch {
+		case word == "generated":
 			p.Name, p.GenerateName = "", "house-"
-		case "elsewhere":
+		case word == "elsewhere":
 			p.Name = "rt-8"
+		case indexed:
+			metav1.SetMetaDataAnnotation(&p.ObjectMeta, batchv1.JobCompletionIndexAnnotation, index)
 		default:
-			p.Annotations = map[string]string{mcv1.AnnotationReplaces: word}
+			metav1.SetMetaDataAnnotation(&p.ObjectMeta, mcv1.AnnotationReplaces, word)
 		}
 	}
 	return w.api.Create(w.Context(), p, client.DryRunAll)

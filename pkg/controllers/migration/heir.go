@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// unguarded is how long the owner may not be kept from making pods before nothing is begun, and undecided for how long the eviction of a
+	// unguarded is how long the owner may not be kept from making pods before nothing is begun, as by an API server that was just started, and undecided for how long the eviction of a
 	// source that is stopped may be refused before it runs on, unwelcome for how long the pod in its place may be refused before its state is
 	// given up: that it would be made was asked before, so somebody is at work on what refuses it.
-	unguarded = 15 * time.Second
+	unguarded = 60 * time.Second
 	undecided = 10 * time.Second
 	unwelcome = 30 * time.Second
 )
@@ -261,6 +261,9 @@ func (m *migrate) proveHeir(ctx context.Context, task orchestration.Task, l lega
 	}
 	why := unrestored(l.nc, l.heir)
 	if why == "" && task.Progress[progressBorne] != string(l.heir.UID) { // on record before anything else, as it would be known by the NodeCheckpoint only
+		if err := m.free(ctx, task); err != nil { // its owner counts it from now on
+			return rules.Result{}, err
+		}
 		task.Progress[progressBorne] = string(l.heir.UID)
 		return rules.Result{Message: "the pod goes on with its state on node " + l.nc.Spec.TargetNode + ", and is to prove itself"}, nil
 	}

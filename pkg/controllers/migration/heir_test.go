@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -50,26 +51,39 @@ func (w *town) guard() {
 	guarded.Do(func() {
 		policy, binding, err := charts.Heirs()
 		w.must(err)
-		w.must(w.api.Create(w.Context(), policy))
-		w.must(w.api.Create(w.Context(), binding))
-		o := w.asks("probe")
-		w.becomesKept(o, "probe", true)
-		w.must(w.api.Delete(w.Context(), o))
+		w.must(client.IgnoreAlreadyExists(w.api.Create(w.Context(), policy)))
+		w.must(client.IgnoreAlreadyExists(w.api.Create(w.Context(), binding)))
+		w.enforce(admissionv1.Deny)
 	})
 }
 
-// becomesKept waits until the API server keeps the owner of a UID from making a pod, as the PodMigration says, or does no longer: it learns of policies in
-// its own time, which is longer than the seconds that a test plays.
-func (w *town) becomesKept(o *v1alpha1.PodMigration, owner types.UID, kept bool) {
+// keeping stores, as for a PodMigration "any", that an owner is kept from making pod rt-9 in the place of one of UID u1.
+func (w *town) keeping(kind string, owner types.UID, index string) (*corev1.PodTemplate, metav1.OwnerReference) {
 	w.Helper()
-	by := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "house", UID: owner, Controller: ptr.To(true)}
-	o.Status.Strategy, o.Status.Phase = v1alpha1.StrategyCheckpoint, v1alpha1.MigrationTransferring
-	o.Status.Owner = &v1alpha1.MigrationOwner{Kind: by.Kind, Name: by.Name, UID: by.UID}
-	o.Status.Source = &v1alpha1.MigrationEnd{PodName: "probe"}
-	w.must(w.api.Status().Update(w.Context(), o))
+	by := metav1.OwnerReference{APIVersion: "apps/v1", Kind: kind, Name: "house", UID: owner, Controller: ptr.To(true)}
+	if kind == "Job" {
+		by.APIVersion = batchv1.SchemeGroupVersion.String()
+	}
+	kept := &corev1.PodTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "kept-" + string(owner), Labels: map[string]string{"mckube.io/keeps-owner": "true"}, Annotations: map[string]string{"mckube.io/keeps-owner": "any"}},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Name: "rt-9", Annotations: map[string]string{mcv1.AnnotationReplaces: "u1"}, OwnerReferences: []metav1.OwnerReference{by}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "none"}}},
+		},
+	}
+	if index != "" {
+		kept.Template.Annotations[batchv1.JobCompletionIndexAnnotation] = index
+	}
+	w.must(w.api.Create(w.Context(), kept))
+	return kept, by
+}
+
+// becomes waits until the API server keeps an owner from making that pod, or does no longer: it learns of policies in its own time, which is longer than
+// the seconds that a test plays.
+func (w *town) becomes(by metav1.OwnerReference, kept bool) {
+	w.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
-		probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe", OwnerReferences: []metav1.OwnerReference{by}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "none"}}}}
-		if err := w.api.Create(w.Context(), probe, client.DryRunAll); (err != nil) == kept {
+		if err := w.tries(by, ""); (err != nil) == kept {
 			return
 		}
 	}
@@ -243,14 +257,20 @@ func (w *town) taint(node string) {
 	w.must(w.api.Update(w.Context(), n))
 }
 
+// willed tells whether it is stored what the pod in the source's place is to be.
+func (w *town) willed() bool {
+	w.Helper()
+	list := &corev1.PodTemplateList{}
+	w.must(w.api.List(w.Context(), list, client.InNamespace(w.namespace)))
+	return slices.ContainsFunc(list.Items, func(o corev1.PodTemplate) bool { return o.Template.Annotations[v1alpha1.AnnotationPinned] != "" })
+}
+
 // onceStored does something when the target has the state, and the source is about to be evicted.
 func onceStored(do func(w *town)) func(w *town) func(int, *process) {
 	return func(w *town) func(int, *process) {
 		done := false
 		return func(_ int, p *process) {
-			list := &corev1.PodTemplateList{}
-			w.must(w.api.List(w.Context(), list, client.InNamespace(w.namespace)))
-			if !done && len(list.Items) > 0 {
+			if !done && w.willed() {
 				done = true
 				do(w)
 				p.look()

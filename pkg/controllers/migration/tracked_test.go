@@ -229,7 +229,7 @@ func (c *cluster) untracked(t *testing.T) {
 func (c *cluster) keptFrom(t *testing.T, job *batchv1.Job, like *corev1.Pod) {
 	policy, binding, err := charts.Heirs()
 	c.must(err)
-	policy.Spec.ParamKind, binding.Spec.ParamRef = nil, nil
+	policy.Spec.ParamKind, policy.Spec.Variables, binding.Spec.ParamRef = nil, nil, nil
 	policy.Spec.Validations = []admissionv1.Validation{{Expression: "!object.metadata.?generateName.orValue('').startsWith('" + job.Name + "-')"}}
 	c.must(c.api.Create(t.Context(), policy))
 	c.must(c.api.Create(t.Context(), binding))

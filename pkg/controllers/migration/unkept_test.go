@@ -1,24 +1,42 @@
 package migration_test
 
 import (
+	"slices"
 	"sync"
 	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/charts"
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
-// unguard has nothing keep owners from making pods, and waits until the API server has forgotten what did.
+// unguard has nothing keep owners from making pods, until guard is asked for again. Were the policy or its binding taken away, this API server would look at
+// PodTemplates no longer, nor ever again (kubernetes/kubernetes#130887).
 func (w *town) unguard() {
 	w.Helper()
-	policy, binding, err := charts.Heirs()
-	w.must(err)
-	o := w.asks("probe")
-	w.becomesKept(o, "probe", true) // so that it is known of when it is kept no longer
-	w.must(w.api.Delete(w.Context(), binding))
-	w.becomesKept(o, "probe", false)
-	w.must(w.api.Delete(w.Context(), o))
-	w.must(w.api.Delete(w.Context(), policy))
+	w.enforce(admissionv1.Audit)
 	guarded = sync.Once{}
+}
+
+// enforce has the API server do so where the policy says no, and waits until it does.
+func (w *town) enforce(what admissionv1.ValidationAction) {
+	w.Helper()
+	_, binding, err := charts.Heirs()
+	w.must(err)
+	kept, by := w.keeping("StatefulSet", "probe", "")
+	if what != admissionv1.Deny {
+		w.becomes(by, true) // so that it is known of when it is kept no longer
+	}
+	w.must(w.api.Get(w.Context(), client.ObjectKeyFromObject(binding), binding))
+	binding.Spec.ValidationActions = []admissionv1.ValidationAction{what}
+	w.must(w.api.Update(w.Context(), binding))
+	w.becomes(by, what == admissionv1.Deny)
+	w.must(w.api.Delete(w.Context(), kept))
 }
 
 // Where nothing keeps the owner from making the pod anew nothing is stopped; where nothing does so any longer by the time that the source is to be evicted, that goes on.
@@ -45,4 +63,95 @@ func TestAnOwnerThatIsNotKept(t *testing.T) {
 			t.Errorf("late %t: the pod was stopped: %t; evicted %v", late, stopped, w.evicted)
 		}
 	}
+}
+
+// An API server that has just begun does not keep it yet: it is asked again for a while, and the pod is moved with its state.
+func TestAnOwnerThatIsKeptSomeTimeLater(t *testing.T) {
+	w := newTown(t, 1)
+	w.gating = true
+	h := w.house("StatefulSet")
+	w.unguard()
+	w.asks(w.first(), by("Checkpoint"))
+	began := w.clock.Now()
+	p := w.further(w.start(), func() bool { return w.move().Status.Phase.Over() || w.clock.Now().Sub(began) > 31*time.Second })
+	if o := w.move(); o.Status.Phase.Over() || len(w.agents.stopped) > 0 {
+		t.Errorf("it is %s: %s; stopped %v", o.Status.Phase, o.Status.Message, w.agents.stopped)
+	}
+	w.guard()
+	w.further(p, func() bool { return w.move().Status.Phase.Over() })
+	if o := w.move(); o.Status.Phase != v1alpha1.MigrationSucceeded {
+		t.Errorf("it is %s: %s", o.Status.Phase, o.Status.Message)
+	}
+	h.expectNothingLeft()
+}
+
+// What keeps the owner goes where an action is deleted by force before there is anything for which somebody comes back to it.
+func TestAnOwnerOfAnActionThatIsGone(t *testing.T) {
+	w := newTown(t, 1)
+	w.gating = true
+	h := w.house("Job")
+	w.unguard()
+	w.asks(w.first(), by("Checkpoint"))
+	p := w.further(w.start(), func() bool { return w.restrained() })
+	w.tear()
+	w.further(p, func() bool { return w.move().Status.Phase.Over() })
+	if w.move().Status.Phase != v1alpha1.MigrationFailed {
+		t.Errorf("it is %s: %s", w.move().Status.Phase, w.move().Status.Message)
+	}
+	h.expectNothingLeft()
+	w.guard()
+}
+
+// restrained tells whether an owner of the town is kept from making pods.
+func (w *town) restrained() bool {
+	w.Helper()
+	list := &corev1.PodTemplateList{}
+	w.must(w.api.List(w.Context(), list, client.InNamespace(w.namespace), client.MatchingLabels{"mckube.io/keeps-owner": "true"}))
+	return len(list.Items) > 0
+}
+
+// Pods of a Job that are not the one that goes: of an Indexed Job those of other indexes are made all the while, of others from when the pod in its place goes on, which
+// has still to prove itself then.
+func TestOtherPodsOfAJob(t *testing.T) {
+	for _, kind := range []string{"Indexed Job", "Job"} {
+		w := newTown(t, 1)
+		w.gating = true
+		h := w.house(kind)
+		h.agents.ordinary = true // it does not prove itself
+		other := h.pod.DeepCopy()
+		other.GenerateName = "house-"
+		if kind == "Indexed Job" {
+			other.Annotations = map[string]string{batchv1.JobCompletionIndexAnnotation: "0"}
+		}
+		kept := map[v1alpha1.MigrationPhase]bool{}
+		w.asks(w.first(), by("Checkpoint"))
+		w.further(w.start(), func() bool {
+			if phase := w.move().Status.Phase; w.restrained() || phase == v1alpha1.MigrationVerifying {
+				kept[phase] = w.api.Create(t.Context(), other.DeepCopy(), client.DryRunAll) != nil
+			}
+			return w.move().Status.Phase == v1alpha1.MigrationVerifying
+		})
+		if kept[v1alpha1.MigrationTransferring] != (kind == "Job") || kept[v1alpha1.MigrationVerifying] {
+			t.Errorf("%s: %v", kind, kept)
+		}
+	}
+}
+
+// Where its user deletes a pod whose state is on its way, its owner makes it anew at once, and does not wait for agents that do not answer.
+func TestAnOwnerOfAPodThatItsUserDeletes(t *testing.T) {
+	w := newTown(t, 1)
+	w.gating = true
+	h := w.house("StatefulSet")
+	w.asks(w.first(), by("Checkpoint"))
+	p := w.further(w.start(), func() bool { return w.move().Status.Phase == v1alpha1.MigrationTransferring })
+	source := w.move().Status.Source.PodUID
+	w.agents.gone = true
+	w.deletePod()
+	p = w.further(p, func() bool { return slices.ContainsFunc(w.pods(), func(p corev1.Pod) bool { return p.UID != source }) })
+	if o := w.move(); o.Status.Phase != v1alpha1.MigrationRollingBack {
+		t.Errorf("it is %s: %s", o.Status.Phase, o.Status.Message)
+	}
+	w.agents.gone = false
+	w.further(p, func() bool { return w.move().Status.Phase.Over() })
+	h.expectNothingLeft()
 }

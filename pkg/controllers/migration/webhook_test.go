@@ -58,11 +58,7 @@ func TestAWebhookThatDoesNotAnswerWhileTheSourceStandsStill(t *testing.T) {
 			w.able()
 		} else {
 			t.Cleanup(w.house(kind).expectNothingLeft)
-			stored = func() bool {
-				list := &corev1.PodTemplateList{}
-				w.must(w.api.List(t.Context(), list, client.InNamespace(w.namespace)))
-				return len(list.Items) > 0
-			}
+			stored = w.willed
 		}
 		w.admission = func(p *corev1.Pod) error {
 			if restored(p) && stored() {
@@ -89,13 +85,20 @@ func TestAPodTemplateThatIsRefused(t *testing.T) {
 			w := newTown(t, 1)
 			w.gating = true
 			t.Cleanup(w.house("StatefulSet").expectNothingLeft)
-			w.client = interceptor.NewClient(w.client, interceptor.Funcs{Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-				dry := len((&client.CreateOptions{}).ApplyOptions(opts).DryRun) > 0
-				if _, ok := o.(*corev1.PodTemplate); ok && (!late || !dry) {
-					return refusal
-				}
-				return api.Create(ctx, o, opts...)
-			}})
+			w.client = interceptor.NewClient(w.client, interceptor.Funcs{
+				Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+					if _, ok := o.(*corev1.PodTemplate); ok && !late {
+						return refusal
+					}
+					return api.Create(ctx, o, opts...)
+				},
+				Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+					if _, ok := o.(*corev1.PodTemplate); ok {
+						return refusal
+					}
+					return api.Patch(ctx, o, patch, opts...)
+				},
+			})
 			w.asks(w.first(), by("Checkpoint"))
 			stood, o := w.stubborn(), w.move()
 			if (stood > 0) != late || stood > 10*time.Second || o.Status.Phase != v1alpha1.MigrationRolledBack || !strings.Contains(o.Status.Message, "cannot be stored") || !strings.Contains(o.Status.Message, "no label team") {

@@ -15,27 +15,79 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 )
 
-// withoutRecord is why no pod can be made in the place of a source.
-const withoutRecord = "somebody has deleted the PodTemplate that says what it was"
+const (
+	// withoutRecord is why no pod can be made in the place of a source.
+	withoutRecord = "somebody has deleted the PodTemplate that says what it was"
+	// keepsOwner is, on a PodTemplate, the label by which the API server keeps the owner of the pod that it describes from making one, and, as an
+	// annotation, the name of the PodMigration for which it does: the ValidatingAdmissionPolicy for heirs goes by both.
+	keepsOwner = v1alpha1.Group + "/keeps-owner"
+)
 
-// putDown keeps what the pod in the source's place is to be, or says who refuses that. By dry run it only asks.
-func (m *migrate) putDown(ctx context.Context, task orchestration.Task, heir *corev1.Pod, how ...client.CreateOption) (veto string, err error) {
+// restrain has the API server keep the owner from making the pod in the source's place from now on, or says who refuses that. What that is to be is stored in the
+// same PodTemplate once there are archives to make it of.
+func (m *migrate) restrain(ctx context.Context, task orchestration.Task, heir *corev1.Pod) (veto string, err error) {
+	by, err := m.beneath(ctx, task)
+	switch {
+	case err != nil:
+		return "", err
+	case by == nil:
+		return errForgotten.Error(), nil
+	}
 	kept := &corev1.PodTemplate{
-		ObjectMeta: metav1.ObjectMeta{Namespace: heir.Namespace, Name: ownName(task)},
-		Template:   corev1.PodTemplateSpec{ObjectMeta: heir.ObjectMeta, Spec: heir.Spec},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: heir.Namespace, Name: ownName(task), OwnerReferences: []metav1.OwnerReference{*by},
+			Labels: map[string]string{keepsOwner: "true"}, Annotations: map[string]string{keepsOwner: by.Name},
+		},
+		Template: templateOf(heir),
 	}
-	if of, asked := strings.CutPrefix(task.Object.Spec.Cause, causePrefix); asked { // it goes with that, should nobody come to take it away
-		kept.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "PodMigration", Name: task.Progress[progressMigration], UID: types.UID(of),
-		}}
-	}
-	switch err := m.Client.Create(ctx, kept, how...); {
-	case refused(err):
-		return "what is to be in its place cannot be stored: " + err.Error(), nil
-	case err != nil && !apierrors.IsAlreadyExists(err):
-		return "", fmt.Errorf("storing PodTemplate %s/%s: %w", kept.Namespace, kept.Name, err)
+	if err := m.Client.Create(ctx, kept); err != nil && !apierrors.IsAlreadyExists(err) {
+		return unstorable(err)
 	}
 	return "", nil
+}
+
+// beneath is the PodMigration with which what is stored of it goes, should nobody come to take it away; nil: it is gone.
+func (m *migrate) beneath(ctx context.Context, task orchestration.Task) (*metav1.OwnerReference, error) {
+	out := &metav1.OwnerReference{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "PodMigration", Name: task.Progress[progressMigration]}
+	if of, asked := strings.CutPrefix(task.Object.Spec.Cause, causePrefix); asked {
+		out.UID = types.UID(of)
+		return out, nil
+	}
+	o := &v1alpha1.PodMigration{}
+	if err := m.API.Get(ctx, types.NamespacedName{Namespace: task.Object.Spec.Pods[0].Namespace, Name: out.Name}, o); out.Name == "" || err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	out.UID = o.UID
+	return out, nil
+}
+
+// putDown stores what the pod in the source's place is to be, or says who refuses that.
+func (m *migrate) putDown(ctx context.Context, task orchestration.Task, heir *corev1.Pod) (veto string, err error) {
+	kept, err := m.stored(ctx, task)
+	switch {
+	case err != nil:
+		return "", err
+	case kept == nil:
+		return withoutRecord, nil
+	}
+	after := kept.DeepCopy()
+	after.Template = templateOf(heir)
+	if err := m.Client.Patch(ctx, after, client.MergeFromWithOptions(kept, client.MergeFromWithOptimisticLock{})); err != nil {
+		return unstorable(err)
+	}
+	return "", nil
+}
+
+func templateOf(heir *corev1.Pod) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{ObjectMeta: heir.ObjectMeta, Spec: heir.Spec}
+}
+
+// unstorable tells who refuses that a PodTemplate is written, from what just goes wrong.
+func unstorable(err error) (veto string, _ error) {
+	if refused(err) {
+		return "what is to be in its place cannot be stored: " + err.Error(), nil
+	}
+	return "", fmt.Errorf("storing what is to be in the source's place: %w", err)
 }
 
 // heirBy is that pod as bequeath has stored it.
@@ -58,10 +110,31 @@ func (m *migrate) stored(ctx context.Context, task orchestration.Task) (*corev1.
 	return kept, nil
 }
 
-// unstore takes it away.
-func (m *migrate) unstore(ctx context.Context, task orchestration.Task) error {
+// free lets the owner make pods again, as there is one that goes on in the source's place.
+func (m *migrate) free(ctx context.Context, task orchestration.Task) error {
 	kept := &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: task.Object.Spec.Pods[0].Namespace, Name: ownName(task)}}
-	if err := m.Client.Delete(ctx, kept); client.IgnoreNotFound(err) != nil {
+	off := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, keepsOwner)
+	if err := m.Client.Patch(ctx, kept, client.RawPatch(types.MergePatchType, off)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("letting the owner of pod %s/%s make others: %w", kept.Namespace, kept.Name, err)
+	}
+	return nil
+}
+
+// unrestrain does so for a migration that is over, whatever its action, which may be gone, has left: nobody is to go on with its state any longer.
+func (r *Reconciler) unrestrain(ctx context.Context, o *v1alpha1.PodMigration) error {
+	by, source := o.Status.Owner, o.Status.Source
+	if !touched(o) || o.Status.Strategy != v1alpha1.StrategyCheckpoint || source == nil || by == nil || !heritable(&metav1.OwnerReference{APIVersion: by.APIVersion, Kind: by.Kind}) {
+		return nil
+	}
+	action := &v1alpha1.RTAction{ObjectMeta: metav1.ObjectMeta{Name: o.Status.Action}}
+	action.Spec.Pods = []v1alpha1.ActionPod{{Namespace: o.Namespace, Name: source.PodName}}
+	return r.unstore(ctx, orchestration.Task{Object: action})
+}
+
+// unstore takes it away, and lets the owner make pods again.
+func (d Dependencies) unstore(ctx context.Context, task orchestration.Task) error {
+	kept := &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: task.Object.Spec.Pods[0].Namespace, Name: ownName(task)}}
+	if err := d.Client.Delete(ctx, kept); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting PodTemplate %s/%s: %w", kept.Namespace, kept.Name, err)
 	}
 	return nil

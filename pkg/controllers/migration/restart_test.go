@@ -1,0 +1,65 @@
+package migration_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
+)
+
+// An API server that is started again keeps the owner of a pod whose source was evicted from its first answer on.
+func TestAnAPIServerThatIsStartedAgain(t *testing.T) {
+	for _, kind := range []string{"StatefulSet", "Job"} {
+		w := newTown(t, 1)
+		w.gating = true
+		h := w.house(kind)
+		w.asks(w.first(), by("Checkpoint"))
+		p := w.further(w.start(), func() bool { return len(w.evicted) > 0 })
+		plane, err := apiserver.Shared()
+		w.must(err)
+		w.must(plane.StopAPIServer(t.Context()))
+		ctx, stop := context.WithTimeout(t.Context(), eventually)
+		defer stop()
+		result := make(chan map[string]int, 1)
+		go func() { result <- h.insists(ctx) }()
+		w.must(plane.StartAPIServer(ctx))
+		if got := <-result; got["kept"] == 0 || got["made"] > 0 {
+			t.Errorf("%s: its owner's pod: %v", kind, got)
+		}
+		w.further(p, func() bool { return w.move().Status.Phase.Over() })
+		if o := w.move(); o.Status.Phase != "Succeeded" {
+			t.Errorf("%s: it is %s: %s", kind, o.Status.Phase, o.Status.Message)
+		}
+	}
+}
+
+// insists asks for the owner's pod again and again, and counts the answers until there are many: kept by the policy, made, or what is said before all is up.
+func (h *house) insists(ctx context.Context) map[string]int {
+	api, err := client.New(apiserver.Config(h), client.Options{Scheme: apiserver.Scheme(h)})
+	if err != nil {
+		return map[string]int{err.Error(): 1}
+	}
+	pod, got := h.pod.DeepCopy(), map[string]int{}
+	pod.Name = "rt-1"
+	if !h.named {
+		pod.Name, pod.GenerateName = "", "rt-"
+	}
+	for ctx.Err() == nil && got["made"]+got["kept"] < 200 {
+		one, stop := context.WithTimeout(ctx, 5*time.Second)
+		switch err := api.Create(one, pod.DeepCopy(), client.DryRunAll); {
+		case err == nil:
+			got["made"]++
+		case strings.Contains(err.Error(), "with its state"):
+			got["kept"]++
+		default:
+			got["not up"]++
+		}
+		stop()
+		time.Sleep(5 * time.Millisecond)
+	}
+	return got
+}
