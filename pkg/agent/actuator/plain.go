@@ -141,11 +141,16 @@ func (p *plain) spared(group string) bool {
 	return false
 }
 
-// Spare only ends that for those whom the table does not name any more.
+// Spare only ends that for those whom the table does not name any more. Whom it names and who is there is not to come any more.
 func (p *plain) Spare(groups []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.named(groups)
+	for _, group := range groups {
+		if p.there(group) {
+			p.arrived(group)
+		}
+	}
 }
 
 // InForce is nothing: nobody ends what a group has that is not open.

@@ -107,6 +107,8 @@ func (m *machine) forget(group string) error {
 func (m *machine) hopeless(r room) bool {
 	came, seen := m.came[r.Cgroup]
 	switch {
+	case m.wasOpened(r.Cgroup):
+		return true
 	case m.there(r.Cgroup) && !seen:
 		m.came[r.Cgroup] = m.now()
 		return false
@@ -116,6 +118,12 @@ func (m *machine) hopeless(r room) bool {
 		return true
 	}
 	return m.now()-r.MadeNs > comesWithin.Nanoseconds() || !m.there(path.Dir(r.Cgroup))
+}
+
+// wasOpened says that a former process opened a group that room was made for, so that it is not to come any more: its journal tells of more than the
+// room. This process has forgotten the room by then.
+func (m *machine) wasOpened(group string) bool {
+	return slices.ContainsFunc(m.journal.of(group), func(r record) bool { return r.Controller != roomRecord })
 }
 
 // there says that a group is in one of the hierarchies that containers are placed in.

@@ -8,13 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// restarted is a machine on which the process before governed two containers of a pod, the first with a thread that made itself real-time; and what
-// the files and threads of the first were then.
+// restarted is a machine on which the process before governed two containers of a pod, the first with a thread that made itself real-time, and with
+// room that was made before it came; and what the files and threads of the first were then.
 func restarted(t *testing.T, l layout) (s *simTree, c containers, b Backend, first func() map[string]string) {
 	t.Helper()
 	s = newSim(t, l.mount)
 	c = populate(s)
 	b = s.probe(l.backend)
+	_, err := b.Room(serverOf(c.first))
+	must(t, err)
 	mustOpen(t, b, serverOf(c.first))
 	mustOpen(t, b, serverOf(c.second))
 	tid := s.spawn(c.first, unix.SCHED_RR)
@@ -117,5 +119,34 @@ func TestWhatNobodyWouldEndIsNotSpared(t *testing.T) {
 				t.Errorf("%d threads are real-time by us; want none", n)
 			}
 		})
+	}
+}
+
+// Nobody waits any more for a container that came to the process before, be it that this one ends after a single sweep: what is left of one that the table
+// does not name goes back at once. So does what its runtime wrote for one that the table names and nobody opens, where only a process of ours ends budgets.
+func TestWhoCameIsNotToCome(t *testing.T) {
+	for name, of := range map[string]func(*requestedOne){
+		"in no table": func(r *requestedOne) {
+			mustOpen(r.t, r.b, r.server)
+			r.b = r.probe(r.backend)
+			r.b.Spare(nil)
+		},
+		"never opened": func(r *requestedOne) {
+			r.b = r.probe(r.backend)
+			r.b.Spare([]string{r.server.Cgroup})
+		},
+	} {
+		for _, l := range layouts {
+			if name == "never opened" && l.backend != FIFO && l.backend != Deadline {
+				continue
+			}
+			t.Run(name+", "+l.name, func(t *testing.T) {
+				t.Parallel()
+				r := asks(t, l)
+				of(r)
+				r.sweep(0)
+				r.asWithoutUs()
+			})
+		}
 	}
 }

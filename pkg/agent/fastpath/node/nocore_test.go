@@ -38,14 +38,19 @@ func (c *container) is(policy uint32) error {
 	return nil
 }
 
-// A change that takes the last core leaves no thread real-time whose budget nobody ends. The containers are governed again once a core is given back.
+// A change that takes the last core leaves no thread real-time whose budget nobody ends, of containers that came by NRI either. They are governed again
+// once a core is given back.
 func TestWithoutACoreNobodyStaysRealTimeByUs(t *testing.T) {
 	privileged.Require(t, privileged.Root, privileged.BTF)
 	privileged.Machine(t)
 	task, p := build(t, "test/bench/task"), newProcess(t, actuator.FIFO)
 	c := newContainer(t, task, actuator.IdentityOf(host.New("/"), actuator.FIFO), "a", 1)
 	p.begin()
-	if err := p.Apply(t.Context(), raising(1, c.server("a", 2_000, 1))); err != nil {
+	server := c.server("a", 2_000, 1)
+	if _, err := p.Room(t.Context(), server); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Apply(t.Context(), raising(1, server)); err != nil {
 		t.Fatal(err)
 	}
 	p.eventually("the container to be real-time", func() error { return c.is(unix.SCHED_FIFO) })
