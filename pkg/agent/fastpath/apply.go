@@ -111,7 +111,7 @@ func (e *Engine) specify(s table.Server) {
 	if before.Cgroup != s.Cgroup {
 		en.had = share{}
 	}
-	if en.home() {
+	if en.home() || before.Core != s.Core {
 		en.astray = nil
 	}
 	switch {
@@ -250,7 +250,7 @@ func (e *Engine) load(c *core) {
 			continue
 		}
 		spec := e.specOf(en.spec, plan)
-		spec.Slot, spec.Core = en.slot, c.id
+		spec.Slot, spec.Core, spec.Leaving = en.slot, c.id, en.leaves()
 		servers = append(servers, spec)
 		bySlot[en.slot] = en
 	}

@@ -96,7 +96,13 @@ func (c *Core) assertFirst(s *server, came bool) {
 	}
 }
 
-// crowded: more Limited servers are raised than the plan has windows.
+// crowded: more Limited servers are raised than the plan has windows, beside those that leave.
 func (c *Core) crowded() bool {
-	return c.maxRaised > 0 && c.windows.sum-c.windows.held > rt.PPM(c.maxRaised)
+	raised := c.windows.sum - c.windows.held
+	for i := range c.servers {
+		if s := &c.servers[i]; s.Leaving && s.window {
+			raised--
+		}
+	}
+	return c.maxRaised > 0 && raised > rt.PPM(c.maxRaised)
 }

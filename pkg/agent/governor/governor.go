@@ -22,6 +22,9 @@ type Server struct {
 	Slot int
 	// RaiseToUs is how far the plan lets it be raised; 0 when the plan does not.
 	RaiseToUs int64
+	// Leaving: the table has it on another core. It gets nothing more here, and what it has is nobody else's before it has gone; but what the
+	// others are promised is reckoned without it.
+	Leaving bool
 }
 
 // Options of a Core. The zero value is a core whose backend has fixed priorities and stops a server at once.

@@ -103,7 +103,9 @@ func (c *Core) plan(p table.Plan) {
 		s := &c.servers[i]
 		s.kept = s.keeps()
 		s.granted = s.LeastUs
-		all += s.charge(s.promise(), c.options.GranularityUs)
+		if !s.Leaving {
+			all += s.charge(s.promise(), c.options.GranularityUs)
+		}
 	}
 	c.holds = all <= c.limit
 	c.modeSwitch = !c.options.EDF && p.MaxRaised <= 0 && len(p.Squeeze) > 0
@@ -141,7 +143,7 @@ func (c *Core) listVictims(squeezes []table.Squeeze) {
 	c.victims = c.victims[:0]
 	for _, q := range squeezes {
 		for i := range c.servers {
-			if s := &c.servers[i]; s.ID == q.ID && s.LeastUs <= s.LowUs && s.floor == 0 && q.FloorUs > 0 {
+			if s := &c.servers[i]; s.ID == q.ID && !s.Leaving && s.LeastUs <= s.LowUs && s.floor == 0 && q.FloorUs > 0 {
 				s.floor = min(q.FloorUs, s.LowUs)
 				c.victims = append(c.victims, i)
 			}
@@ -159,18 +161,19 @@ func (c *Core) listVictims(squeezes []table.Squeeze) {
 }
 
 // grant decides what of the table fits when nobody is raised or squeezed: what is in force stays, or was before it gave
-// way to a raise, then the most critical come first. Bandwidth that is only held does not count, it will be free.
+// way to a raise, then the most critical come first. Bandwidth that is only held, or of those who leave, does not count, it will be free.
 func (c *Core) grant() []Fault {
 	var faults []Fault
 	total := rt.PPM(0)
 	for i := range c.servers {
-		s := &c.servers[i]
-		total += s.charge(min(s.kept, s.granted), c.options.GranularityUs)
+		if s := &c.servers[i]; !s.Leaving {
+			total += s.charge(min(s.kept, s.granted), c.options.GranularityUs)
+		}
 	}
 	for _, inForce := range [...]bool{true, false} {
 		for i := range c.servers {
 			s := &c.servers[i]
-			if s.kept > 0 != inForce {
+			if s.Leaving || s.kept > 0 != inForce {
 				continue
 			}
 			has, need := s.charge(min(s.kept, s.granted), c.options.GranularityUs), s.charge(s.granted, c.options.GranularityUs)
@@ -257,20 +260,28 @@ func (c *Core) relieve(set Setter) {
 	c.makeRoom(nil, c.missing(), set)
 	for i := len(c.servers) - 1; i >= 0; i-- {
 		s := &c.servers[i]
-		if s.raised > 0 && (c.missing() > 0 || s.window && c.crowded()) {
+		if s.raised > 0 && !s.Leaving && (c.missing() > 0 || s.window && c.crowded()) {
 			c.giveBack(s, set)
 		}
 	}
 }
 
-// excess is what will be promised beyond the limit when all holds have ended.
-func (c *Core) excess() rt.PPM { return c.bandwidth.sum - c.bandwidth.held - c.limit }
+// excess is what will be promised beyond the limit when all holds have ended, and all have gone who leave.
+func (c *Core) excess() rt.PPM {
+	excess := c.bandwidth.sum - c.bandwidth.held - c.limit
+	for i := range c.servers {
+		if s := &c.servers[i]; s.Leaving {
+			excess -= s.charged
+		}
+	}
+	return excess
+}
 
 // missing is what the core lacks to give everybody what the table grants.
 func (c *Core) missing() rt.PPM {
 	missing := c.excess()
 	for i := range c.servers {
-		if s := &c.servers[i]; s.budget < s.least() {
+		if s := &c.servers[i]; !s.Leaving && s.budget < s.least() {
 			missing += c.due(s, s.least()) - s.charged
 		}
 	}
@@ -298,7 +309,7 @@ func (c *Core) grow(s *server, set Setter) error {
 }
 
 // waits: it has not got what the table and the plan promise.
-func (s *server) waits() bool { return s.budget < s.want() || s.payable && !s.paid }
+func (s *server) waits() bool { return !s.Leaving && (s.budget < s.want() || s.payable && !s.paid) }
 
 // pay promises a server's raise from now on, if there is room.
 func (c *Core) pay(s *server, since int64) {

@@ -183,7 +183,7 @@ func (s *server) specify(spec Server, p table.Plan) error {
 	s.Server, s.criticality, s.mayEscalate = spec, known.Criticality, known.MayEscalate()
 	s.Limited = s.Limited && p.MaxRaised > 0
 	s.windowUs, s.period = known.Window(), spec.PeriodUs*1000
-	if !s.mayEscalate {
+	if !s.mayEscalate || s.Leaving {
 		s.RaiseToUs = 0
 	}
 	s.RaiseToUs = min(s.RaiseToUs, spec.HighUs)

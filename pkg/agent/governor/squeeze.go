@@ -103,7 +103,7 @@ func (c *Core) release(v *server, set Setter) bool {
 func (c *Core) lastSqueezed() *server {
 	var last *server
 	for i := range c.servers {
-		if v := &c.servers[i]; v.squeezed > 0 && v.retryAt <= c.bandwidth.now && (last == nil || v.order > last.order) {
+		if v := &c.servers[i]; v.squeezed > 0 && !v.Leaving && v.retryAt <= c.bandwidth.now && (last == nil || v.order > last.order) {
 			last = v
 		}
 	}
