@@ -57,10 +57,9 @@ func (l *levels) settle() (did []string, err error) {
 func (l *levels) settleLevel(level string) (string, error) {
 	ours, spares := l.ours(level), l.spares(level)
 	switch {
-	case len(ours) > 0 || slices.ContainsFunc(spares, l.holds):
-	case len(spares) > 0 || l.spared(level):
+	case l.spared(level):
 		return "", nil
-	default:
+	case len(ours) == 0 && !slices.ContainsFunc(spares, l.holds):
 		delete(l.due, level)
 		return "put back " + level, l.putBackLevel(level)
 	}

@@ -193,3 +193,28 @@ func TestWhatIsInForceIsKnown(t *testing.T) {
 		})
 	}
 }
+
+// Levels above a spared container that has nothing in force, as one that began without a budget, go back with those of others: the levels above them, which
+// count what is in force, could not shrink else.
+func TestLevelsAboveTheSparedWithNothingInForceGoBack(t *testing.T) {
+	s := newSim(t, layouts[0].mount)
+	c := populate(s)
+	b := s.probe(RTGroup)
+	g := mustOpen(t, b, serverOf(c.first))
+	alone := s.get("cpu", "/kubepods", rtRuntime)
+	other := serverOf(c.bestEffort)
+	other.BudgetUs = 0
+	s.refuse = cpusetCPUs
+	if _, err := b.Open(other); err == nil {
+		t.Fatal("Open succeeded; the test is wrong")
+	}
+	s.refuse = ""
+	b.Spare([]string{c.bestEffort})
+	s.sweepOn(b)
+	if kubepods, besteffort := s.get("cpu", "/kubepods", rtRuntime), s.get("cpu", "/kubepods/besteffort", rtRuntime); kubepods != alone || besteffort != "0" {
+		t.Errorf("kubepods has %s us and besteffort %s; want %s and 0", kubepods, besteffort, alone)
+	}
+	must(t, g.Close(true))
+	s.sweepOn(b)
+	mustOpen(t, b, other)
+}
