@@ -63,10 +63,11 @@ type core struct {
 	mu      sync.Mutex
 	gov     *governor.Core
 	places  [table.MaxServers]*place
-	active  []int    // slots that have a place
-	halted  []*place // of those, the servers that we have stopped
-	touched []int    // of those, whose budgets were set since the last follow
-	next    int64    // when the governor wants its next tick; 0: never
+	gone    [table.MaxServers]bool // slots that lost their place with their group
+	active  []int                  // slots that have a place
+	halted  []*place               // of those, the servers that we have stopped
+	touched []int                  // of those, whose budgets were set since the last follow
+	next    int64                  // when the governor wants its next tick; 0: never
 	detect  table.Histogram
 	react   table.Histogram
 	events  uint64
@@ -238,7 +239,10 @@ var errAway = errors.New("the server is leaving this core")
 // Set implements governor.Setter: it puts a budget in force.
 func (c *core) Set(slot int, budgetUs int64) error {
 	p := c.places[slot]
-	if p == nil || p.held {
+	switch {
+	case c.gone[slot]:
+		return errGone
+	case p == nil || p.held:
 		return errAway
 	}
 	if err := p.group.Set(budgetUs); err != nil {
@@ -316,7 +320,7 @@ func (c *core) put(slot int, p *place, budgetUs int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.letGo(p)
-	c.places[slot] = p
+	c.places[slot], c.gone[slot] = p, false
 	c.active = append(c.active, slot)
 	c.halted = slices.Grow(c.halted, len(c.active)-len(c.halted)) // stopping a server allocates nothing
 	c.gov.InForce(slot, budgetUs)

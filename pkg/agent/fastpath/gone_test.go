@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
+	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
+	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 )
 
 // logged is what is written to the log until the test ends.
@@ -60,4 +62,22 @@ func TestAMoveFindsARenamedGroup(t *testing.T) {
 	k.change(func() { g.moveErr = errRenamed; delete(k.groups, "/a") })
 	n.apply(tableOf(2, high("a", "/a", 1)))
 	expectLost(t, n, g, log)
+}
+
+// Nobody waits for a victim that has gone: it makes room by that, and has not refused to.
+func TestAVictimThatHasGoneRefusesNothing(t *testing.T) {
+	k := newKernel("/a", "/b")
+	n := start(t, k, t.TempDir())
+	a, b := high("a", "/a", 0), high("b", "/b", 0)
+	a.Criticality, a.HighUs = "Low", a.LowUs
+	squeezing := tableOf(1, a, b)
+	squeezing.Plans[0].Squeeze = []table.Squeeze{{ID: "a", FloorUs: 1_000}}
+	n.apply(squeezing)
+	n.now.Add(2_000_000_000)
+	k.change(func() { k.groups["/a"].checkErr = actuator.ErrGone; delete(k.groups, "/a") })
+	k.groups["/b"].counting = func() { n.send(0, n.programs.event(101, ebpf.KindAlarm, n.now.Load())) }
+	n.sweep()
+	if got := n.reported("b"); got.BudgetUs != 4_000 || got.Refused != 0 {
+		t.Errorf("%+v; want it raised at once", got)
+	}
 }
