@@ -51,13 +51,15 @@ func (n nodesOpened) ticket(t orchestration.Ticket, tried bool) (orchestration.T
 	return t, true
 }
 
-// rested is a ticket once so many attempts at the like, of which one was the last, have rested, too; of what was not tried itself it is that one's.
+// rested is a ticket once so many attempts at the like, of which one was the last, have rested, too, and counts as one of them; of what was not tried
+// itself it is that one's.
 func rested(t orchestration.Ticket, tried bool, last *v1alpha1.RTAction, asked int32) orchestration.Ticket {
 	a, _ := record.Read(last) // for its times
 	again := a.Entered.Add(orchestration.RestAfter(asked))
 	if !tried {
 		t = orchestration.Ticket{Name: last.Name, Phase: a.Phase, Attempt: asked, Message: last.Status.Message, Again: again}
 	}
+	t.Attempt = max(t.Attempt, asked)
 	if !t.Again.IsZero() && again.After(t.Again) {
 		t.Again = again
 	}

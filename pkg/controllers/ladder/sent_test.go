@@ -84,7 +84,7 @@ func TestAttemptsAtNodesThatComeAndGoRest(t *testing.T) {
 func sent(a ladder.Answer, to string, phase rules.Phase, at time.Time) *v1alpha1.RTAction {
 	return &v1alpha1.RTAction{
 		ObjectMeta: metav1.ObjectMeta{Name: "to-" + to},
-		Spec:       v1alpha1.RTActionSpec{Kind: "Migrate", Pods: a.Request.Pods, TargetNode: to},
+		Spec:       v1alpha1.RTActionSpec{Kind: "Migrate", Pods: a.Request.Pods, TargetNode: to, Beneficiary: a.Request.Beneficiary},
 		Status:     v1alpha1.RTActionStatus{Phase: v1alpha1.ActionPhase(phase), PhaseTime: &metav1.MicroTime{Time: at}, Message: "so it was"},
 	}
 }
@@ -121,5 +121,62 @@ func TestFromThreeNodesOnAllAttemptsSpeakAgainstTheNext(t *testing.T) {
 	only.Now = began.Add(orchestration.RestAfter(3))
 	if a, ok := only.Choose(); !ok || a.Target != "b" || !a.Vain {
 		t.Errorf("then: %t %s, in vain %t", ok, a.What, a.Vain)
+	}
+}
+
+// What came of having a pod go for somebody less critical speaks against nothing for a more critical one, nor does what was not wanted any longer, as with nodes
+// that are opened.
+func TestAttemptsForALesserOneSpeakAgainstNoMoreCriticalOne(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.RTAction)
+		vain   bool
+	}{
+		"for one as critical": {func(*v1alpha1.RTAction) {}, true},
+		"for a lesser one":    {func(o *v1alpha1.RTAction) { o.Spec.Beneficiary.Criticality = "Middle" }, false},
+		"withdrawn":           {func(o *v1alpha1.RTAction) { o.Status.Phase = "Withdrawn" }, false},
+		"unwanted":            {func(o *v1alpha1.RTAction) { o.Status.Unwanted = true }, false},
+	} {
+		w := equals(1)
+		w.node("b", 1)
+		p := w.planner("a", ladder.SourceOverruns, "high")
+		p.Pool = ""
+		first, _ := p.Choose()
+		for i := range 6 {
+			o := sent(first, fmt.Sprint("gone", i), rules.RolledBack, p.Now)
+			c.change(o)
+			p.Answers = append(p.Answers, o)
+		}
+		if a, ok := p.Choose(); ok == c.vain || !c.vain && (a.Target != "b" || a.Vain) {
+			t.Errorf("after attempts %s: %t %s, in vain %t", name, ok, a.What, a.Vain)
+		}
+	}
+}
+
+// The last resort waits for three attempts at one pod together, whichever nodes it was to go to, also where one of these is at hand still.
+func TestTheLastResortCountsAttemptsAtAllNodes(t *testing.T) {
+	t.Parallel()
+	w := newTown()
+	w.node("a", 2)
+	w.node("b", 2)
+	w.run("one", "a", "High", 20, 40, 0)
+	w.run("two", "a", "Middle", 20, 40, 1)
+	p := w.planner("a", ladder.SourceMisses, "one", "two")
+	p.Answers = []*v1alpha1.RTAction{{
+		Spec:   v1alpha1.RTActionSpec{Kind: "Rearrange", Moves: []v1alpha1.ActionMove{{PodUID: "two", Container: "app", Core: 0}}},
+		Status: v1alpha1.RTActionStatus{Phase: "Succeeded"},
+	}}
+	first, _ := p.Choose()
+	p.Ticket = func(r orchestration.Request) (orchestration.Ticket, bool) {
+		if r.Kind == rules.Migrate && r.Pods[0].UID == "one" {
+			return orchestration.Ticket{Name: "to-b", Phase: rules.RolledBack, Attempt: 1, Again: p.Now.Add(orchestration.RestAfter(1))}, true
+		}
+		return orchestration.Ticket{Name: "x", Phase: rules.Failed}, r.Kind != rules.ReplaceNode
+	}
+	for _, c := range []struct{ node, want string }{{"b", "nothing"}, {"gone1", "nothing"}, {"gone2", "ReplaceNode: replacing node a"}} {
+		p.Answers = append(p.Answers, sent(first, c.node, rules.RolledBack, p.Now))
+		if got := chosen(t, p); got != c.want {
+			t.Errorf("after attempts at %d nodes: %q, want %q", len(p.Answers)-1, got, c.want)
+		}
 	}
 }

@@ -37,7 +37,7 @@ func (p *planner) weigh(o option, passed []string) weighed {
 	case rules.OpenNode:
 		w.ticket, w.tried = p.opened.ticket(w.ticket, w.tried)
 	case rules.Migrate:
-		w.ticket, w.tried = sentOf(p.Answers, o.Pods[0]).ticket(w.ticket, w.tried)
+		w.ticket, w.tried = sentOf(p.Answers, o.Pods[0], p.whom(o).Criticality).ticket(w.ticket, w.tried)
 	}
 	if w.tried {
 		w.why = became(w.ticket)
