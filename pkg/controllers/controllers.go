@@ -91,7 +91,7 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 	if err != nil {
 		return Set{}, err
 	}
-	list = append(list, realtime(op, cluster, store, queue, o)...)
+	list = append(list, realtime(ctx, op, cluster, store, queue, o)...)
 	latest := usage.NewLatest(op.Clock, o.Resources.Pressure.MaxAge())
 	moving := newMoving(op, cluster, store, queue, o.Migrations)
 	list = append(list, moving.loops(queue, latest, o.Migrations)...)

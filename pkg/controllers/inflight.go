@@ -12,14 +12,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
+	podutils "sigs.k8s.io/karpenter/pkg/utils/pod"
 )
 
 const (
-	// undecided is how long a pod that the provisioner has not decided on counts as one that it will
-	// open a node for. Longer than its longest batch; a cluster without NodePools never decides.
-	undecided = 15 * time.Second
+	// lookout is how long the provisioner may take to decide on a pod, beyond its longest batch: it is told of one every 10 s, and then plans.
+	lookout = 20 * time.Second
 	// hopeful is how long a pod that was planned onto a node counts as on its way there. The
 	// provisioner takes a plan back when it fails; one that it never revisits must not block others.
+	// It is also how long the provisioner is waited for while it may not decide, as a NodeClaim has no machine yet.
 	hopeful = 2 * time.Minute
 )
 
@@ -30,9 +31,12 @@ type flights struct {
 	clock   clock.PassiveClock
 	// patience is how long a pod is left to wait for machines that are opened for it, as none of them may ever join.
 	patience time.Duration
+	// batch is for how long the provisioner may collect pods before it decides on them.
+	batch time.Duration
 
 	lock  sync.Mutex
 	known map[types.NamespacedName]flight
+	asked map[types.NamespacedName]question
 }
 
 // flight is a place that a pod is planned onto and, where that has gone, the next.
@@ -44,8 +48,18 @@ type flight struct {
 	since, coming, seen time.Time
 }
 
-func newFlights(c client.Reader, cluster *state.Cluster, clk clock.PassiveClock, patience time.Duration) *flights {
-	return &flights{client: c, cluster: cluster, clock: clk, patience: patience, known: map[types.NamespacedName]flight{}}
+// question is about a pod that the provisioner of this process has not decided on.
+type question struct {
+	pod types.UID
+	// first is when it was asked first, seen when last, and from is since when the provisioner may decide.
+	first, from, seen time.Time
+}
+
+func newFlights(c client.Reader, cluster *state.Cluster, clk clock.PassiveClock, patience, batch time.Duration) *flights {
+	return &flights{
+		client: c, cluster: cluster, clock: clk, patience: patience, batch: batch,
+		known: map[types.NamespacedName]flight{}, asked: map[types.NamespacedName]question{},
+	}
 }
 
 // mayCome tells whether a node may still come for a pending pod.
@@ -59,7 +73,27 @@ func (f *flights) mayCome(ctx context.Context, pod *corev1.Pod) bool {
 	if !planned.IsZero() {
 		return f.clock.Since(planned) < hopeful || f.between(pod, planned)
 	}
-	return f.cluster.PodSchedulingDecisionTime(key).IsZero() && f.clock.Since(pod.CreationTimestamp.Time) < undecided
+	return f.cluster.PodSchedulingDecisionTime(key).IsZero() && !podutils.IsOwnedByDaemonSet(pod) && f.undecided(ctx, pod)
+}
+
+// undecided tells whether the provisioner is still to decide on a pod. What an earlier leader's had decided this one's does not know, nor when a gate was taken off
+// the pod; so it counts from when this process first asked, however old the pod is. Nobody waits for ever for a provisioner that never decides.
+func (f *flights) undecided(ctx context.Context, pod *corev1.Pod) bool {
+	synced := f.cluster.Synced(ctx)
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	now, key := f.clock.Now(), client.ObjectKeyFromObject(pod)
+	maps.DeleteFunc(f.asked, func(_ types.NamespacedName, o question) bool { return now.Sub(o.seen) >= f.patience+hopeful })
+	o, known := f.asked[key]
+	if !known || o.pod != pod.UID {
+		o = question{pod: pod.UID, first: now, from: now}
+	}
+	if !synced && now.Sub(o.first) < hopeful {
+		o.from = now
+	}
+	o.seen = now
+	f.asked[key] = o
+	return now.Sub(o.from) < f.batch+lookout
 }
 
 // node tells of one when it was asked for, and whether it is there by now. One that cannot be read was asked for just now.
@@ -71,13 +105,15 @@ func (f *flights) node(ctx context.Context, claim string) (opened time.Time, the
 	return o.CreationTimestamp.Time, o.StatusConditions().IsTrue(karpenterv1.ConditionTypeInitialized)
 }
 
-// since is from when a pod waits for the node that it is planned onto: from when that was opened for it, however long ago it was first planned onto
-// another that was there. Of several that come one after another, as none of them joins, the first counts.
+// since is from when a pod waits for the node that it is planned onto: from when that was opened, or the pod made, however long ago it was first planned onto
+// another that was there, and whichever leader's provisioner it was that planned it. Of several that come one after another, as none of them joins, the first counts.
 func (f *flights) since(pod *corev1.Pod, planned, opened time.Time, there bool) time.Time {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	now, key, first := f.clock.Now(), client.ObjectKeyFromObject(pod), planned
-	if opened.After(first) {
+	if made := pod.CreationTimestamp.Time; !there && opened.Before(made) {
+		first = made
+	} else if !there || opened.After(first) {
 		first = opened
 	}
 	maps.DeleteFunc(f.known, func(_ types.NamespacedName, o flight) bool { return now.Sub(o.seen) >= f.patience })

@@ -1,9 +1,12 @@
 package controllers
 
 import (
+	"context"
+
 	"github.com/awslabs/operatorpkg/controller"
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
 	"sigs.k8s.io/karpenter/pkg/operator"
+	"sigs.k8s.io/karpenter/pkg/operator/options"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
@@ -15,7 +18,7 @@ import (
 )
 
 // realtime are the controllers of real-time containers, and the one that feeds the cache they share.
-func realtime(op *operator.Operator, cluster *state.Cluster, store *rtstate.Store, queue *orchestration.Queue, o Options) []controller.Controller {
+func realtime(ctx context.Context, op *operator.Operator, cluster *state.Cluster, store *rtstate.Store, queue *orchestration.Queue, o Options) []controller.Controller {
 	rearrange := rtruntime.NewRearrange(rtruntime.RearrangeDependencies{
 		API: op.GetAPIReader(), Store: store, Clock: op.Clock, Granularity: o.Realtime.Granularity,
 		Running:  func() []*v1alpha1.RTAction { return queue.Running(rules.Rearrange) },
@@ -27,7 +30,7 @@ func realtime(op *operator.Operator, cluster *state.Cluster, store *rtstate.Stor
 		Client:        op.GetClient(),
 		Recorder:      op.EventRecorder,
 		Store:         store,
-		InFlight:      newFlights(op.GetClient(), cluster, op.Clock, o.Pressure.NodeTimeout).mayCome,
+		InFlight:      newFlights(op.GetClient(), cluster, op.Clock, o.Pressure.NodeTimeout, options.FromContext(ctx).BatchMaxDuration).mayCome,
 		Placement:     &placement.Simulator{Client: op.GetClient(), Cluster: cluster, Recorder: op.EventRecorder, Clock: op.Clock},
 		Actions:       queue,
 		Rearrange:     rearrange,

@@ -33,9 +33,40 @@ func newPlanning(t *testing.T, patience time.Duration) *planning {
 	api := crfake.NewFakeClient()
 	o := &planning{T: t, clock: clk, api: api, cluster: state.NewCluster(clk, api, fake.NewCloudProvider())}
 	o.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "car", Name: "brake", CreationTimestamp: metav1.NewTime(clk.Now())}}
-	flights := newFlights(api, o.cluster, clk, patience)
-	o.waits = func() bool { return flights.mayCome(t.Context(), o.pod) }
+	o.leads(patience)
 	return o
+}
+
+// leads has a process begin to ask.
+func (o *planning) leads(patience time.Duration) {
+	flights := newFlights(o.api, o.cluster, o.clock, patience, 10*time.Second)
+	o.waits = func() bool { return flights.mayCome(o.Context(), o.pod) }
+}
+
+// takesOver has another process ask: of Karpenter's state it has what the API server has.
+func (o *planning) takesOver(patience time.Duration) {
+	o.Helper()
+	o.cluster = state.NewCluster(o.clock, o.api, fake.NewCloudProvider())
+	claims := &karpv1.NodeClaimList{}
+	if err := o.api.List(o.Context(), claims); err != nil {
+		o.Fatal(err)
+	}
+	for i := range claims.Items {
+		o.cluster.UpdateNodeClaim(&claims.Items[i])
+	}
+	o.leads(patience)
+}
+
+// expectWaits asks each second, as long as the pod waits, and expects it to wait for so long.
+func (o *planning) expectWaits(want time.Duration) {
+	o.Helper()
+	began := o.clock.Now()
+	for o.waits() && o.clock.Since(began) < time.Hour {
+		o.clock.Step(time.Second)
+	}
+	if got := o.clock.Since(began); got != want {
+		o.Errorf("it waits for a node for %s, want %s", got, want)
+	}
 }
 
 func (o *planning) name() string { return fmt.Sprintf("edge-%d", o.opened) }
@@ -51,6 +82,7 @@ func (o *planning) opens() {
 func (o *planning) claim(name string, at time.Time) *karpv1.NodeClaim {
 	o.Helper()
 	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(at)}}
+	claim.Spec.NodeClassRef = &karpv1.NodeClassReference{}
 	claim.Status.ProviderID = "fake:///" + name
 	if err := o.api.Create(o.Context(), claim); err != nil {
 		o.Fatal(err)
@@ -181,6 +213,72 @@ func TestBetweenTwoMachinesTheNextIsWaitedFor(t *testing.T) {
 			o.pod = o.pod.DeepCopy()
 			if o.pod.UID = "other"; o.waits() {
 				t.Error("another of its name waits for a node, and none is coming")
+			}
+		})
+	}
+}
+
+// A new leader knows nothing of what the last one's provisioner planned. The node that is on its way is waited for all the same, for as long as the last leader would have.
+func TestANewLeaderWaitsForTheNodeThatIsOnItsWay(t *testing.T) {
+	o := newPlanning(t, 20*time.Minute)
+	o.clock.Step(20 * time.Second)
+	o.opens()
+	claim := &karpv1.NodeClaim{}
+	if err := o.api.Get(t.Context(), client.ObjectKey{Name: o.name()}, claim); err != nil {
+		t.Fatal(err)
+	}
+	o.clock.Step(5 * time.Minute)
+	for range 3 {
+		o.takesOver(20 * time.Minute)
+		if !o.waits() {
+			t.Fatal("the provisioner has not decided on the pod since the restart, and no node is waited for")
+		}
+		o.clock.Step(12 * time.Second) // a batch, and planning
+		o.plans(claim)
+		if !o.waits() {
+			t.Fatal("it waits for no node, and one is coming")
+		}
+	}
+	o.expectWaits(15*time.Minute - 3*12*time.Second)
+}
+
+// Nobody waits for ever for a provisioner that does not decide. While it may not, as a machine has no provider ID yet, it is given more time.
+func TestAProvisionerThatDoesNotDecideIsNotWaitedForForEver(t *testing.T) {
+	for name, c := range map[string]struct {
+		unsynced, want time.Duration
+	}{
+		"at all":                         {0, 30 * time.Second},
+		"once it may":                    {time.Minute, 90*time.Second - time.Second},
+		"as it may not for all the time": {2 * time.Hour, 150*time.Second - time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newPlanning(t, 20*time.Minute)
+			o.clock.Step(time.Hour)
+			claim := o.claim("stranger", o.clock.Now())
+			began := o.clock.Now()
+			claim.Status.ProviderID = ""
+			if c.unsynced > 0 {
+				o.cluster.UpdateNodeClaim(claim)
+			}
+			ask := o.waits
+			o.waits = func() bool {
+				if claim.Status.ProviderID == "" && o.clock.Since(began) >= c.unsynced {
+					claim.Status.ProviderID = "fake:///stranger"
+					o.cluster.UpdateNodeClaim(claim)
+				}
+				return ask()
+			}
+			o.expectWaits(c.want)
+			o.pod = o.pod.DeepCopy()
+			if o.pod.UID = "next"; !o.waits() {
+				t.Error("the next of its name is not waited with")
+			}
+			if o.pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet"}}; o.waits() {
+				t.Error("a DaemonSet's pod is waited with, and the provisioner never decides on any")
+			}
+			o.pod.OwnerReferences = nil
+			if o.cluster.MarkPodSchedulingDecisions(t.Context(), map[*corev1.Pod]error{o.pod: errors.New("no machine has room")}, nil, nil); o.waits() {
+				t.Error("it waits for a node, and none will come")
 			}
 		})
 	}

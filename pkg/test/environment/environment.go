@@ -74,6 +74,7 @@ type Environment struct {
 
 	cancel      context.CancelFunc
 	defaults    []string // flags of the controller when a scenario asks for nothing else
+	charted     []string // what of these the chart gives
 	agentFlags  []string
 	standing    []client.Object // what every scenario finds in the cluster
 	command     string          // path of the command line

@@ -2,6 +2,7 @@ package environment
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
@@ -62,6 +63,11 @@ func RealtimeFlags() []string {
 	return append(DefaultFlags(), "--rt-preemption-delay=2s", "--rt-calibration-timeout=30s")
 }
 
+// ProductBatches are, of flags that RealtimeFlags change, those for how long pods are collected, as the chart has them.
+func (env *Environment) ProductBatches() []string {
+	return slices.DeleteFunc(slices.Clone(env.charted), func(flag string) bool { return !strings.HasPrefix(flag, "--batch-") })
+}
+
 // RealtimeElectionFlags let replicas of the controller agree on a leader.
 func RealtimeElectionFlags() []string { return []string{"--disable-leader-election=false"} }
 
@@ -73,6 +79,7 @@ func (env *Environment) useRealtimeController(binary, catalogue string, manifest
 	env.service, err = newService(env)
 	Expect(err).NotTo(HaveOccurred())
 	args := without(invocation.Args, healthFlag, metricsFlag)
+	env.charted = args
 	env.defaults = merge(merge(args, RealtimeFlags()...), "--catalogue-file="+catalogue, "--webhook-dns-names="+webhookHost, env.webhookPort())
 	reader := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: metricsReader, Namespace: chartNamespace}}
 	Expect(env.Client.Create(env, reader)).To(Succeed())

@@ -121,6 +121,38 @@ var _ = Describe("Bad days:", func() {
 		Expect(standby.Stop()).To(Succeed())
 	})
 
+	It("a controller that takes over waits for the node that is on its way, and has nobody evicted meanwhile", Label("heavy"), SpecPriority(1), func() {
+		env.ExpectControllerWith(append(environment.RealtimeElectionFlags(), env.ProductBatches()...)...)
+		Eventually(func(g Gomega) { g.Expect(env.Leads(g, env.Controller)).To(BeTrue()) }).Should(Succeed())
+		standby := env.ExpectReplica()
+		env.ExpectApplied(twoCores(), test.McKube("weak", 70, test.GovernsWorkload("weak")), test.RTDeployment("weak", 2))
+		victims := env.EventuallyPlaced("weak", 2)
+		Expect(nodes(victims...)).To(HaveLen(1))
+		env.ExpectFault(test.Fault("slow", mckubev1alpha1.FaultSlowRegistration, test.StrikesNodePools("two"), test.Delay(time.Minute)))
+		began := env.Now()
+		env.ExpectApplied(test.McKube("strong", 50, test.Critical(high)), test.RTPod("strong"))
+		env.EventuallyUnschedulable("strong")
+		Eventually(func() int { return len(env.History().Last().NodeClaims) }).Should(Equal(2))
+		Consistently(func() []string { return lost(env.History(), victims) }).WithTimeout(20*time.Second).Should(BeEmpty(), "the first leader waits")
+
+		Expect(env.Controller.Stop()).To(Succeed())
+		pods := 0
+		another := func() { // one more keeps the provisioner from deciding until its longest batch is over
+			pods++
+			env.ExpectApplied(test.Pod("nowhere-"+strconv.Itoa(pods), "100m", inPool("none")))
+		}
+		Eventually(func(g Gomega) {
+			another()
+			g.Expect(env.Leads(g, standby)).To(BeTrue())
+		}).Should(Succeed(), "the other should take over")
+		Consistently(func(Gomega) { another() }).WithTimeout(8 * time.Second).WithPolling(400 * time.Millisecond).Should(Succeed())
+		env.EventuallyPlace("strong")
+		undisturbed(began, victims[0].Pod, victims[1].Pod)
+		Expect(env.History().Events("Preempting", "")).To(BeEmpty())
+		Expect(env.History().Last().NodeClaims).To(HaveLen(2))
+		Expect(standby.Stop()).To(Succeed())
+	})
+
 	It("the API server is away for 15 seconds: cores and budgets are the same afterwards", Label("heavy"), SpecPriority(1), func() {
 		env.ExpectControllerWith("--simulated-repair-toleration=10m")
 		env.ExpectApplied(twoCores(), test.McKube("control", 60, test.GovernsWorkload("control"), test.Critical(high)), test.RTDeployment("control", 3))
