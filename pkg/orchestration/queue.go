@@ -151,7 +151,7 @@ func (q *Queue) Submit(ctx context.Context, r Request) (Ticket, error) {
 	if err := r.validate(); err != nil {
 		return Ticket{}, fmt.Errorf("submitting an action: %w", err)
 	}
-	key, attempt, tried := r.key(), int32(1), int32(1)
+	key, tried := r.key(), int32(1)
 	q.submitting.LockKey(key)
 	defer func() { _ = q.submitting.UnlockKey(key) }() // which never fails
 	now := q.Clock.Now()
@@ -162,7 +162,7 @@ func (q *Queue) Submit(ctx context.Context, r Request) (Ticket, error) {
 		if !t.Phase.Over() || t.Again.IsZero() || now.Before(t.Again) {
 			return t, nil
 		}
-		attempt, tried = last.Spec.Attempt+1, tries(last)
+		tried = tries(last)
 		if !KeptByDisruption(last) {
 			tried++
 		}
@@ -170,7 +170,7 @@ func (q *Queue) Submit(ctx context.Context, r Request) (Ticket, error) {
 			asked = last.Spec.Since.Time
 		}
 	}
-	o, err := q.create(ctx, r.object(key, attempt, tried, asked))
+	o, err := q.create(ctx, r.object(key, q.number(r), tried, asked))
 	if err != nil {
 		return Ticket{}, err
 	}

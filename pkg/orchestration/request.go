@@ -86,11 +86,15 @@ func (r Request) validate() error {
 
 // key stands for the same thing done for the same cause.
 func (r Request) key() string {
-	o := v1alpha1.RTActionSpec{
+	sum := sha256.Sum256([]byte(deed(r.spec())))
+	return hex.EncodeToString(sum[:6])
+}
+
+// spec is what says what is asked for.
+func (r Request) spec() v1alpha1.RTActionSpec {
+	return v1alpha1.RTActionSpec{
 		Kind: v1alpha1.ActionKind(r.Kind), Cause: r.Cause, Node: r.Node, TargetNode: r.TargetNode, NodePool: r.NodePool, Pods: r.Pods, Moves: r.Moves,
 	}
-	sum := sha256.Sum256([]byte(deed(o)))
-	return hex.EncodeToString(sum[:6])
 }
 
 // deed is what an action does, to what, and why.

@@ -22,9 +22,25 @@ type end struct {
 }
 
 func endOf(o *v1alpha1.RTAction, a rules.Action) end {
-	anywhere := o.Spec
-	anywhere.TargetNode = ""
-	return end{deed(anywhere), a.Criticality, a.Phase, a.Unwanted, KeptByDisruption(o), o.Status.Progress[v1alpha1.ProgressElsewhere] != ""}
+	return end{anywhere(o.Spec), a.Criticality, a.Phase, a.Unwanted, KeptByDisruption(o), o.Status.Progress[v1alpha1.ProgressElsewhere] != ""}
+}
+
+// anywhere is what an action does, wherever the pods are to go.
+func anywhere(s v1alpha1.RTActionSpec) string {
+	s.TargetNode = ""
+	return deed(s)
+}
+
+// number is that of another attempt: above those of all that are known at doing the same, wherever the pods were to go. Of these the last are kept
+// longest, so none has the name of one that is forgotten, and that something made for it may still bear.
+func (q *Queue) number(r Request) int32 {
+	out, what := int32(0), anywhere(r.spec())
+	for _, o := range q.recall(func(known *register) []string { return known.causes.of(r.Cause) }) {
+		if o.Spec.Attempt > out && anywhere(o.Spec) == what {
+			out = o.Spec.Attempt
+		}
+	}
+	return out + 1
 }
 
 // inVain tells whether an action that is over has moved nothing, so that the same may be tried again.

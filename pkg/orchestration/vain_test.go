@@ -212,3 +212,39 @@ func TestAttemptsAtOtherTargetsAreAttemptsAtTheSame(t *testing.T) {
 		t.Errorf("forgotten are %v, want %v", got, want)
 	}
 }
+
+// An attempt that is forgotten leaves its name to nobody: what is named after an action, as the PodMigration of one of the ladder's (kept for an hour), would be taken for that of another.
+func TestAForgottenAttemptLeavesItsNameToNobody(t *testing.T) {
+	s := newStage(t)
+	for _, n := range []string{"n1", "n2", "n3"} {
+		s.node(n)
+	}
+	s.conduct["NoCore"] = conduct{givesUp: true}
+	p := s.spawn()
+	s.turns(p, 1)
+	pod := s.pod("a1")
+	to := func(node string) orchestration.Request {
+		r := s.request(rules.Migrate, "NoCore", "n1", pod)
+		r.TargetNode = node
+		return r
+	}
+	attempt := func(r orchestration.Request) string {
+		ticket := s.submit(p, r)
+		for !ticket.Phase.Over() {
+			s.turns(p, 1)
+			ticket = s.submit(p, r)
+		}
+		return ticket.Name
+	}
+	first := attempt(to("n2"))
+	for range orchestration.KeptAlike {
+		attempt(to("n3"))
+		s.turns(p, 2)
+		ticket, _ := p.queue.Find(to("n3"))
+		s.clock.Step(ticket.Again.Sub(s.clock.Now()))
+	}
+	s.turns(p, 2)
+	if again := attempt(to("n2")); again == first {
+		t.Errorf("another attempt has the name of the first: %s", again)
+	}
+}

@@ -119,7 +119,7 @@ type RTActionSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Cause string `json:"cause"`
-	// attempt counts those at the same thing for the same cause, from 1.
+	// attempt counts those at the same thing for the same cause, whichever node the pods were to go to, from 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:default=1
