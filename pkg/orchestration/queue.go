@@ -285,6 +285,17 @@ func (q *Queue) WaitingFor(reason string) []*v1alpha1.RTAction {
 	return q.ledger.pick(func(r *register) []string { return r.waits.of(reason) })
 }
 
+// Awaiting are those, and the last attempts that expired while they waited for it, after which another is to come as their cause is asked about. Nobody may
+// change them.
+func (q *Queue) Awaiting(reason string) []*v1alpha1.RTAction {
+	now := q.Clock.Now()
+	resting := q.ledger.pick(func(r *register) []string { return r.expired.of(reason) })
+	return append(q.WaitingFor(reason), slices.DeleteFunc(resting, func(o *v1alpha1.RTAction) bool {
+		last := q.latest(o.Labels[v1alpha1.LabelActionKey])
+		return last == nil || last.Name != o.Name || !q.matters(o.Spec.Cause, now)
+	})...)
+}
+
 // ticket of an action, with what the dispatcher said last.
 func (q *Queue) ticket(o *v1alpha1.RTAction) Ticket {
 	a, _ := record.Read(o) // what is wrong with it is in its message

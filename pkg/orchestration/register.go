@@ -16,15 +16,15 @@ type register struct {
 	// names in order.
 	names []string
 	// attempts are the names by what they are attempts at, causes by why, kinds and holders those that hold what they use
-	// by what they do and by what that is. waits are those that wait, by what for.
-	attempts, causes, waits sets[string]
-	kinds                   sets[v1alpha1.ActionKind]
-	holders                 sets[rules.Key]
+	// by what they do and by what that is. waits are those that wait, and expired those that did until they expired, by what for.
+	attempts, causes, waits, expired sets[string]
+	kinds                            sets[v1alpha1.ActionKind]
+	holders                          sets[rules.Key]
 }
 
 func newRegister() *register {
 	return &register{
-		objects: map[string]*v1alpha1.RTAction{}, attempts: sets[string]{}, causes: sets[string]{}, waits: sets[string]{},
+		objects: map[string]*v1alpha1.RTAction{}, attempts: sets[string]{}, causes: sets[string]{}, waits: sets[string]{}, expired: sets[string]{},
 		kinds: sets[v1alpha1.ActionKind]{}, holders: sets[rules.Key]{},
 	}
 }
@@ -40,8 +40,11 @@ func (r *register) put(o *v1alpha1.RTAction) {
 	r.objects[o.Name] = o
 	r.attempts.add(o.Labels[v1alpha1.LabelActionKey], o.Name)
 	r.causes.add(o.Spec.Cause, o.Name)
-	if phaseOf(o) == rules.Waiting {
+	switch phaseOf(o) {
+	case rules.Waiting:
 		r.waits.add(o.Status.WaitingFor, o.Name)
+	case rules.Expired:
+		r.expired.add(o.Status.WaitingFor, o.Name)
 	}
 	if phaseOf(o).Holds() {
 		r.kinds.add(o.Spec.Kind, o.Name)
@@ -68,8 +71,11 @@ func (r *register) remove(name string) (*v1alpha1.RTAction, bool) {
 func (r *register) unlink(o *v1alpha1.RTAction) {
 	r.attempts.remove(o.Labels[v1alpha1.LabelActionKey], o.Name)
 	r.causes.remove(o.Spec.Cause, o.Name)
-	if phaseOf(o) == rules.Waiting {
+	switch phaseOf(o) {
+	case rules.Waiting:
 		r.waits.remove(o.Status.WaitingFor, o.Name)
+	case rules.Expired:
+		r.expired.remove(o.Status.WaitingFor, o.Name)
 	}
 	if phaseOf(o).Holds() {
 		r.kinds.remove(o.Spec.Kind, o.Name)

@@ -248,3 +248,54 @@ func TestAForgottenAttemptLeavesItsNameToNobody(t *testing.T) {
 		t.Errorf("another attempt has the name of the first: %s", again)
 	}
 }
+
+// Who waits for a place in a NodePool's budget that does not come free for long has not gone between two attempts, as long as its cause is asked about.
+func TestWhoRestsFromWaitingForAPlaceAwaitsItStill(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.nodes.allowed["pool"] = 0
+	p := s.spawn()
+	s.turns(p, 1)
+	r := s.request(rules.ReplaceNode, "Replaces", "n1")
+	r.NodePool = "pool"
+	ask := func() orchestration.Ticket {
+		_, err := p.queue.ForCause(r.Cause)
+		s.must(err)
+		r.StartBy = s.clock.Now().Add(30 * time.Second)
+		return s.submit(p, r)
+	}
+	awaiting := func() int { return len(p.queue.Awaiting(rules.ReasonPoolBudget)) }
+	ask()
+	s.turns(p, 1)
+	attempts, first := map[string]bool{}, s.action(ask().Name).Spec.Since
+	for began := s.clock.Now(); s.clock.Now().Sub(began) < 20*time.Minute; s.clock.Step(9 * time.Second) {
+		attempts[ask().Name] = true
+		s.turns(p, 1)
+		if got := awaiting(); got != 1 {
+			t.Fatalf("after %s, at attempt %d, %d await the place: %q", s.clock.Now().Sub(began), len(attempts), got, s.summary())
+		}
+	}
+	last := s.action(ask().Name)
+	if len(attempts) < 4 || !last.Spec.Since.Equal(first) {
+		t.Errorf("%d attempts, the last since %s, want it to be since %s", len(attempts), last.Spec.Since, first)
+	}
+	p = s.spawn()
+	s.turns(p, 1)
+	if got := awaiting(); got != 1 {
+		t.Errorf("to the next leader %d await the place", got)
+	}
+	for !ask().Phase.Over() {
+		s.turns(p, 1)
+	}
+	s.clock.Step(3 * time.Minute)
+	if got := awaiting(); got != 0 {
+		t.Errorf("%d await the place after nobody has asked for three minutes", got)
+	}
+	s.nodes.allowed["pool"] = 1
+	for phase := rules.Expired; phase != rules.Succeeded; phase = ask().Phase {
+		s.turns(p, 10)
+	}
+	if got := awaiting(); got != 0 {
+		t.Errorf("%d await the place, and have had it", got)
+	}
+}

@@ -32,6 +32,8 @@ type Actions interface {
 	Running(kind rules.Kind) []*v1alpha1.RTAction
 	// WaitingFor lists those that wait for something, by name.
 	WaitingFor(reason string) []*v1alpha1.RTAction
+	// Awaiting lists those, and those that rest from waiting for it in vain.
+	Awaiting(reason string) []*v1alpha1.RTAction
 }
 
 // Dependencies are the collaborators that disruption shares with the rest of the controllers.

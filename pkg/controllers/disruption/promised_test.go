@@ -61,22 +61,30 @@ func TestThePlaceInTheBudgetIsKeptForTheReplacement(t *testing.T) {
 		t.Errorf("it is not told: %q", w.messages())
 	}
 	action.Status.WaitingFor = "NodePoolBudget"
-	w.clock.Step(5*time.Minute - time.Second)
-	w.pass()
-	w.expectClosing()
+	for i, phase := range []v1alpha1.ActionPhase{"Waiting", "Expired", "Waiting", "Expired"} { // it rests in between
+		action.Status.Phase = phase
+		w.clock.Step(15*time.Minute - time.Second/4)
+		if w.pass(); len(w.disrupted()) > 0 {
+			t.Errorf("%d quarters of an hour after it was asked for %v are being closed", i+1, w.disrupted())
+		}
+	}
 	w.clock.Step(time.Second)
 	w.pass()
 	if got := w.disrupted(); len(got) != 1 {
-		t.Errorf("five minutes after it was asked for %v are being closed, want one", got)
+		t.Errorf("an hour after it was asked for %v are being closed, want one", got)
 	}
 }
 
-// It is kept from nobody for another NodePool, another reason or another kind.
+// It is kept from nobody for another NodePool, another reason or another kind, nor where the NodePool has no place for it at any time.
 func TestNoPlaceIsKeptForAnythingElse(t *testing.T) {
-	for name, change := range map[string]func(*v1alpha1.RTActionSpec){
-		"another NodePool": func(s *v1alpha1.RTActionSpec) { s.NodePool = "other" },
-		"another reason":   func(s *v1alpha1.RTActionSpec) { s.Reason = "Recovery" },
-		"another kind":     func(s *v1alpha1.RTActionSpec) { s.Kind = "Preempt" },
+	for name, change := range map[string]func(*world, *v1alpha1.RTActionSpec){
+		"another NodePool": func(_ *world, s *v1alpha1.RTActionSpec) { s.NodePool = "other" },
+		"another reason":   func(_ *world, s *v1alpha1.RTActionSpec) { s.Reason = "Recovery" },
+		"another kind":     func(_ *world, s *v1alpha1.RTActionSpec) { s.Kind = "Preempt" },
+		"no place": func(w *world, _ *v1alpha1.RTActionSpec) {
+			w.pool.Spec.Disruption.Budgets = append(w.pool.Spec.Disruption.Budgets, karpv1.Budget{Nodes: "0", Reasons: []karpv1.DisruptionReason{"RTPressure"}})
+			w.must(w.client.Update(w.ctx, w.pool))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, action := drifting(t)
@@ -84,7 +92,7 @@ func TestNoPlaceIsKeptForAnythingElse(t *testing.T) {
 			w.pass()
 			w.expectClosing()
 			action.Status.WaitingFor = "NodePoolBudget"
-			change(&action.Spec)
+			change(w, &action.Spec)
 			w.pass()
 			if got := w.disrupted(); len(got) != 1 || got[0] == "a" {
 				t.Errorf("%v are being closed, want b or c", got)

@@ -89,6 +89,16 @@ func (a *actions) WaitingFor(reason string) (out []*v1alpha1.RTAction) {
 	return out
 }
 
+func (a *actions) Awaiting(reason string) []*v1alpha1.RTAction {
+	out := a.WaitingFor(reason)
+	for _, o := range *a {
+		if rules.Phase(o.Status.Phase) == rules.Expired && o.Status.WaitingFor == reason {
+			out = append(out, o.DeepCopy())
+		}
+	}
+	return out
+}
+
 // connected is a client of the API server that the tests share, which has the CRDs that users install.
 var connected = sync.OnceValues(func() (client.WithWatch, error) {
 	plane, err := apiserver.Shared()
