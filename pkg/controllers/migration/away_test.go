@@ -26,6 +26,17 @@ func (w *town) leaves(node string, away bool) {
 	if away {
 		return
 	}
+	w.back(node)
+	for _, p := range w.pods() { // what was bound before
+		if p.Spec.NodeName == w.name(node) && p.Status.Phase == corev1.PodPending {
+			w.run(&p)
+		}
+	}
+}
+
+// back has a node be heard from.
+func (w *town) back(node string) {
+	w.Helper()
 	n := &corev1.Node{}
 	w.must(w.api.Get(w.Context(), client.ObjectKey{Name: w.name(node)}, n))
 	for i := range n.Status.Conditions {
@@ -34,11 +45,6 @@ func (w *town) leaves(node string, away bool) {
 		}
 	}
 	w.must(w.api.Status().Update(w.Context(), n))
-	for _, p := range w.pods() { // what was bound before
-		if p.Spec.NodeName == n.Name && p.Status.Phase == corev1.PodPending {
-			w.run(&p)
-		}
-	}
 }
 
 // orphaned is a StatefulSet's pod that was evicted, whose target has its state and is away, for so long before the migration's time is over. bound: it has

@@ -63,7 +63,9 @@ func (l *Leftovers) handOn(ctx context.Context, task orchestration.Task, nc *v1a
 		return false, uncounted
 	case revived(nc, heir):
 		return false, m.stage(ctx, nc, v1alpha1.StageRelease)
-	case hopeless || late:
+	case hopeless && !late:
+		return false, m.keepFor(ctx, nc, 0)
+	case late:
 		return m.disinherit(ctx, task, nc)
 	case nc.Spec.Stage != v1alpha1.StageHandOver:
 		return false, m.stage(ctx, nc, v1alpha1.StageHandOver)
@@ -139,13 +141,20 @@ func (m *migrate) keepUntil(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (t
 	if until, kept := keptUntil(nc); kept {
 		return until, nil
 	}
-	until, after := m.Clock.Now().Add(bequest), nc.DeepCopy()
+	err := m.keepFor(ctx, nc, bequest)
+	until, _ := keptUntil(nc)
+	return until, err
+}
+
+// keepFor notes for how long a state is kept from now on. One that nobody will go on with is not, which is known then, too, once the pod that was to is gone.
+func (m *migrate) keepFor(ctx context.Context, nc *v1alpha1.NodeCheckpoint, d time.Duration) error {
+	until, after := m.Clock.Now().Add(d), nc.DeepCopy()
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, annotationKeptUntil, until.UTC().Format(time.RFC3339))
 	if err := m.Client.Patch(ctx, after, client.MergeFromWithOptions(nc, client.MergeFromWithOptimisticLock{})); err != nil {
-		return time.Time{}, fmt.Errorf("noting until when NodeCheckpoint %s is kept: %w", nc.Name, err)
+		return fmt.Errorf("noting until when NodeCheckpoint %s is kept: %w", nc.Name, err)
 	}
 	*nc = *after
-	return until, nil
+	return nil
 }
 
 // outlives tells of a migration whose action is over, or gone, that the state of its source is kept all the same: it is not over before that is. The

@@ -173,3 +173,25 @@ func TestARefusalOfSomeSecondsOnceTheActionIsOver(t *testing.T) {
 		h.expectNothingLeft()
 	}
 }
+
+// What is given up in that hour is so at once, and no other pod is made of it.
+func TestAStateThatIsGivenUpInTheHourAfter(t *testing.T) {
+	t.Parallel()
+	w, h, p := orphaned(t, 70*time.Second, true)
+	p = w.further(p, func() bool { return over(w.actions(t.Context())) })
+	former := w.copied().UID
+	w.late = func() {
+		if c := w.copied(); c != nil && c.UID != former {
+			w.Errorf("another pod is made of the state")
+		}
+		h.live()
+	}
+	w.back("b")
+	w.fail("StartError")
+	w.further(p, func() bool { return w.move().Status.Phase.Over() })
+	if o := w.move(); o.Status.Phase != v1alpha1.MigrationFailed || !strings.Contains(o.Status.Message, "is given up") {
+		t.Errorf("it is %s: %s; %s", o.Status.Phase, o.Status.Message, w.everyone())
+	}
+	h.expectNothingLeft()
+	w.rest(p)
+}
