@@ -120,7 +120,7 @@ func (m *migrate) keptFrom(ctx context.Context, task orchestration.Task, l legac
 	case why != "":
 		return true, nil
 	case l.heir.Spec.NodeName != "":
-		return !everBegun(l.heir), nil
+		return !everBegun(l.heir) || waitsFor(l.heir, passingly) != "", nil
 	case !roomless(l.heir):
 		return true, nil
 	}

@@ -83,8 +83,12 @@ func (m *migrate) goOn(ctx context.Context, task orchestration.Task, source, twi
 		}
 		return m.advance(ctx, task, source, nc)
 	}
-	if why := m.unmade(nc, twin); why != "" {
-		return rules.Result{Undo: true, Message: why}, nil
+	limit := unmadeFor
+	if source == nil || emptied(task, source, nc) != "" {
+		limit = toRestore(nc)
+	}
+	if why, err := m.unmade(ctx, nc, twin, limit); why != "" || err != nil {
+		return rules.Result{Undo: why != "", Message: why}, err
 	}
 	result, settled, err := m.settles(ctx, task, twin)
 	if settled {

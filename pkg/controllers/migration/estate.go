@@ -89,8 +89,11 @@ func (m *migrate) hopeless(ctx context.Context, nc *v1alpha1.NodeCheckpoint, hei
 		return true, nil
 	case heir == nil:
 		return m.lost(ctx, nc.Spec.TargetNode)
-	case heir.DeletionTimestamp != nil || finished(heir) || m.unmade(nc, heir) != "":
+	case heir.DeletionTimestamp != nil || finished(heir):
 		return true, nil
+	}
+	if why, err := m.unmade(ctx, nc, heir, toRestore(nc)); why != "" || err != nil {
+		return why != "", err
 	}
 	_, gone, err := m.away(ctx, nc, heir)
 	return gone, err

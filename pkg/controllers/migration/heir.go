@@ -253,8 +253,8 @@ func (m *migrate) barred(ctx context.Context, task orchestration.Task, heir *cor
 
 // proveHeir waits until the pod goes on with the state. A Job's may have come to its end meanwhile.
 func (m *migrate) proveHeir(ctx context.Context, task orchestration.Task, l legacy) (rules.Result, error) {
-	if why := m.unmade(l.nc, l.heir); why != "" {
-		return m.lose(ctx, task, l.nc, why)
+	if why, err := m.unmade(ctx, l.nc, l.heir, toRestore(l.nc)); why != "" || err != nil {
+		return m.loseUnless(ctx, err, task, l.nc, why)
 	}
 	if l.heir.Spec.NodeName == "" && !finished(l.heir) {
 		return m.awaitTarget(ctx, task, l)

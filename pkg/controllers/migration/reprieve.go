@@ -19,8 +19,11 @@ func (m *migrate) hopeful(ctx context.Context, task orchestration.Task, source, 
 	if nc.Spec.Stage != v1alpha1.StageRestore || spoilt(nc) != "" || emptied(task, source, nc) == "" {
 		return false, nil
 	}
-	if twin == nil || twin.DeletionTimestamp != nil || finished(twin) || halted(twin) || m.unmade(nc, twin) != "" {
+	if twin == nil || twin.DeletionTimestamp != nil || finished(twin) || halted(twin) {
 		return false, nil
+	}
+	if why, err := m.unmade(ctx, nc, twin, toRestore(nc)); why != "" || err != nil {
+		return false, err
 	}
 	gone, err := m.lost(ctx, nc.Spec.TargetNode)
 	return !gone, err

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
@@ -15,35 +17,100 @@ import (
 )
 
 const (
-	// unmadeFor is how long the kubelet may fail to make the containers of a copy, which it tries again and again: the source stands still.
+	// unmadeFor is how long the kubelet may fail to make the containers of a copy whose source may run on: that stands still meanwhile.
 	unmadeFor = 3 * time.Second
+	// annotationFailing is, on a NodeCheckpoint, which pod's containers its kubelet fails to make of the state, and since when, as RFC 3339.
+	annotationFailing = v1alpha1.Group + "/failing-since"
 	// leastToRestore is how long a copy may take to go on with its state; perGiB for each GiB of it, where that is longer.
 	leastToRestore = 45 * time.Second
 	// margin is what a liveness probe's tolerance must have left for the source to be let run on in time, and leastTolerance what it must allow at all.
 	margin, leastTolerance = 4 * time.Second, 10 * time.Second
 )
 
-// unable are the reasons for which a container waits that no waiting mends.
-var unable = []string{"CreateContainerError", "RunContainerError", "CreateContainerConfigError", "ErrImageNeverPull", "InvalidImageName", "CrashLoopBackOff"}
+// hopelessly are the reasons for which a container waits that no waiting mends, and passingly those that may pass by themselves: the runtime is started again, what the
+// kubelet mounts was not to be had for a while, or a large state takes longer than its runtimeRequestTimeout.
+var (
+	hopelessly = []string{"ErrImageNeverPull", "InvalidImageName"}
+	passingly  = []string{"CreateContainerError", "RunContainerError", "CreateContainerConfigError", "CrashLoopBackOff"}
+)
 
 // reasonStartError is what containerd says of a container that it could not start: of a state, that it could not restore.
 const reasonStartError = "StartError"
 
-// unmade is why no container goes on with the state, or none any longer; empty: nobody says so.
-func (m *migrate) unmade(nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod) string {
-	for _, s := range pod.Status.ContainerStatuses {
-		taken := slices.ContainsFunc(nc.Spec.Containers, func(c v1alpha1.CheckpointedContainer) bool { return c.Name == s.Name })
-		waits := s.State.Waiting
-		switch failed := unstarted(&s); {
-		case taken && failed != nil:
-			return fmt.Sprintf("container %s of pod %s/%s cannot be made of its state: %s: %s", s.Name, pod.Namespace, pod.Name, failed.Reason, failed.Message)
-		case taken && s.RestartCount > 0:
-			return fmt.Sprintf("container %s of pod %s/%s, which went on with its state, has ended", s.Name, pod.Namespace, pod.Name)
-		case waits != nil && slices.Contains(unable, waits.Reason) && m.Clock.Now().Sub(pod.CreationTimestamp.Time) >= unmadeFor:
-			return fmt.Sprintf("container %s of pod %s/%s cannot be made of its state: %s: %s", s.Name, pod.Namespace, pod.Name, waits.Reason, waits.Message)
+// unmade is why no container goes on with the state, or none any longer; empty: nobody says so, or it may pass yet, as it has not been so for longer than the limit. A
+// node that is dead tries nothing.
+func (m *migrate) unmade(ctx context.Context, nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod, limit time.Duration) (string, error) {
+	if why := unmakeable(nc, pod); why != "" {
+		return why, nil
+	}
+	why := waitsFor(pod, passingly)
+	if why != "" {
+		away, err := m.stranded(ctx, pod)
+		if err != nil {
+			return "", err
+		}
+		if away != "" {
+			why = ""
 		}
 	}
+	since, err := m.failing(ctx, nc, pod, why != "")
+	if why == "" || err != nil || m.Clock.Now().Sub(since) <= limit {
+		return "", err
+	}
+	return why, nil
+}
+
+// failing is since when a pod's kubelet fails to make its containers, which is noted on the NodeCheckpoint: whoever dies over it, and the action's end, changes nothing of that.
+func (m *migrate) failing(ctx context.Context, nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod, fails bool) (time.Time, error) {
+	noted := nc.Annotations[annotationFailing]
+	of, at, _ := strings.Cut(noted, " ")
+	since, err := time.Parse(time.RFC3339Nano, at)
+	if fails && of == string(pod.UID) && err == nil || !fails && noted == "" {
+		return since, nil
+	}
+	after := nc.DeepCopy()
+	since = m.Clock.Now()
+	if metav1.SetMetaDataAnnotation(&after.ObjectMeta, annotationFailing, string(pod.UID)+" "+since.UTC().Format(time.RFC3339Nano)); !fails {
+		delete(after.Annotations, annotationFailing)
+	}
+	if err := m.Client.Patch(ctx, after, client.MergeFrom(nc)); err != nil {
+		return time.Time{}, fmt.Errorf("noting on NodeCheckpoint %s since when no container is made: %w", nc.Name, err)
+	}
+	*nc = *after
+	return since, nil
+}
+
+// unmakeable is why no container will ever go on with the state; empty: one may.
+func unmakeable(nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod) string {
+	for _, s := range pod.Status.ContainerStatuses {
+		if !slices.ContainsFunc(nc.Spec.Containers, func(c v1alpha1.CheckpointedContainer) bool { return c.Name == s.Name }) {
+			continue
+		}
+		if failed := unstarted(&s); failed != nil {
+			return unmadeOf(pod, s.Name, failed.Reason, failed.Message)
+		}
+		if s.RestartCount > 0 {
+			return fmt.Sprintf("container %s of pod %s/%s, which went on with its state, has ended", s.Name, pod.Namespace, pod.Name)
+		}
+	}
+	if why := waitsFor(pod, hopelessly); why != "" {
+		return why
+	}
 	return misled(nc, pod)
+}
+
+// waitsFor says which container of a pod waits for one of those reasons; empty: none does.
+func waitsFor(pod *corev1.Pod, reasons []string) string {
+	for _, s := range pod.Status.ContainerStatuses {
+		if w := s.State.Waiting; w != nil && slices.Contains(reasons, w.Reason) {
+			return unmadeOf(pod, s.Name, w.Reason, w.Message)
+		}
+	}
+	return ""
+}
+
+func unmadeOf(pod *corev1.Pod, container, reason, message string) string {
+	return fmt.Sprintf("container %s of pod %s/%s cannot be made of its state: %s: %s", container, pod.Namespace, pod.Name, reason, message)
 }
 
 // misled names a container that is to be made of anything but its state, as somebody has changed the pod when it was made; empty: none is, or all go on with theirs.

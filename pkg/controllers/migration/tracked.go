@@ -55,6 +55,9 @@ func (m *migrate) comesTo(ctx context.Context, task orchestration.Task, l legacy
 	if _, unproven := m.prove(task, l.heir); unproven != "" {
 		why = unproven
 	}
+	if fails := waitsFor(l.heir, passingly); fails != "" {
+		why = fails
+	}
 	return m.unsettled(ctx, task, l, rules.Result{Message: why})
 }
 
