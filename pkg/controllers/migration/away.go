@@ -79,19 +79,21 @@ func (m *migrate) awaitTarget(ctx context.Context, task orchestration.Task, l le
 }
 
 // outOfTime gives the state up when the time is over, and the pod in the source's place has had as long as it takes to go on with it: that one may have
-// been made late, as no controller was there before. The time for which its node keeps it from that does not count: the state stays there, and is seen
+// been made late, as no controller was there before, or begun late. The time for which its node keeps it from that does not count: the state stays there, and is seen
 // to afterwards; so it is while the pod finds no place there for a reason that nobody knows. A node that is well and has no room is no such: its pods may
 // stay for ever, so that the pod begins anew, unless a policy forbids that.
 func (m *migrate) outOfTime(ctx context.Context, task orchestration.Task, l legacy, result rules.Result) (rules.Result, error) {
-	if !m.over(task) {
-		return result, nil
-	}
 	kept, err := m.keptFrom(ctx, task, l)
 	if err != nil {
 		return rules.Result{}, err
 	}
+	if kept {
+		delete(task.Progress, progressUnkept)
+	}
+	late := !kept && m.since(task, progressUnkept) > toRestore(l.nc)
 	switch {
-	case !kept && m.since(task, progressMade) > toRestore(l.nc):
+	case !m.over(task):
+	case late:
 		return m.loseOrKeep(ctx, task, l, "the time is over: "+result.Message)
 	case m.ends(task):
 		return m.leave(l, "the time is over: "+result.Message), nil

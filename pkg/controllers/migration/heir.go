@@ -237,7 +237,6 @@ func (m *migrate) makeHeir(ctx context.Context, task orchestration.Task, nc *v1a
 		return m.unborn(ctx, task, nc, heir, err)
 	}
 	task.Progress[progressTwin] = heir.Name
-	m.since(task, progressMade)
 	return rules.Result{Message: fmt.Sprintf("pod %s/%s waits for a node", heir.Namespace, heir.Name)}, nil
 }
 

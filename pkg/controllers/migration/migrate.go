@@ -57,10 +57,10 @@ const (
 	progressHeir    = "heir"
 	progressRefused = "refused"
 	progressFailing = "failing"
-	// progressForbidden is since when that pod may not be made, progressMade since when it is, progressBorne its UID, once it goes on with the state,
+	// progressForbidden is since when that pod may not be made, progressUnkept since when nothing keeps it from going on, progressBorne its UID, once it does,
 	// progressEnded since when it has come to its end before that was known.
 	progressForbidden = "forbidden"
-	progressMade      = "made"
+	progressUnkept    = "unkept"
 	progressBorne     = "borne"
 	progressEnded     = "ended"
 	// progressReleased: that pod has proven itself. progressLost is why its state is lost, progressGone: nothing is left of that pod.

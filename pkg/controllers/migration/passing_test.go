@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
 // taken goes on until the target's kubelet has taken the pod in the source's place, of which it begins nothing.
@@ -94,4 +95,25 @@ func TestAKubeletThatFailsForAWhileInTheHourAfter(t *testing.T) {
 		h.expectNothingLeft()
 		w.rest(p)
 	}
+}
+
+// A pod that is begun after the migration's time has as long to go on with its state as one that is begun before.
+func TestAPodThatIsBegunLate(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 1)
+	w.gating = true
+	h := w.house("StatefulSet")
+	w.asks(w.first(), by("Checkpoint"), func(o *v1alpha1.PodMigration) { o.Spec.Timeout.Duration = 70 * time.Second })
+	p := w.taken(w.further(w.start(), func() bool { return len(w.evicted) > 0 }))
+	p.goes(80)
+	if a := w.actions(t.Context()); over(a) || rules.Phase(a[0].Status.Phase) != rules.RollingBack {
+		t.Fatalf("its action is %s: %s", a[0].Status.Phase, a[0].Status.Message)
+	}
+	w.rise()
+	w.further(p, func() bool { return w.move().Status.Phase.Over() })
+	if o := w.move(); !strings.Contains(o.Status.Message, "in place of") || !restored(&w.pods()[0]) {
+		t.Errorf("it is %s: %s; %s", o.Status.Phase, o.Status.Message, w.everyone())
+	}
+	h.expectNothingLeft()
+	w.rest(p)
 }
