@@ -64,16 +64,19 @@ func newFlights(c client.Reader, cluster *state.Cluster, clk clock.PassiveClock,
 
 // mayCome tells whether a node may still come for a pending pod.
 func (f *flights) mayCome(ctx context.Context, pod *corev1.Pod) bool {
+	decided := !f.cluster.PodSchedulingDecisionTime(client.ObjectKeyFromObject(pod)).IsZero()
+	return f.comes(ctx, pod) || !decided && !podutils.IsOwnedByDaemonSet(pod) && f.undecided(ctx, pod)
+}
+
+// comes tells whether one does, by what the provisioner has planned.
+func (f *flights) comes(ctx context.Context, pod *corev1.Pod) bool {
 	key := client.ObjectKeyFromObject(pod)
 	planned := f.cluster.PodSchedulingSuccessTime(key)
 	if claim := f.cluster.PodNodeClaimMapping(key); claim != "" && f.cluster.NodeClaimExists(claim) {
 		opened, there := f.node(ctx, claim)
 		return f.clock.Since(f.since(pod, planned, opened, there)) < f.patience
 	}
-	if !planned.IsZero() {
-		return f.clock.Since(planned) < hopeful || f.between(pod, planned)
-	}
-	return f.cluster.PodSchedulingDecisionTime(key).IsZero() && !podutils.IsOwnedByDaemonSet(pod) && f.undecided(ctx, pod)
+	return !planned.IsZero() && (f.clock.Since(planned) < hopeful || f.between(pod, planned))
 }
 
 // undecided tells whether the provisioner is still to decide on a pod. What an earlier leader's had decided this one's does not know, nor when a gate was taken off

@@ -25,12 +25,14 @@ func realtime(ctx context.Context, op *operator.Operator, cluster *state.Cluster
 		HoldsPod: queue.HoldsPod,
 	})
 	queue.Handle(rules.Rearrange, rearrange)
+	flights := newFlights(op.GetClient(), cluster, op.Clock, o.Pressure.NodeTimeout, options.FromContext(ctx).BatchMaxDuration)
 	loops := rtruntime.NewControllers(rtruntime.Dependencies{
 		Clock:         op.Clock,
 		Client:        op.GetClient(),
 		Recorder:      op.EventRecorder,
 		Store:         store,
-		InFlight:      newFlights(op.GetClient(), cluster, op.Clock, o.Pressure.NodeTimeout, options.FromContext(ctx).BatchMaxDuration).mayCome,
+		InFlight:      flights.mayCome,
+		Planned:       flights.comes,
 		Placement:     &placement.Simulator{Client: op.GetClient(), Cluster: cluster, Recorder: op.EventRecorder, Clock: op.Clock},
 		Actions:       queue,
 		Rearrange:     rearrange,

@@ -52,6 +52,8 @@ type Dependencies struct {
 	// InFlight tells whether a node may still come for a pending pod: one is being opened for it, or
 	// nobody has yet decided that none will.
 	InFlight func(ctx context.Context, pod *corev1.Pod) bool
+	// Planned tells whether one comes that somebody has decided on.
+	Planned func(ctx context.Context, pod *corev1.Pod) bool
 	// Placement tells where pods would be placed.
 	Placement Placement
 	// Actions is the orchestration queue, in which preemptions take their turn.

@@ -221,10 +221,19 @@ func (p *preemptions) proceed(ctx context.Context, c preemptor, plan state.Preem
 		return reconcile.Result{RequeueAfter: another}, p.finish(ctx, c, plan, todo)
 	}
 	wait := reconcile.Result{RequeueAfter: max(soon, min(progress, plan.Deadline.Sub(now)))}
-	if len(todo.Evict) == 0 || p.InFlight(ctx, c.pod) {
+	if len(todo.Evict) == 0 || p.comes(ctx, c, s, plan) {
 		return wait, nil
 	}
 	return p.displace(ctx, c, plan, todo.Evict)
+}
+
+// comes tells whether a node comes for a pod for which room is being made, so that no further victims go. Once one has gone nobody waits for a decision: a provisioner
+// that has only just begun, as that of a new leader, might make it later than the plan ends, and that one would have gone for nothing.
+func (p *preemptions) comes(ctx context.Context, c preemptor, s scene, plan state.Preemption) bool {
+	if s.displaced(plan) {
+		return p.Planned(ctx, c.pod)
+	}
+	return p.InFlight(ctx, c.pod)
 }
 
 // plans are those under way, with those that the cache does not show yet.

@@ -50,6 +50,7 @@ func (s *siege) start(loop func(rtruntime.Dependencies) reconcile.Reconciler) *b
 	b.Reconciler = loop(rtruntime.Dependencies{
 		Clock: s.clock, Client: b.process, Recorder: s.told, Store: b.store, FreedCapacity: func() {}, Actions: b.queue, Placement: b.places,
 		InFlight: func(context.Context, *corev1.Pod) bool { return s.inFlight },
+		Planned:  func(context.Context, *corev1.Pod) bool { return s.planned },
 		Options:  rtruntime.Options{Granularity: granularity, PreemptionDelay: preemptionDelay, AgentTimeout: 10 * time.Second},
 	})
 	return b

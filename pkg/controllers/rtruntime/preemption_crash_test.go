@@ -83,3 +83,34 @@ func TestAnotherControllerGoesOn(t *testing.T) {
 		})
 	}
 }
+
+// Once a victim of its has gone a plan does not wait for a provisioner that may yet decide, as a new leader's has decided on nothing: that victim would have gone for
+// nothing. It does wait for a node that one has decided on.
+func TestAPlanThatHasBegunWaitsForNoDecision(t *testing.T) {
+	for name, planned := range map[string]bool{"undecided": false, "planned": true} {
+		t.Run(name, func(t *testing.T) {
+			s := besieged(t, name)
+			s.DieAt = 6 // before the second eviction
+			b := s.start(preempting)
+			for range 60 {
+				b.look()
+				err := b.turn()
+				if err == nil {
+					_, err = b.Reconcile(s.Context(), request(s.namespace, "high"))
+				}
+				if b.process.Dead() {
+					s.inFlight, s.planned = true, planned
+					b = s.start(preempting)
+				} else {
+					s.must(err)
+				}
+				s.clock.Step(200 * time.Millisecond)
+				s.bury()
+				s.schedule("high")
+			}
+			if placed := s.pod("high").Spec.NodeName != ""; !s.inFlight || placed == planned || planned != (len(s.evicted) == 1) {
+				t.Errorf("evicted: %v; placed: %t", s.evicted, placed)
+			}
+		})
+	}
+}

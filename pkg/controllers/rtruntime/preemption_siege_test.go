@@ -43,7 +43,8 @@ type siege struct {
 	namespace string
 	clock     *clocktesting.FakeClock
 	told      *told
-	inFlight  bool
+	// inFlight: a node may still come; planned: one does.
+	inFlight, planned bool
 	// evicted are the pods that were evicted, in order; before each, watch is called.
 	evicted []string
 	watch   func()

@@ -126,6 +126,14 @@ func (s scene) remaining(plan state.Preemption) []types.UID {
 	return out
 }
 
+// displaced tells whether a victim of a plan has gone, or goes.
+func (s scene) displaced(plan state.Preemption) bool {
+	return slices.ContainsFunc(plan.Victims, func(uid types.UID) bool {
+		victim, ok := s.snapshot.Pod(uid)
+		return !ok || victim.Deleting || victim.Finished()
+	})
+}
+
 // needed are those of the victims without whose going the pod would not fit. The scene has all of them leave.
 func (s scene) needed(node string, victims []types.UID) []types.UID {
 	out := slices.Clone(victims)
