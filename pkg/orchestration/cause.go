@@ -12,7 +12,7 @@ import (
 // ForCause lists the actions for a cause, under way or over, by age and name: what was done for it, and what was
 // tried. They are kept for as long as it is asked. They must not be changed. The error is ErrNotReady.
 func (q *Queue) ForCause(cause string) ([]*v1alpha1.RTAction, error) {
-	if err := q.state(); err != nil {
+	if err := q.Ready(); err != nil {
 		return nil, err
 	}
 	q.remember(cause, q.Clock.Now())

@@ -86,8 +86,8 @@ func (q *Queue) Handle(kind rules.Kind, e Executor) { q.executors[kind] = e }
 // the loops start; f must not block.
 func (q *Queue) Listen(f func(*v1alpha1.RTAction)) { q.listeners = append(q.listeners, f) }
 
-// state is why the queue does not work now; nil when it does.
-func (q *Queue) state() error {
+// Ready is why the queue does not work now; nil when it does. Before, its lists are not complete.
+func (q *Queue) Ready() error {
 	if !q.ready.Load() {
 		return ErrNotReady
 	}
@@ -126,7 +126,7 @@ func (q *Queue) takeOver(ctx context.Context) error {
 
 // mayAct makes sure that no other queue has taken over. What is done on the strength of it must have been read before.
 func (q *Queue) mayAct(ctx context.Context) error {
-	if err := q.state(); err != nil {
+	if err := q.Ready(); err != nil {
 		return err
 	}
 	err := q.gate.held(ctx)
@@ -145,7 +145,7 @@ func (q *Queue) mayAct(ctx context.Context) error {
 // Submit asks for an action. Asking again for the same is not asking twice: the ticket is that of the first. An
 // attempt that came to nothing is followed by another once its rest is over; until then the ticket is its.
 func (q *Queue) Submit(ctx context.Context, r Request) (Ticket, error) {
-	if err := q.state(); err != nil {
+	if err := q.Ready(); err != nil {
 		return Ticket{}, err
 	}
 	if err := r.validate(); err != nil {
@@ -243,7 +243,7 @@ func (q *Queue) remember(cause string, now time.Time) {
 // Withdraw says that nobody wants the action any longer: it never begins, or what has begun is undone. Withdrawing
 // what is over, or gone, is no error.
 func (q *Queue) Withdraw(ctx context.Context, name, why string) error {
-	if err := q.state(); err != nil {
+	if err := q.Ready(); err != nil {
 		return err
 	}
 	if _, ok := q.ledger.get(name); !ok {

@@ -6,6 +6,7 @@ package disruption
 
 import (
 	"context"
+	"time"
 
 	"github.com/awslabs/operatorpkg/reconciler"
 	"github.com/awslabs/operatorpkg/singleton"
@@ -26,8 +27,13 @@ import (
 	rtstate "github.com/mainspring-rt/mainspring/pkg/state"
 )
 
+// starting is when to look again whether everything is known that may speak against closing a node.
+const starting = time.Second
+
 // Actions is the orchestration queue, as far as disruption needs it.
 type Actions interface {
+	// Ready is nil once the lists below are all that there are.
+	Ready() error
 	// Running lists the actions of a kind that run or are being undone, by name.
 	Running(kind rules.Kind) []*v1alpha1.RTAction
 	// WaitingFor lists those that wait for something, by name.
@@ -132,6 +138,9 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 // Reconcile makes one pass of the loop.
 func (c *Controller) Reconcile(ctx context.Context) (reconciler.Result, error) {
 	c.Bell.answer()
+	if c.Store.Synced() != nil || c.Actions.Ready() != nil { // nothing would speak against any node
+		return reconciler.Result{RequeueAfter: starting}, nil
+	}
 	running := c.Actions.Running(rules.ReplaceNode)
 	c.desk.open(running)
 	c.Gate.forget(named(running))

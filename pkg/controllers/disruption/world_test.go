@@ -2,6 +2,7 @@ package disruption_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -53,12 +54,14 @@ type world struct {
 	cluster *karpstate.Cluster
 	queue   *karpdisruption.Queue
 	store   *state.Store
-	bell    *disruption.Doorbell
-	pool    *karpv1.NodePool
-	actions actions
-	devices *deviceallocation.Controller
-	known   map[string]bool // NodeClaims that there were
-	loop    *disruption.Controller
+	// starting: the store has not all that there is.
+	starting bool
+	bell     *disruption.Doorbell
+	pool     *karpv1.NodePool
+	actions  actions
+	devices  *deviceallocation.Controller
+	known    map[string]bool // NodeClaims that there were
+	loop     *disruption.Controller
 	// reader is what executors ask.
 	reader *meanwhile
 	// dependencies of the loop.
@@ -70,6 +73,14 @@ type world struct {
 
 // actions is an orchestration queue of whatever a test says.
 type actions map[string]*v1alpha1.RTAction
+
+// Ready is nil unless there is an entry for that.
+func (a *actions) Ready() error {
+	if _, starting := (*a)["starting"]; starting {
+		return errors.New("the queue is not taken over")
+	}
+	return nil
+}
 
 func (a *actions) Running(kind rules.Kind) (out []*v1alpha1.RTAction) {
 	for _, o := range *a {
@@ -172,7 +183,9 @@ func (w *world) restart() {
 	w.devices = deviceallocation.NewController(w.client)
 	provisioner := provisioning.NewProvisioner(own, w.events, w.cloud, w.cluster, w.clock, w.devices, virtualpods.NewVirtualPodCache(w.client))
 	w.store = state.New(state.Options{})
-	w.store.Complete()
+	if !w.starting {
+		w.store.Complete()
+	}
 	gate := disruption.NewGate(own, w.clock, w.store, func() disruption.Actions { return &w.actions })
 	w.queue = gate.NewQueue(w.events, w.cluster, provisioner)
 	w.dependencies = disruption.Dependencies{
