@@ -135,10 +135,13 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 		Complete(singleton.AsReconciler(c))
 }
 
+// knows tells whether all real-time containers and all actions are known.
+func (c *Controller) knows() bool { return c.Store.Synced() == nil && c.Actions.Ready() == nil }
+
 // Reconcile makes one pass of the loop.
 func (c *Controller) Reconcile(ctx context.Context) (reconciler.Result, error) {
 	c.Bell.answer()
-	if c.Store.Synced() != nil || c.Actions.Ready() != nil { // nothing would speak against any node
+	if !c.knows() { // nothing would speak against any node
 		return reconciler.Result{RequeueAfter: starting}, nil
 	}
 	running := c.Actions.Running(rules.ReplaceNode)

@@ -83,6 +83,11 @@ func (m *migrate) goOn(ctx context.Context, task orchestration.Task, source, twi
 		}
 		return m.advance(ctx, task, source, nc)
 	}
+	return m.proveCopy(ctx, task, source, twin, nc)
+}
+
+// proveCopy waits until a copy goes on with the state. The source stands still meanwhile, unless it has ended.
+func (m *migrate) proveCopy(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	limit := unmadeFor
 	if source == nil || emptied(task, source, nc) != "" {
 		limit = toRestore(nc)

@@ -141,6 +141,9 @@ func (r *Reconciler) conclude(ctx context.Context, o *v1alpha1.PodMigration, act
 	if err != nil {
 		return err
 	}
+	if err := r.unrestrain(ctx, o, action.Name); err != nil { // whoever's the pod is by now: its owner may have released it
+		return err
+	}
 	if unsaved != "" && !strings.Contains(message, lostMemory) {
 		message += "; " + lostMemory + unsaved
 	}
@@ -191,9 +194,6 @@ func (r *Reconciler) refuse(ctx context.Context, o *v1alpha1.PodMigration, d *v1
 
 func (r *Reconciler) end(ctx context.Context, o *v1alpha1.PodMigration, phase v1alpha1.MigrationPhase, reason, message string, more func(*v1alpha1.PodMigrationStatus)) error {
 	kept, err := r.inherited(ctx, o)
-	if err == nil && phase == v1alpha1.MigrationFailed {
-		err = r.unrestrain(ctx, o)
-	}
 	if err != nil {
 		return err
 	}

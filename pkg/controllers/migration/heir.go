@@ -259,12 +259,8 @@ func (m *migrate) proveHeir(ctx context.Context, task orchestration.Task, l lega
 		return m.awaitTarget(ctx, task, l)
 	}
 	why := unrestored(l.nc, l.heir)
-	if why == "" && task.Progress[progressBorne] != string(l.heir.UID) { // on record before anything else, as it would be known by the NodeCheckpoint only
-		if err := m.free(ctx, task); err != nil { // its owner counts it from now on
-			return rules.Result{}, err
-		}
-		task.Progress[progressBorne] = string(l.heir.UID)
-		return rules.Result{Message: "the pod goes on with its state on node " + l.nc.Spec.TargetNode + ", and is to prove itself"}, nil
+	if why == "" && task.Progress[progressBorne] != string(l.heir.UID) {
+		return m.bear(ctx, task, l)
 	}
 	switch {
 	case why != "" && m.untold(task, l.heir):
@@ -289,6 +285,15 @@ func (m *migrate) proveHeir(ctx context.Context, task orchestration.Task, l lega
 		return rules.Result{}, err
 	}
 	return rules.Result{Message: "the pod goes on on node " + l.nc.Spec.TargetNode}, m.stage(ctx, l.nc, v1alpha1.StageRelease)
+}
+
+// bear notes that the pod goes on with the state: before anything else, as it would be known by the NodeCheckpoint only. Its owner counts it from now on.
+func (m *migrate) bear(ctx context.Context, task orchestration.Task, l legacy) (rules.Result, error) {
+	if err := m.free(ctx, task); err != nil {
+		return rules.Result{}, err
+	}
+	task.Progress[progressBorne] = string(l.heir.UID)
+	return rules.Result{Message: "the pod goes on with its state on node " + l.nc.Spec.TargetNode + ", and is to prove itself"}, nil
 }
 
 // settled ends it, once the agents hold nothing any longer.

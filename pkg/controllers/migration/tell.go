@@ -32,6 +32,9 @@ func outcome(p rules.Phase, unwanted bool, progress map[string]string) v1alpha1.
 // vanished ends a migration whose action somebody has deleted by force: what becomes of its state is seen to, and nobody tells of it any longer.
 func (r *Reconciler) vanished(ctx context.Context, o *v1alpha1.PodMigration, message string) error {
 	const reason = "ActionGone"
+	if err := r.unrestrain(ctx, o, o.Status.Action); err != nil {
+		return err
+	}
 	return r.end(ctx, o, v1alpha1.MigrationFailed, reason, message, func(s *v1alpha1.PodMigrationStatus) {
 		if touched(o) && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionMigrationState) {
 			setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionUnknown, reason, message, r.Clock.Now())

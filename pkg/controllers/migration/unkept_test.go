@@ -102,6 +102,27 @@ func TestAnOwnerOfAnActionThatIsGone(t *testing.T) {
 	w.guard()
 }
 
+// So it may where the pod is no longer its when the migration ends.
+func TestAnOwnerThatHasReleasedItsPod(t *testing.T) {
+	for name, ends := range map[string]func(*town){"aborted": abort, "goes on": func(*town) {}} {
+		w := newTown(t, 1)
+		w.gating = true
+		h := w.house("Job")
+		h.none = true
+		w.asks(w.first(), by("Checkpoint"))
+		p := w.further(w.start(), func() bool { return w.move().Status.Phase == v1alpha1.MigrationTransferring })
+		released := w.pods()[0]
+		released.OwnerReferences = nil
+		w.must(w.api.Update(t.Context(), &released))
+		ends(w)
+		w.further(p, func() bool { return w.move().Status.Phase.Over() })
+		if w.restrained() {
+			t.Errorf("%s: it is %s, and the owner is still kept from making pods", name, w.move().Status.Phase)
+		}
+		h.expectNothingLeft()
+	}
+}
+
 // restrained tells whether an owner of the town is kept from making pods.
 func (w *town) restrained() bool {
 	w.Helper()

@@ -53,8 +53,11 @@ func (m *migrate) beneath(ctx context.Context, task orchestration.Task) (*metav1
 		out.UID = types.UID(of)
 		return out, nil
 	}
+	if out.Name == "" {
+		return nil, nil
+	}
 	o := &v1alpha1.PodMigration{}
-	if err := m.API.Get(ctx, types.NamespacedName{Namespace: task.Object.Spec.Pods[0].Namespace, Name: out.Name}, o); out.Name == "" || err != nil {
+	if err := m.API.Get(ctx, types.NamespacedName{Namespace: task.Object.Spec.Pods[0].Namespace, Name: out.Name}, o); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	out.UID = o.UID
@@ -121,14 +124,14 @@ func (m *migrate) free(ctx context.Context, task orchestration.Task) error {
 }
 
 // unrestrain does so for a migration that is over, whatever its action, which may be gone, has left: nobody is to go on with its state any longer.
-func (r *Reconciler) unrestrain(ctx context.Context, o *v1alpha1.PodMigration) error {
+func (r *Reconciler) unrestrain(ctx context.Context, o *v1alpha1.PodMigration, action string) error {
 	by, source := o.Status.Owner, o.Status.Source
-	if !touched(o) || o.Status.Strategy != v1alpha1.StrategyCheckpoint || source == nil || by == nil || !heritable(&metav1.OwnerReference{APIVersion: by.APIVersion, Kind: by.Kind}) {
+	if action == "" || !touched(o) || o.Status.Strategy != v1alpha1.StrategyCheckpoint || source == nil || by != nil && !heritable(&metav1.OwnerReference{APIVersion: by.APIVersion, Kind: by.Kind}) {
 		return nil
 	}
-	action := &v1alpha1.RTAction{ObjectMeta: metav1.ObjectMeta{Name: o.Status.Action}}
-	action.Spec.Pods = []v1alpha1.ActionPod{{Namespace: o.Namespace, Name: source.PodName}}
-	return r.unstore(ctx, orchestration.Task{Object: action})
+	of := &v1alpha1.RTAction{ObjectMeta: metav1.ObjectMeta{Name: action}}
+	of.Spec.Pods = []v1alpha1.ActionPod{{Namespace: o.Namespace, Name: source.PodName}}
+	return r.unstore(ctx, orchestration.Task{Object: of})
 }
 
 // unstore takes it away, and lets the owner make pods again.
