@@ -42,7 +42,7 @@ func (p *process) goes(seconds int) {
 // late it begins. It is given up after as long as the pod may take to go on with it.
 func TestAKubeletThatFailsForAWhile(t *testing.T) {
 	t.Parallel()
-	for _, reason := range []string{"CreateContainerConfigError", "CreateContainerError", "RunContainerError"} {
+	for _, reason := range []string{"CreateContainerConfigError", "CreateContainerError"} {
 		for what, mends := range map[string]bool{"for a while": true, "for ever": false} {
 			w := newTown(t, 1)
 			w.gating = true

@@ -1,6 +1,6 @@
-// Package racing lets tests that try every point at which a program may die try some of them only under the race detector.
-// It makes them four to fifteen times as slow, and what races at one point nearly always races at its neighbours. Their
-// packages are tested whole without it, too (UNIT_WHOLE in the Makefile).
+// Package racing has tests that try every point at which a program may die try only some of them under the race detector,
+// which makes them four to six times as slow. What races is seldom the point; whether the program goes on right from every
+// point is tested without it (UNIT_WHOLE in the Makefile).
 package racing
 
 // Every is the step at which points are tried: n under the race detector, otherwise 1.
