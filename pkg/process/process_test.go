@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mainspring-rt/mainspring/pkg/process"
 )
@@ -143,6 +146,37 @@ func TestFreePortsDiffer(t *testing.T) {
 			t.Errorf("port %d was given twice", p)
 		}
 		seen[p] = true
+	}
+}
+
+// Between two lives of a program its port is nobody else's: six processes of a suite look for ports at the same time.
+func TestPortsAreKept(t *testing.T) {
+	ports, err := process.FreePorts(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := func() bool { // as FreePorts of another process sees it
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		return unix.Bind(fd, &unix.SockaddrInet4{Port: ports[0], Addr: [4]byte{127, 0, 0, 1}}) == nil
+	}
+	if free() {
+		t.Errorf("port %d may be given to somebody else before its program is there", ports[0])
+	}
+	for _, host := range []string{"127.0.0.1", "", "127.0.0.1"} {
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(host, strconv.Itoa(ports[0])))
+		if err != nil {
+			t.Fatalf("who was given port %d cannot listen on %q: %v", ports[0], host, err)
+		}
+		if err := listener.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if free() {
+			t.Errorf("port %d may be given to somebody else when its program is gone", ports[0])
+		}
 	}
 }
 
