@@ -46,7 +46,7 @@ UNIT      = "$$($(TOOLS) --path gotestsum)" --format pkgname --format-hide-empty
 # Memory is there, and collecting garbage is a tenth to a quarter of what API servers of tests do.
 unit e2e: export GOGC := 300
 unit: ## Unit and control-plane tests of the packages, with the race detector where there is anything to race
-	$(UNIT) --packages="$(UNIT_WHOLE) $(UNIT_PURE)"
+	$(UNIT) --packages="$(UNIT_WHOLE) $(UNIT_PURE)" -- -timeout 40m
 	$(UNIT) --packages="$(UNIT_LONG) ./test/charts/... $(UNIT_RACE)" -- -race -p 3 -timeout 40m
 	@echo "again without the race detector, whose code lets Go's scheduler in where the program does not:"
 	go test -count=1 -run TestHeldReader ./pkg/agent/ebpf
