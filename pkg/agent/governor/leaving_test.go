@@ -108,3 +108,13 @@ func TestTheWindowOfWhoLeaves(t *testing.T) {
 	b.load(0)
 	b.has(2500)
 }
+
+// Who is raised beside a leaver asks victims for all that it lacks, as that keeps its room until it has gone, which may take long.
+func TestARaiseBesideWhoLeaves(t *testing.T) {
+	b := newBenchSerial(t, governor.Options{EDF: true}, 900_000, srv(0, "High", 2000, 4000), srv(1, "Low", 2000, 2000), srv(2, "Low", 4000, 4000)).squeezes(1).begun()
+	b.leaves(2)
+	b.load(0)
+	b.alarm(0, 0, governor.Partial)
+	b.tickFor(200 * ms)
+	b.has(4000, 1000, 4000)
+}

@@ -266,9 +266,12 @@ func (c *Core) relieve(set Setter) {
 	}
 }
 
-// excess is what will be promised beyond the limit when all holds have ended, and all have gone who leave.
+// beyond is what will be promised beyond the limit when all holds have ended.
+func (c *Core) beyond() rt.PPM { return c.bandwidth.sum - c.bandwidth.held - c.limit }
+
+// excess is that when all have gone who leave, too.
 func (c *Core) excess() rt.PPM {
-	excess := c.bandwidth.sum - c.bandwidth.held - c.limit
+	excess := c.beyond()
 	for i := range c.servers {
 		if s := &c.servers[i]; s.Leaving {
 			excess -= s.charged

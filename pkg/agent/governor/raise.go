@@ -85,7 +85,7 @@ func (c *Core) exhausted(s *server, release int64) {
 }
 
 // raise goes up to a level, as far as there is room for a period released at since. Where there is too little
-// it asks victims to make room for later. In two modes all of them must have made room; a cut that is refused again and again does not
+// it asks victims to make room for later, for who leaves has not gone yet. In two modes all of them must have made room; a cut that is refused again and again does not
 // keep somebody from a raise who is more critical.
 func (c *Core) raise(s *server, level, since int64, set Setter) Kind {
 	if level <= s.level() {
@@ -102,7 +102,7 @@ func (c *Core) raise(s *server, level, since int64, set Setter) Kind {
 	}
 	to := level
 	if !c.fits(s, max(to, s.want()), since) {
-		c.makeRoom(s, c.needs(s, to)+c.excess()+c.bandwidth.owns(s.serial), set)
+		c.makeRoom(s, c.needs(s, to)+c.beyond()+c.bandwidth.owns(s.serial), set)
 		to = min(to, s.affords(s.charged+c.bandwidth.owns(s.serial)+c.limit-c.bandwidth.most(since), c.options.GranularityUs))
 	}
 	to = c.scaled(s, to, since)
