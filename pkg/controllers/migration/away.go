@@ -129,13 +129,6 @@ func (m *migrate) keptFrom(ctx context.Context, task orchestration.Task, l legac
 	return m.required(ctx, l.heir)
 }
 
-// everBegun tells whether a node has ever begun a container of a pod that it has taken: what keeps it from that, as a volume or a plugin of its, may pass.
-func everBegun(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
-		return s.ContainerID != "" || s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
-	})
-}
-
 // required tells whether the pod's MigrationPolicy has it go on with its state or not at all.
 func (m *migrate) required(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	p, err := m.Judge.For(ctx, pod)

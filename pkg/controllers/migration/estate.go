@@ -71,10 +71,8 @@ func (l *Leftovers) handOn(ctx context.Context, task orchestration.Task, nc *v1a
 		return false, m.stage(ctx, nc, v1alpha1.StageHandOver)
 	case left:
 		return false, m.hasten(ctx, task.Object.Spec.Pods[0])
-	case heir == nil:
-		return l.bear(ctx, task, nc, kept)
 	}
-	return false, nil
+	return l.bear(ctx, task, nc, kept, heir)
 }
 
 // revived tells whether a pod goes on with the state.
@@ -87,7 +85,7 @@ func (m *migrate) hopeless(ctx context.Context, nc *v1alpha1.NodeCheckpoint, hei
 	switch {
 	case spoilt(nc) != "":
 		return true, nil
-	case heir == nil:
+	case heir == nil || rejected(nc, heir):
 		return m.lost(ctx, nc.Spec.TargetNode)
 	case heir.DeletionTimestamp != nil || finished(heir):
 		return true, nil
@@ -99,20 +97,30 @@ func (m *migrate) hopeless(ctx context.Context, nc *v1alpha1.NodeCheckpoint, hei
 	return gone, err
 }
 
-// bear makes the pod in the source's place, if its owner still wants one. One that is refused, by whomever, is asked for again.
-func (l *Leftovers) bear(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, kept *corev1.PodTemplate) (bool, error) {
+// bear makes the pod in the source's place, if it is not there and its owner still wants one. One that is refused, by whomever, is asked for again.
+func (l *Leftovers) bear(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, kept *corev1.PodTemplate, heir *corev1.Pod) (bool, error) {
 	m := &migrate{Dependencies: l.Dependencies}
-	heir := heirBy(kept)
+	switch {
+	case m.rests(nc):
+		return false, nil
+	case rejected(nc, heir):
+		return false, m.clear(ctx, heir)
+	case heir != nil:
+		return false, nil
+	}
+	heir = heirBy(kept)
 	if why, err := m.barred(ctx, task, heir); why != "" || err != nil {
 		return m.disinheritUnless(ctx, err, task, nc)
 	}
 	switch err := l.Client.Create(ctx, heir); {
 	case apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return m.disinherit(ctx, task, nc) // another has its name, and would have been found otherwise
-	case err != nil && !refused(err): // a refusal may pass
+	case refused(err): // which may pass
+		return false, nil
+	case err != nil:
 		return false, fmt.Errorf("making pod %s/%s in the place of another: %w", heir.Namespace, heir.Name, err)
 	}
-	return false, nil
+	return false, m.borne(ctx, nc)
 }
 
 // disinherit gives the state up: the owner makes its pod of the template.

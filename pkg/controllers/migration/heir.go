@@ -193,8 +193,8 @@ func (m *migrate) passOn(ctx context.Context, task orchestration.Task, l legacy)
 		return m.leave(l, "the source was evicted, and has not ended in time, as on a node that does not answer"), nil
 	case left:
 		return rules.Result{Message: "the source was evicted; waits until it has ended"}, m.hasten(ctx, task.Object.Spec.Pods[0])
-	case l.heir == nil && task.Progress[progressTwin] == "":
-		return m.makeHeir(ctx, task, l.nc)
+	case unbegun(task, l):
+		return m.bringForth(ctx, task, l)
 	case l.heir == nil || l.heir.DeletionTimestamp != nil:
 		return m.lose(ctx, task, l.nc, "the pod in its place was taken away")
 	case uncounted != nil: // its Job would make another one once it is released

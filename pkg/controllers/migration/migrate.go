@@ -58,11 +58,12 @@ const (
 	progressRefused = "refused"
 	progressFailing = "failing"
 	// progressForbidden is since when that pod may not be made, progressUnkept since when nothing keeps it from going on, progressBorne its UID, once it does,
-	// progressEnded since when it has come to its end before that was known.
+	// progressEnded since when it has come to its end before that was known, progressRefusal since when it has come to nothing before it was begun.
 	progressForbidden = "forbidden"
 	progressUnkept    = "unkept"
 	progressBorne     = "borne"
 	progressEnded     = "ended"
+	progressRefusal   = "refusal"
 	// progressReleased: that pod has proven itself. progressLost is why its state is lost, progressGone: nothing is left of that pod.
 	progressReleased = "released"
 	progressLost     = "lost"
