@@ -40,7 +40,7 @@ func (m *migrate) bequeathed(ctx context.Context, task orchestration.Task, nc *v
 
 // handOn has a pod go on with the state of a source that has gone, though its action is over, and tells whether nobody holds anything of it any longer.
 func (l *Leftovers) handOn(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, kept *corev1.PodTemplate) (bool, error) {
-	m := &migrate{Dependencies: l.Dependencies}
+	m := newMigrate(l.Dependencies)
 	task.Progress[progressHeir] = kept.Name
 	until, err := m.keepUntil(ctx, nc)
 	if err != nil {
@@ -99,7 +99,7 @@ func (m *migrate) hopeless(ctx context.Context, nc *v1alpha1.NodeCheckpoint, hei
 
 // bear makes the pod in the source's place, if it is not there and its owner still wants one. One that is refused, by whomever, is asked for again.
 func (l *Leftovers) bear(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, kept *corev1.PodTemplate, heir *corev1.Pod) (bool, error) {
-	m := &migrate{Dependencies: l.Dependencies}
+	m := newMigrate(l.Dependencies)
 	switch {
 	case m.rests(nc):
 		return false, nil
@@ -181,7 +181,7 @@ func (r *Reconciler) outlives(ctx context.Context, o *v1alpha1.PodMigration, act
 		}
 		return false, nil
 	}
-	m := &migrate{Dependencies: r.Dependencies}
+	m := newMigrate(r.Dependencies)
 	task := taskOf(&v1alpha1.RTAction{}, nc)
 	if given, err := m.givenUp(ctx, task, nc); given || err != nil {
 		return false, err

@@ -85,7 +85,7 @@ func taskOf(action *v1alpha1.RTAction, nc *v1alpha1.NodeCheckpoint) orchestratio
 
 // end tells whether nobody holds anything of it any longer.
 func (l *Leftovers) end(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (bool, error) {
-	m := &migrate{Dependencies: l.Dependencies}
+	m := newMigrate(l.Dependencies)
 	if kept, err := m.bequeathed(ctx, task, nc); err != nil {
 		return false, err
 	} else if kept != nil {
@@ -112,7 +112,7 @@ func (l *Leftovers) end(ctx context.Context, task orchestration.Task, nc *v1alph
 
 // deserted tells whether no copy goes on with the state, or ever will, and none is left. Where one does, the source is to go.
 func (l *Leftovers) deserted(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (bool, error) {
-	m := &migrate{Dependencies: l.Dependencies}
+	m := newMigrate(l.Dependencies)
 	twin, err := m.copied(ctx, l.API, task)
 	if err != nil {
 		return false, err
@@ -167,7 +167,7 @@ func (m *migrate) dismissed(ctx context.Context, task orchestration.Task) (bool,
 // alone takes the action's own copy of the source away, and tells whether none is there with the source's state. What another action has made in the source's
 // place it leaves alone: one with the state keeps the source still, and others are not of it. One whose node is gone from the API runs no longer.
 func (l *Leftovers) alone(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (bool, error) {
-	m := &migrate{Dependencies: l.Dependencies}
+	m := newMigrate(l.Dependencies)
 	list := &corev1.PodList{}
 	if err := l.API.List(ctx, list, client.InNamespace(nc.Spec.PodNamespace)); err != nil {
 		return false, fmt.Errorf("listing pods of namespace %s: %w", nc.Spec.PodNamespace, err)

@@ -1,6 +1,7 @@
 package migration_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -130,4 +131,28 @@ func TestNodeCheckpointsOfOthers(t *testing.T) {
 	if list := p.leftovers(); len(list) != 1 || list[0].Spec.Stage != v1alpha1.StageTransfer {
 		t.Errorf("%+v", list)
 	}
+}
+
+// A Job's pod that stands still for nobody any longer is evicted, as others are: pods of Jobs are so one after the other, whoever asks for it.
+func TestAJobsPodThatStandsStillForNobody(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 1)
+	w.house("Job")
+	source := w.pods()[0]
+	nc := &v1alpha1.NodeCheckpoint{
+		ObjectMeta: metav1.ObjectMeta{Name: "left-" + w.namespace, Labels: map[string]string{v1alpha1.LabelMigrationAction: "left-" + w.namespace}},
+		Spec: v1alpha1.NodeCheckpointSpec{
+			PodNamespace: w.namespace, PodName: source.Name, PodUID: source.UID, Containers: []v1alpha1.CheckpointedContainer{{Name: "app"}},
+			SourceNode: w.name("a"), TargetNode: w.name("b"), Stage: v1alpha1.StageRelease, Expires: metav1.Now(),
+		},
+	}
+	w.must(w.api.Create(t.Context(), nc))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	l := &migration.Leftovers{Dependencies: w.start().dependencies()}
+	_, err := l.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(nc)})
+	if err != nil || len(w.evicted) != 1 {
+		t.Errorf("evicted %v: %v", w.evicted, err)
+	}
+	w.must(w.api.Delete(t.Context(), nc))
 }

@@ -109,7 +109,9 @@ type Dependencies struct {
 }
 
 // New makes the executor of actions of kind Migrate.
-func New(d Dependencies) orchestration.Executor {
+func New(d Dependencies) orchestration.Executor { return newMigrate(d) }
+
+func newMigrate(d Dependencies) *migrate {
 	return &migrate{
 		Dependencies: d, evicting: make(chan struct{}, 1),
 		watches: &watches{of: map[string]watch{}, progress: map[string]sight{}, missing: map[string]time.Time{}},

@@ -96,7 +96,7 @@ func moved(ctx context.Context, from client.Reader, pod types.UID) (bool, error)
 // takeBack what is on a pod, as it was read.
 func (s *Strays) takeBack(ctx context.Context, pod *corev1.Pod) error {
 	if yielding(pod) {
-		return (&migrate{Dependencies: s.Dependencies}).stay(ctx, pod)
+		return newMigrate(s.Dependencies).stay(ctx, pod)
 	}
 	err := s.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion})
 	if err != nil {
