@@ -104,3 +104,28 @@ func TestARecordOfAnothersAction(t *testing.T) {
 		t.Errorf("%v; %s", ends, w.everyone())
 	}
 }
+
+// A source that stands still is not ready where it has a readiness probe. The only pod of a budget of maxUnavailable: 1 may be evicted then only where that says so.
+func TestABudgetOfASourceThatIsNotReady(t *testing.T) {
+	for policy, c := range map[policyv1.UnhealthyPodEvictionPolicyType]struct{ phase, says, places string }{
+		policyv1.IfHealthyBudget: {"RolledBack", "may not be evicted yet", "a"}, policyv1.AlwaysAllow: {"Succeeded", "in place of", "b"},
+	} {
+		budgeted := func(w *town) {
+			w.Cleanup(w.house("StatefulSet").expectNothingLeft)
+			b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "budget"}, Spec: policyv1.PodDisruptionBudgetSpec{
+				MaxUnavailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "rt"}}, UnhealthyPodEvictionPolicy: ptr.To(policy),
+			}}
+			w.must(w.api.Create(w.Context(), b))
+			b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: b.Generation, CurrentHealthy: 1, ExpectedPods: 1, DisruptionsAllowed: 1}
+			w.must(w.api.Status().Update(w.Context(), b))
+		}
+		unready := func(w *town) {
+			w.sicken(0)
+			b := &policyv1.PodDisruptionBudget{}
+			w.must(w.api.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: "budget"}, b))
+			b.Status.CurrentHealthy, b.Status.DisruptionsAllowed = 0, 0 // as the disruption controller has it
+			w.must(w.api.Status().Update(w.Context(), b))
+		}
+		journey{name: string(policy), town: budgeted, ask: ask("Checkpoint"), during: at("Transferring", unready), phase: c.phase, says: c.says, places: c.places}.test(t)
+	}
+}
