@@ -6,12 +6,9 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -249,55 +246,6 @@ func TestAStateGoesWithItsNode(t *testing.T) {
 		t.Errorf("it is %s after %s: %s", o.Status.Phase, w.clock.Now().Sub(began), o.Status.Message)
 	}
 	h.expectNothingLeft()
-}
-
-// No pod is made for an owner that wants none any longer. A Job wants one though it may bear no further failure: the eviction was the last.
-func TestAnOwnerIsAskedBeforeItsPodIsMade(t *testing.T) {
-	var h *house
-	of := func(kind string) func(*town) { return func(w *town) { h = w.house(kind) } }
-	none := func(w *town) {
-		h.none = true
-		w.must(w.api.Patch(w.Context(), &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "house"}},
-			client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":0}}`))))
-	}
-	last := func(failed bool) func(w *town) {
-		return func(w *town) {
-			job := &batchv1.Job{}
-			w.must(w.api.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: "house"}, job))
-			job.Status.StartTime, job.Status.Failed = ptr.To(metav1.Now()), *job.Spec.BackoffLimit
-			if h.none = failed; failed {
-				for _, kind := range []batchv1.JobConditionType{batchv1.JobFailureTarget, batchv1.JobFailed} {
-					job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
-				}
-			}
-			w.must(w.api.Status().Update(w.Context(), job))
-		}
-	}
-	complete := func(w *town) {
-		job := &batchv1.Job{}
-		w.must(w.api.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: "house"}, job))
-		job.Status.StartTime, job.Status.CompletedIndexes = ptr.To(metav1.Now()), "1"
-		h.none = true
-		w.must(w.api.Status().Update(w.Context(), job))
-	}
-	for _, j := range []journey{
-		{name: "StatefulSet of none", town: of("StatefulSet"), during: onceEvicted(none), phase: "Failed", says: "nothing takes its place: StatefulSet house, which made it, wants no pods any longer"},
-		{name: "Job at its last", town: of("Job"), during: onceEvicted(last(false)), phase: "Succeeded", says: "in place of", places: "b"},
-		{name: "Job that has failed", town: of("Job"), during: onceEvicted(last(true)), phase: "Failed", says: "nothing takes its place: Job house, which made it, has failed"},
-		{name: "Job whose index is complete", town: of("Indexed Job"), during: onceEvicted(complete), phase: "Failed", says: "nothing takes its place: index 1 of Job house, which made it, is complete"},
-	} {
-		made := false
-		j.ask = func(w *town) {
-			ask("Checkpoint")(w)
-			live := w.late
-			w.late = func() { made = made || w.copied() != nil; live() }
-		}
-		j.tell(t, 0, false)
-		h.expectNothingLeft()
-		if made != (j.phase == "Succeeded") {
-			t.Errorf("%s: a pod was made in its place: %t", j.name, made)
-		}
-	}
 }
 
 // A node that is well, and does not begin the pod that it has taken, as for a volume or a plugin of its, keeps the state for it: it goes on with that as soon as it is begun.

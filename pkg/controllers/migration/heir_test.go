@@ -106,7 +106,7 @@ func (w *town) house(kind string) *house {
 	kinds := schema.GroupVersion{Group: "apps", Version: "v1"}
 	if kind == "StatefulSet" {
 		template.Spec.RestartPolicy = corev1.RestartPolicyAlways
-		owner = &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template}}
+		owner = &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template, Ordinals: &appsv1.StatefulSetOrdinals{Start: 1}}}
 	} else {
 		job := &batchv1.Job{Spec: batchv1.JobSpec{Template: template}}
 		if kind == "Job by index" {

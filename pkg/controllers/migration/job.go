@@ -26,7 +26,7 @@ func (d Dependencies) wantsOfJob(ctx context.Context, owner metav1.OwnerReferenc
 		return demand{any: true, pods: -1}, nil
 	case err != nil:
 		return demand{}, fmt.Errorf("reading Job %s/%s: %w", pod.Namespace, owner.Name, err)
-	case job.Spec.Suspend != nil && *job.Spec.Suspend || job.Status.CompletionTime != nil:
+	case ptr.Deref(job.Spec.Suspend, false) || ptr.Deref(job.Spec.Parallelism, 1) == 0 || job.Status.CompletionTime != nil:
 		return demand{why: fmt.Sprintf("Job %s, which made it, wants no pods any longer", owner.Name)}, nil
 	case failing(job):
 		return demand{why: fmt.Sprintf("Job %s, which made it, has failed", owner.Name)}, nil
@@ -44,6 +44,8 @@ func concluded(job *batchv1.Job, pod *corev1.Pod) string {
 	switch {
 	case err != nil:
 		return ""
+	case job.Spec.Completions != nil && index >= int(*job.Spec.Completions):
+		return fmt.Sprintf("Job %s, which made it, wants no pod of index %d any longer", job.Name, index)
 	case within(job.Status.CompletedIndexes, index):
 		return fmt.Sprintf("index %d of Job %s, which made it, is complete", index, job.Name)
 	case within(ptr.Deref(job.Status.FailedIndexes, ""), index):

@@ -3,12 +3,15 @@ package migration
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -61,7 +64,21 @@ func (d Dependencies) wants(ctx context.Context, owner metav1.OwnerReference, po
 	case err != nil:
 		return demand{}, fmt.Errorf("reading %s %s/%s: %w", owner.Kind, pod.Namespace, owner.Name, err)
 	}
-	return demanded(owner, replicas()), nil
+	wants := demanded(owner, replicas())
+	if set, ok := object.(*appsv1.StatefulSet); ok && wants.any && beyond(set, pod) {
+		return demand{why: fmt.Sprintf("StatefulSet %s, which made it, wants no pod of its number any longer", set.Name)}, nil
+	}
+	return wants, nil
+}
+
+// beyond tells whether a StatefulSet wants none of a pod's number, which its name ends in: its controller deletes such pods.
+func beyond(set *appsv1.StatefulSet, pod *corev1.Pod) bool {
+	n, err := strconv.Atoi(pod.Name[strings.LastIndex(pod.Name, "-")+1:])
+	first := 0
+	if o := set.Spec.Ordinals; o != nil {
+		first = int(o.Start)
+	}
+	return err == nil && (n < first || n >= first+int(ptr.Deref(set.Spec.Replicas, 1)))
 }
 
 // gone is what an owner wants that is not there any longer.
