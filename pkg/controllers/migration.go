@@ -48,7 +48,7 @@ func newMoving(op *operator.Operator, cluster *state.Cluster, store *rtstate.Sto
 	m.Dependencies = migration.Dependencies{
 		Clock: op.Clock, Client: op.GetClient(), API: op.GetAPIReader(), Store: store, Recorder: recorder{op.EventRecorder},
 		Running:   func() []*v1alpha1.RTAction { return queue.Running(rules.Migrate) },
-		Placement: m.simulator, Judge: m.judge, Checkpointing: o.Checkpointing,
+		Placement: m.simulator, Judge: m.judge, Checkpointing: o.Checkpointing, Evicting: make(chan struct{}, 1),
 	}
 	return m
 }

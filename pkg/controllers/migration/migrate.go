@@ -106,6 +106,8 @@ type Dependencies struct {
 	Judge Judge
 	// Checkpointing: strategy Checkpoint may be used.
 	Checkpointing bool
+	// Evicting has room for one: whose pod of a Job is being evicted, by whomever.
+	Evicting chan struct{}
 }
 
 // New makes the executor of actions of kind Migrate.
@@ -113,16 +115,14 @@ func New(d Dependencies) orchestration.Executor { return newMigrate(d) }
 
 func newMigrate(d Dependencies) *migrate {
 	return &migrate{
-		Dependencies: d, evicting: make(chan struct{}, 1),
-		watches: &watches{of: map[string]watch{}, progress: map[string]sight{}, missing: map[string]time.Time{}},
+		Dependencies: d,
+		watches:      &watches{of: map[string]watch{}, progress: map[string]sight{}, missing: map[string]time.Time{}},
 	}
 }
 
 type migrate struct {
 	Dependencies
 	watches *watches
-	// evicting has whose pod of a Job is being evicted.
-	evicting chan struct{}
 }
 
 // Step implements orchestration.Executor.

@@ -173,7 +173,8 @@ func (c *cluster) add(mgr ctrl.Manager) {
 	c.must(err)
 	d := migration.Dependencies{
 		Clock: clock.RealClock{}, Client: mgr.GetClient(), API: mgr.GetAPIReader(), Store: store, Recorder: c, Placement: c, Judge: &court{},
-		Running: func() []*v1alpha1.RTAction { return queue.Running(rules.Migrate) },
+		Evicting: make(chan struct{}, 1),
+		Running:  func() []*v1alpha1.RTAction { return queue.Running(rules.Migrate) },
 	}
 	queue.Handle(rules.Migrate, migration.New(d))
 	type loop interface {

@@ -36,12 +36,13 @@ func (calm) Allowed(context.Context) (map[string]int, error) { return nil, nil }
 type process struct {
 	*town
 	// client is the API server, and reader what is asked of it beside the cache, up to its death.
-	client client.Client
-	reader client.Reader
-	dead   atomic.Bool
-	store  *state.Store
-	queue  *orchestration.Queue
-	seen   map[types.UID]client.Object
+	client   client.Client
+	reader   client.Reader
+	dead     atomic.Bool
+	store    *state.Store
+	queue    *orchestration.Queue
+	seen     map[types.UID]client.Object
+	evicting chan struct{}
 	// migrations is the loop over PodMigrations.
 	migrations *migration.Reconciler
 }
@@ -50,7 +51,7 @@ type process struct {
 func (w *town) start() *process {
 	w.Helper()
 	own := clocktesting.NewFakeClock(w.clock.Now())
-	p := &process{town: w, store: state.New(state.Options{Clock: own}), seen: map[types.UID]client.Object{}}
+	p := &process{town: w, store: state.New(state.Options{Clock: own}), seen: map[types.UID]client.Object{}, evicting: make(chan struct{}, 1)}
 	p.client, p.reader = mortal.Guarded(w.client, p.alive, p.write), mortal.Guarded(w.api, p.alive, mortal.Always)
 	p.look()
 	p.store.Complete()
@@ -107,7 +108,7 @@ func (p *process) next(err error) *process {
 func (p *process) dependencies() migration.Dependencies {
 	return migration.Dependencies{
 		Clock: p.clock, Client: p.client, API: p.reader, Store: p.store, Recorder: p.town, Placement: p.town, Judge: p.judge,
-		Checkpointing: true, Running: func() []*v1alpha1.RTAction { return p.queue.Running(rules.Migrate) },
+		Checkpointing: true, Evicting: p.evicting, Running: func() []*v1alpha1.RTAction { return p.queue.Running(rules.Migrate) },
 	}
 }
 

@@ -312,8 +312,8 @@ func replicaSetBy(ctx context.Context, from client.Reader, pod *corev1.Pod) (*ap
 func (m *migrate) ask(ctx context.Context, task orchestration.Task, source *corev1.Pod) (eviction.Answer, error) {
 	if isJob(metav1.GetControllerOf(source)) {
 		select { // one that the API server keeps waiting keeps others for no longer than they have
-		case m.evicting <- struct{}{}:
-			defer func() { <-m.evicting }()
+		case m.Evicting <- struct{}{}:
+			defer func() { <-m.Evicting }()
 		case <-ctx.Done():
 			return eviction.Answer{}, fmt.Errorf("waiting until another pod of a Job is evicted: %w", ctx.Err())
 		}

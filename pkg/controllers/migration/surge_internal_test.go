@@ -14,10 +14,11 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 )
 
-// The eviction of a Job's pod waits for that of another for no longer than its step has.
+// The eviction of a Job's pod waits for that of another, whoever of those that share the Dependencies is at that, for no longer than its step has.
 func TestAnEvictionThatWaitsForAnother(t *testing.T) {
-	m := New(Dependencies{}).(*migrate)
-	m.evicting <- struct{}{} // another one, which the API server keeps waiting
+	shared := Dependencies{Evicting: make(chan struct{}, 1)}
+	m, other := newMigrate(shared), newMigrate(shared)
+	other.Evicting <- struct{}{} // another one, which the API server keeps waiting
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
 		{Kind: "Job", APIVersion: batchv1.SchemeGroupVersion.String(), Name: "once", Controller: ptr.To(true)},
 	}}}
