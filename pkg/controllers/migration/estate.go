@@ -50,12 +50,15 @@ func (l *Leftovers) handOn(ctx context.Context, task orchestration.Task, nc *v1a
 	if err != nil {
 		return false, err
 	}
+	if err := m.noteBegun(ctx, nc, heir); err != nil {
+		return false, err
+	}
 	uncounted, late := m.counted(ctx, nc, heir), !m.Clock.Now().Before(until)
 	left, err := m.left(ctx, task.Object.Spec.Pods[0])
 	if err != nil {
 		return false, err
 	}
-	hopeless, err := m.hopeless(ctx, nc, heir)
+	hopeless, err := m.hopeless(ctx, task, legacy{heir, nc})
 	switch {
 	case err != nil:
 		return false, err
@@ -81,13 +84,14 @@ func revived(nc *v1alpha1.NodeCheckpoint, heir *corev1.Pod) bool {
 }
 
 // hopeless tells whether no pod will ever go on with the state, or that which was to never will.
-func (m *migrate) hopeless(ctx context.Context, nc *v1alpha1.NodeCheckpoint, heir *corev1.Pod) (bool, error) {
+func (m *migrate) hopeless(ctx context.Context, task orchestration.Task, l legacy) (bool, error) {
+	nc, heir := l.nc, l.heir
 	switch {
 	case spoilt(nc) != "":
 		return true, nil
-	case heir == nil || rejected(nc, heir):
+	case unbegun(task, l):
 		return m.lost(ctx, nc.Spec.TargetNode)
-	case heir.DeletionTimestamp != nil || finished(heir):
+	case heir == nil || heir.DeletionTimestamp != nil || finished(heir):
 		return true, nil
 	}
 	if why, err := m.unmade(ctx, nc, heir, toRestore(nc)); why != "" || err != nil {
@@ -101,9 +105,9 @@ func (m *migrate) hopeless(ctx context.Context, nc *v1alpha1.NodeCheckpoint, hei
 func (l *Leftovers) bear(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, kept *corev1.PodTemplate, heir *corev1.Pod) (bool, error) {
 	m := newMigrate(l.Dependencies)
 	switch {
-	case m.rests(nc):
+	case m.rests(task, nc):
 		return false, nil
-	case rejected(nc, heir):
+	case heir != nil && unbegun(task, legacy{heir, nc}):
 		return false, m.clear(ctx, heir)
 	case heir != nil:
 		return false, nil
@@ -111,6 +115,9 @@ func (l *Leftovers) bear(ctx context.Context, task orchestration.Task, nc *v1alp
 	heir = heirBy(kept)
 	if why, err := m.barred(ctx, task, heir); why != "" || err != nil {
 		return m.disinheritUnless(ctx, err, task, nc)
+	}
+	if err := m.note(ctx, nc, annotationBorne, m.Clock.Now().UTC().Format(time.RFC3339)); err != nil {
+		return false, err
 	}
 	switch err := l.Client.Create(ctx, heir); {
 	case apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
@@ -120,7 +127,7 @@ func (l *Leftovers) bear(ctx context.Context, task orchestration.Task, nc *v1alp
 	case err != nil:
 		return false, fmt.Errorf("making pod %s/%s in the place of another: %w", heir.Namespace, heir.Name, err)
 	}
-	return false, m.borne(ctx, nc)
+	return false, nil
 }
 
 // disinherit gives the state up: the owner makes its pod of the template.

@@ -172,6 +172,9 @@ func (m *migrate) retained(ctx context.Context, task orchestration.Task, source 
 
 // passOn makes the pod in the source's place once nothing is left of that, and waits until it has proven itself.
 func (m *migrate) passOn(ctx context.Context, task orchestration.Task, l legacy) (rules.Result, error) {
+	if err := m.noteBegun(ctx, l.nc, l.heir); err != nil {
+		return rules.Result{}, err
+	}
 	uncounted := m.counted(ctx, l.nc, l.heir)
 	switch {
 	case uncounted != nil && !refused(uncounted):
@@ -237,6 +240,8 @@ func (m *migrate) makeHeir(ctx context.Context, task orchestration.Task, nc *v1a
 		return m.unborn(ctx, task, nc, heir, err)
 	}
 	task.Progress[progressTwin] = heir.Name
+	task.Progress[progressMade] = m.Clock.Now().UTC().Format(time.RFC3339Nano)
+	delete(task.Progress, progressForbidden)
 	return rules.Result{Message: fmt.Sprintf("pod %s/%s waits for a node", heir.Namespace, heir.Name)}, nil
 }
 

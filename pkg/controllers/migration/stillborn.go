@@ -2,6 +2,7 @@ package migration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -13,32 +14,35 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
 const (
-	// resting is how long after a pod that its node has refused, or that is gone before anything of it was begun, the next is made.
+	// resting is how long after a pod the next is made, where that one has come to nothing before anything of it was begun.
 	resting = 30 * time.Second
-	// annotationBorne is, on a NodeCheckpoint, when a pod was last made of a state that is kept after its action, as RFC 3339.
+	// annotationBorne is, on a NodeCheckpoint, when a pod was last asked for of a state that is kept after its action, as RFC 3339.
 	annotationBorne = v1alpha1.Group + "/borne"
+	// annotationBegun is, on a NodeCheckpoint, the UID of a pod of which a container was seen to be begun, whatever its kubelet writes of it later.
+	annotationBegun = v1alpha1.Group + "/begun"
 	// reasonUnknown is what a kubelet says of a container that it does not find, also of one that it has never made.
 	reasonUnknown = "ContainerStatusUnknown"
 )
 
-// rejected tells whether a pod has come to nothing before any container of it was begun, as a kubelet has it that does not admit it (NodeShutdown, OutOfcpu, TopologyAffinityError, Evicted):
-// its state is as it was.
-func rejected(nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod) bool {
-	return pod != nil && pod.Status.Phase == corev1.PodFailed && !everBegun(pod) && !everRestored(nc)
-}
-
 // everBegun tells whether a node has ever begun a container of a pod that it has taken: what keeps it from that, as a volume or a plugin of its, may pass.
 func everBegun(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
-		return s.ContainerID != "" || s.State.Running != nil || hasRun(s.State.Terminated) || hasRun(s.LastTerminationState.Terminated)
+		ended := s.State.Terminated
+		return s.ContainerID != "" || s.RestartCount > 0 || s.State.Running != nil || s.LastTerminationState.Terminated != nil || ended != nil && (ended.Reason != reasonUnknown || ended.ContainerID != "")
 	})
 }
 
-func hasRun(t *corev1.ContainerStateTerminated) bool {
-	return t != nil && (t.Reason != reasonUnknown || t.ContainerID != "")
+// noteBegun does so durably of a pod in the source's place: a kubelet that is started again may write a status without containers, and the pod may be gone. What the runtime has said of
+// its containers is on record as it is.
+func (m *migrate) noteBegun(ctx context.Context, nc *v1alpha1.NodeCheckpoint, heir *corev1.Pod) error {
+	if nc == nil || heir == nil || !everBegun(heir) || nc.Annotations[annotationBegun] != "" || everRestored(nc) {
+		return nil
+	}
+	return m.note(ctx, nc, annotationBegun, string(heir.UID))
 }
 
 // everRestored tells whether the target's runtime has ever made a container of the state.
@@ -46,34 +50,67 @@ func everRestored(nc *v1alpha1.NodeCheckpoint) bool {
 	return nc != nil && nc.Status.Target != nil && slices.ContainsFunc(nc.Status.Target.Archives, func(a v1alpha1.CheckpointArchive) bool { return a.Restored != "" })
 }
 
-// unbegun tells whether a pod is to be made in the source's place, be it again, as nothing of one was ever begun. A StatefulSet's controller deletes one that its node has refused, at
-// once, so that it may be seen no longer; one that somebody deletes as its node has it ends before it goes, and is seen.
+// unbegun tells whether a pod is to be made in the source's place, be it again, as nothing of one was ever begun, so that the state is as it was, and there is none, or one that comes to
+// nothing: its kubelet does not admit it (NodeShutdown, OutOfcpu, TopologyAffinityError, Evicted), or somebody has it go (a drain, a preemption). A StatefulSet's controller deletes one that
+// its node has refused, at once, so that it may be seen no longer; one that somebody deletes as its node has it ends before it goes, and is seen.
 func unbegun(task orchestration.Task, l legacy) bool {
-	return task.Progress[progressBorne] == "" && !everRestored(l.nc) && (l.heir == nil || rejected(l.nc, l.heir))
+	if task.Progress[progressBorne] != "" || l.nc == nil || l.nc.Annotations[annotationBegun] != "" || everRestored(l.nc) {
+		return false
+	}
+	return l.heir == nil || !everBegun(l.heir) && (l.heir.Status.Phase == corev1.PodFailed || l.heir.DeletionTimestamp != nil)
 }
 
 // bringForth has the pod in the source's place be made, once more after a rest. When the time is over its state is kept.
 func (m *migrate) bringForth(ctx context.Context, task orchestration.Task, l legacy) (rules.Result, error) {
-	if l.heir == nil && task.Progress[progressTwin] == "" {
+	switch gone, err := m.lost(ctx, l.nc.Spec.TargetNode); {
+	case err != nil:
+		return rules.Result{}, err
+	case gone:
+		return m.lose(ctx, task, l.nc, lostWith(l.nc))
+	case l.heir == nil && task.Progress[progressTwin] == "":
 		return m.makeHeir(ctx, task, l.nc)
 	}
+	if err := m.regain(task, l.heir); err != nil {
+		return rules.Result{}, err
+	}
 	why := "the pod in its place was taken away before anything of it was begun"
-	if l.heir != nil {
+	if l.heir != nil && l.heir.Status.Phase == corev1.PodFailed {
 		why = fmt.Sprintf("node %s has refused pod %s/%s: %s: %s", l.heir.Spec.NodeName, l.heir.Namespace, l.heir.Name, l.heir.Status.Reason, l.heir.Status.Message)
 	}
 	switch {
 	case m.ends(task):
 		return m.leave(l, "the time is over: "+why), nil
-	case m.since(task, progressRefusal) < resting:
+	case m.rests(task, l.nc):
 	case l.heir != nil:
 		if err := m.clear(ctx, l.heir); err != nil {
 			return rules.Result{}, err
 		}
 	default:
-		delete(task.Progress, progressRefusal)
 		return m.makeHeir(ctx, task, l.nc)
 	}
 	return rules.Result{Message: why + "; it is made again"}, nil
+}
+
+// regain keeps the cores again that the pod had which has come to nothing, until the next has its own. One that ends has them yet. Where its claims still have them, or somebody else has got
+// them meanwhile, it is tried again.
+func (m *migrate) regain(task orchestration.Task, heir *corev1.Pod) error {
+	had := task.Progress[progressHanded]
+	if had == "" || heir != nil && !finished(heir) {
+		return nil
+	}
+	room, err := state.ParseMigration(had)
+	if err != nil {
+		return err
+	}
+	refused := &state.RefusedError{}
+	switch err := m.Store.ReserveAll(room.Reservations(task.Object.Name)); {
+	case errors.As(err, &refused):
+		return nil
+	case err != nil:
+		return err
+	}
+	task.Progress[state.ProgressReserved] = had
+	return nil
 }
 
 // clear takes away a pod that its node has refused.
@@ -87,18 +124,20 @@ func (m *migrate) clear(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// rests tells whether a pod was made of a kept state just now.
-func (m *migrate) rests(nc *v1alpha1.NodeCheckpoint) bool {
-	at, err := time.Parse(time.RFC3339, nc.Annotations[annotationBorne])
-	return err == nil && m.Clock.Now().Sub(at) < resting
+// rests tells whether a pod was made of the state just now, in its action or after that.
+func (m *migrate) rests(task orchestration.Task, nc *v1alpha1.NodeCheckpoint) bool {
+	return slices.ContainsFunc([]string{nc.Annotations[annotationBorne], task.Progress[progressMade]}, func(noted string) bool {
+		at, err := time.Parse(time.RFC3339Nano, noted)
+		return err == nil && m.Clock.Now().Sub(at) < resting
+	})
 }
 
-// borne notes that one was.
-func (m *migrate) borne(ctx context.Context, nc *v1alpha1.NodeCheckpoint) error {
+// note sets an annotation of a NodeCheckpoint.
+func (m *migrate) note(ctx context.Context, nc *v1alpha1.NodeCheckpoint, key, value string) error {
 	after := nc.DeepCopy()
-	metav1.SetMetaDataAnnotation(&after.ObjectMeta, annotationBorne, m.Clock.Now().UTC().Format(time.RFC3339))
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, key, value)
 	if err := m.Client.Patch(ctx, after, client.MergeFrom(nc)); err != nil {
-		return fmt.Errorf("noting on NodeCheckpoint %s that a pod was made: %w", nc.Name, err)
+		return fmt.Errorf("noting %s on NodeCheckpoint %s: %w", key, nc.Name, err)
 	}
 	*nc = *after
 	return nil

@@ -1,11 +1,13 @@
 package migration_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -41,8 +43,8 @@ func (h *house) rejects(times *int, deletes, named bool) *[]time.Time {
 	return made
 }
 
-// rested expects that no two pods were made within half a minute, but once: who goes on with what another has begun knows of no pod of that one's.
-func (h *house) rested(made []time.Time, least, most int) {
+// rested expects that no two pods were made within half a minute, but so many: who goes on with what another has begun knows of no pod of that one's.
+func (h *house) rested(made []time.Time, least, most, soon int) {
 	h.Helper()
 	early := 0
 	for i := 1; i < len(made); i++ {
@@ -50,8 +52,8 @@ func (h *house) rested(made []time.Time, least, most int) {
 			early++
 		}
 	}
-	if len(made) < least || len(made) > most || early > 1 {
-		h.Errorf("%d pods were made, want %d to %d, and %d of them early", len(made), least, most, early)
+	if len(made) < least || len(made) > most || early > soon {
+		h.Errorf("%d pods were made, want %d to %d, and %d of them early: %v", len(made), least, most, early, made)
 	}
 }
 
@@ -69,7 +71,7 @@ func TestAPodThatItsNodeRefuses(t *testing.T) {
 			}
 			made := h.rejects(&times, c.deletes, c.named)
 			w.Cleanup(h.expectNothingLeft)
-			w.Cleanup(func() { h.rested(*made, 2, 2) })
+			w.Cleanup(func() { h.rested(*made, 2, 2, 1) })
 		}
 		journey{name: name, town: demanding(of), ask: ask("Checkpoint"), phase: "Succeeded", says: "in place of", places: "b", state: metav1.ConditionTrue, deaths: true, since: 24}.test(t)
 	}
@@ -84,6 +86,12 @@ func TestAPodThatItsNodeGoesOnRefusing(t *testing.T) {
 		h := w.house("StatefulSet")
 		times := 1000
 		made := h.rejects(&times, deletes, false)
+		w.admission = func(c *corev1.Pod) error {
+			if restored(c) && over(w.actions(t.Context())) && !w.noted("mckube.io/borne", w.clock.Now().UTC().Format(time.RFC3339)) {
+				w.Errorf("it is not on record that a pod is made")
+			}
+			return nil
+		}
 		w.asks(w.first(), by("Checkpoint"), func(o *v1alpha1.PodMigration) { o.Spec.Timeout.Duration = 70 * time.Second })
 		p := w.further(w.start(), func() bool { a := w.actions(t.Context()); return len(a) > 0 && over(a) })
 		p.goes(100)
@@ -91,7 +99,7 @@ func TestAPodThatItsNodeGoesOnRefusing(t *testing.T) {
 		if kept := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionMigrationState); o.Status.Phase.Over() || kept.Reason != "Kept" {
 			t.Errorf("it %s: it is %s: %s; %+v; %s", what, o.Status.Phase, o.Status.Message, kept, w.everyone())
 		}
-		h.rested(*made, 6, 9)
+		h.rested(*made, 6, 9, 0)
 		times = 0
 		w.further(p, func() bool { return w.move().Status.Phase.Over() })
 		if o = w.move(); !strings.Contains(o.Status.Message, "goes on with its state on node "+w.name("b")) || !restored(&w.pods()[0]) {
@@ -100,4 +108,196 @@ func TestAPodThatItsNodeGoesOnRefusing(t *testing.T) {
 		h.expectNothingLeft()
 		w.rest(p)
 	}
+}
+
+// noted tells whether a NodeCheckpoint of the town has an annotation of that value; of any, where none is named.
+func (w *town) noted(key, value string) bool {
+	w.Helper()
+	list := &v1alpha1.NodeCheckpointList{}
+	w.must(w.api.List(w.Context(), list))
+	for _, nc := range list.Items {
+		if got := nc.Annotations[key]; got != "" && (value == "" || got == value) {
+			return true
+		}
+	}
+	return false
+}
+
+// stalled is a StatefulSet's pod that was evicted, and is not to begin anew, and the one in its place, which its node has taken and has not begun, so long before the migration's time is over. after:
+// it is over by then.
+func stalled(t *testing.T, limit time.Duration, after bool) (w *town, h *house, p *process) {
+	t.Helper()
+	w = newTown(t, 1)
+	w.gating = true
+	demanding(func(w *town) { h = w.house("StatefulSet") })(w)
+	w.asks(w.first(), by("Checkpoint"), func(o *v1alpha1.PodMigration) { o.Spec.Timeout.Duration = limit })
+	p = w.taken(w.further(w.start(), func() bool { return len(w.evicted) > 0 }))
+	if after {
+		p = w.further(p, func() bool { return over(w.actions(t.Context())) })
+	}
+	return w, h, p
+}
+
+// moments are how long the time of a migration is of which something happens in it, and in the hour after it.
+var moments = map[bool]time.Duration{false: 20 * time.Minute, true: 70 * time.Second}
+
+// One that somebody has go before it is begun, as a drain, a preemption or a taint does, and whose kubelet lets it go some moments later, has lost nothing either.
+func TestAPodThatIsDrainedBeforeItIsBegun(t *testing.T) {
+	for _, kind := range []string{"StatefulSet", "Job"} {
+		of := func(w *town) {
+			h := w.house(kind)
+			w.unready = true
+			w.Cleanup(h.expectNothingLeft)
+		}
+		drained := func(w *town) func(int, *process) {
+			done := false
+			return func(int, *process) {
+				if c := w.copied(); c != nil && c.Spec.NodeName != "" && !done {
+					done, w.unready = true, false
+					w.must(w.api.Delete(w.Context(), c))
+				}
+			}
+		}
+		journey{name: kind, town: demanding(of), ask: ask("Checkpoint"), during: drained, phase: "Succeeded", says: "in place of", places: "b", state: metav1.ConditionTrue, deaths: true, since: 24}.test(t)
+	}
+	t.Run("in-the-hour-after", func(t *testing.T) {
+		t.Parallel()
+		w, h, p := stalled(t, moments[true], true)
+		w.must(w.api.Delete(t.Context(), w.copied()))
+		p.leftovers()
+		w.unready = false
+		w.further(p, func() bool { return w.move().Status.Phase.Over() })
+		if o := w.move(); !strings.Contains(o.Status.Message, "goes on with its state on node "+w.name("b")) || !restored(&w.pods()[0]) {
+			t.Errorf("it is %s: %s; %s", o.Status.Phase, o.Status.Message, w.everyone())
+		}
+		h.expectNothingLeft()
+		w.rest(p)
+	})
+}
+
+// A pod that was begun has used its state, whatever its kubelet writes once its runtime knows the container no longer (evicted), or once it is started again and does not admit it (rejected), and
+// though it is gone by then: none is made of the state again.
+func TestAPodThatWasBegunAndLooksAsIfItWasNot(t *testing.T) {
+	unknown := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown"}}
+	for name, ends := range map[string]func(*town, *corev1.Pod){
+		"evicted": func(_ *town, c *corev1.Pod) {
+			c.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", RestartCount: 1, State: unknown, LastTerminationState: unknown}}
+		},
+		"rejected": func(_ *town, c *corev1.Pod) { c.Status.ContainerStatuses = nil },
+		"gone":     func(w *town, c *corev1.Pod) { w.bury(c) },
+	} {
+		for after, limit := range moments {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				w, h, p := stalled(t, limit, after)
+				w.agents.stuck = true // it says nothing of what the runtime has made
+				first := w.copied()
+				w.rise()
+				w.unready = true
+				for range 3 {
+					w.must(p.turn())
+					p.leftovers()
+				}
+				c := w.copied()
+				c.Status.Phase, c.Status.Reason = corev1.PodFailed, "Evicted"
+				if ends(w, c); name != "gone" {
+					w.must(w.api.Status().Update(t.Context(), c))
+				}
+				w.agents.stuck = false
+				live := w.late
+				w.late = func() {
+					if c := w.copied(); c != nil && c.UID != first.UID && restored(c) {
+						w.Errorf("after %t: a second pod is made of the state: %s", after, w.move().Status.Message)
+					}
+					live()
+				}
+				w.further(p, func() bool { return w.move().Status.Phase.Over() })
+				if o := w.move(); o.Status.Phase == v1alpha1.MigrationSucceeded || restored(&w.pods()[0]) {
+					t.Errorf("after %t: it is %s: %s; %s", after, o.Status.Phase, o.Status.Message, w.everyone())
+				}
+				h.expectNothingLeft()
+			})
+		}
+	}
+}
+
+// What refuses the pod for a moment, each time that it is made, is not taken for one that refuses it for long, and is told in its words for as long as it does.
+func TestAPodThatIsRefusedEachTimeForAMoment(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 1)
+	w.gating = true
+	var h *house
+	demanding(func(w *town) { h = w.house("StatefulSet") })(w)
+	webhook := 0
+	w.admission = func(pod *corev1.Pod) error {
+		if restored(pod) && webhook > 0 {
+			webhook--
+			return apierrors.NewForbidden(corev1.Resource("pods"), pod.Name, errors.New("failed calling webhook"))
+		}
+		return nil
+	}
+	w.asks(w.first(), by("Checkpoint"), func(o *v1alpha1.PodMigration) { o.Spec.Timeout.Duration = 20 * time.Minute })
+	p := w.further(w.start(), func() bool { return len(w.evicted) > 0 })
+	webhook = 1
+	times, said, armed := 1, 0, false
+	h.rejects(&times, true, false)
+	w.further(p, func() bool {
+		if times == 0 && !armed {
+			armed, webhook, w.quota = true, 1, 20
+		}
+		if strings.Contains(w.actions(t.Context())[0].Status.Message, "exceeded quota: few") {
+			said++
+		}
+		return w.move().Status.Phase.Over()
+	})
+	if o := w.move(); o.Status.Phase != v1alpha1.MigrationSucceeded || said < 15 {
+		t.Errorf("it is %s: %s; the quota's words were told for %d s; %s", o.Status.Phase, o.Status.Message, said, w.everyone())
+	}
+	h.expectNothingLeft()
+	w.rest(p)
+}
+
+// The cores that were kept for the pod are kept again from when its node has refused it until the next has its own.
+func TestCoresAreKeptForAPodThatIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 1)
+	w.gating = true
+	h := w.house("StatefulSet")
+	times := 1
+	h.rejects(&times, true, false)
+	w.asks(w.first(), by("Checkpoint"))
+	p := w.further(w.start(), func() bool { return times == 0 })
+	for range 5 {
+		w.must(p.turn())
+	}
+	for _, p := range []*process{p, w.start()} {
+		p.look()
+		if n, _ := p.store.Snapshot().NodeView(w.name("b")); len(n.Reservations) != 1 {
+			t.Errorf("of node %s is kept for the pod that is to be made again: %+v; %s", n.Name, n.Reservations, w.everyone())
+		}
+	}
+	w.further(p, func() bool { return w.move().Status.Phase.Over() })
+	if o := w.move(); o.Status.Phase != v1alpha1.MigrationSucceeded {
+		t.Errorf("it is %s: %s; %s", o.Status.Phase, o.Status.Message, w.everyone())
+	}
+	h.expectNothingLeft()
+	w.rest(p)
+}
+
+// Where the node is gone there is nothing to make the pod of: its owner's begins anew at once.
+func TestAPodIsNotMadeAgainForANodeThatIsGone(t *testing.T) {
+	t.Parallel()
+	w, h, p := stalled(t, moments[false], false)
+	w.vanishes("b")
+	w.unready = false
+	began, made := w.clock.Now(), false
+	w.further(p, func() bool {
+		made = made || w.copied() != nil
+		return w.move().Status.Phase == v1alpha1.MigrationRollingBack
+	})
+	if took := w.clock.Now().Sub(began); took > 10*time.Second || made {
+		t.Errorf("after %s it is known that the state is lost; made again: %t; %s", took, made, w.move().Status.Message)
+	}
+	w.further(p, func() bool { return w.move().Status.Phase.Over() })
+	h.expectNothingLeft()
 }

@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
 // annotationUncounted is, on a pod in the place of a Job's, that the Job is not to count yet what becomes of it: it has counted its source, and would count one
@@ -49,6 +51,7 @@ func (m *migrate) comesTo(ctx context.Context, task orchestration.Task, l legacy
 	if err := m.enter(ctx, task, v1alpha1.MigrationRestoring, arriving(l.heir)); err != nil { // it takes its room itself from now on
 		return rules.Result{}, err
 	}
+	task.Progress[progressHanded] = cmp.Or(task.Progress[progressHanded], task.Progress[state.ProgressReserved])
 	if err := m.hand(task); err != nil { // its claims have its cores
 		return rules.Result{}, err
 	}
