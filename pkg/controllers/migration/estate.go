@@ -116,6 +116,11 @@ func (l *Leftovers) bear(ctx context.Context, task orchestration.Task, nc *v1alp
 	if why, err := m.barred(ctx, task, heir); why != "" || err != nil {
 		return m.disinheritUnless(ctx, err, task, nc)
 	}
+	if madeBefore(task, nc) { // which somebody has taken away, as who drains the node
+		if shut, _, err := m.away(ctx, nc, heir); shut != "" || err != nil {
+			return false, err
+		}
+	}
 	if err := m.note(ctx, nc, annotationBorne, m.Clock.Now().UTC().Format(time.RFC3339)); err != nil {
 		return false, err
 	}
@@ -231,7 +236,7 @@ func (m *migrate) keeping(ctx context.Context, task orchestration.Task, nc *v1al
 	case kept == nil:
 		return m.reprieved(ctx, task, nc)
 	}
-	return fmt.Sprintf("the source was evicted, and its action is over; its state is kept on node %s for the pod in its place", nc.Spec.TargetNode), nil
+	return fmt.Sprintf("the source was evicted, and its action is over; its state is kept on node %s for the pod in its place (to have that begin anew, delete NodeCheckpoint %s)", nc.Spec.TargetNode, nc.Name), nil
 }
 
 // awaited tells whether it is on record that a state is kept.

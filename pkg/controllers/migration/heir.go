@@ -242,6 +242,7 @@ func (m *migrate) makeHeir(ctx context.Context, task orchestration.Task, nc *v1a
 	task.Progress[progressTwin] = heir.Name
 	task.Progress[progressMade] = m.Clock.Now().UTC().Format(time.RFC3339Nano)
 	delete(task.Progress, progressForbidden)
+	delete(task.Progress, progressUnkept)
 	return rules.Result{Message: fmt.Sprintf("pod %s/%s waits for a node", heir.Namespace, heir.Name)}, nil
 }
 

@@ -58,12 +58,14 @@ const (
 	progressRefused = "refused"
 	progressFailing = "failing"
 	// progressForbidden is since when that pod may not be made, progressUnkept since when nothing keeps it from going on, progressBorne its UID, once it does,
-	// progressEnded since when it has come to its end before that was known, progressMade when it was made last.
+	// progressEnded since when it has come to its end before that was known, progressMade when it was made last,
+	// progressFull since when its node, which is well, does not let it begin.
 	progressForbidden = "forbidden"
 	progressUnkept    = "unkept"
 	progressBorne     = "borne"
 	progressEnded     = "ended"
 	progressMade      = "made"
+	progressFull      = "full"
 	// progressHanded is what was reserved until that pod had it.
 	progressHanded = "handed"
 	// progressReleased: that pod has proven itself. progressLost is why its state is lost, progressGone: nothing is left of that pod.

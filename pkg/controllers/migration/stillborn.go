@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,23 +61,37 @@ func unbegun(task orchestration.Task, l legacy) bool {
 	return l.heir == nil || !everBegun(l.heir) && (l.heir.Status.Phase == corev1.PodFailed || l.heir.DeletionTimestamp != nil)
 }
 
-// bringForth has the pod in the source's place be made, once more after a rest. When the time is over its state is kept.
+// bringForth has the pod in the source's place be made, and again where one has come to nothing.
 func (m *migrate) bringForth(ctx context.Context, task orchestration.Task, l legacy) (rules.Result, error) {
 	switch gone, err := m.lost(ctx, l.nc.Spec.TargetNode); {
 	case err != nil:
 		return rules.Result{}, err
 	case gone:
 		return m.lose(ctx, task, l.nc, lostWith(l.nc))
-	case l.heir == nil && task.Progress[progressTwin] == "":
+	case l.heir == nil && !madeBefore(task, l.nc):
 		return m.makeHeir(ctx, task, l.nc)
 	}
 	if err := m.regain(task, l.heir); err != nil {
 		return rules.Result{}, err
 	}
-	why := "the pod in its place was taken away before anything of it was begun"
-	if l.heir != nil && l.heir.Status.Phase == corev1.PodFailed {
-		why = fmt.Sprintf("node %s has refused pod %s/%s: %s: %s", l.heir.Spec.NodeName, l.heir.Namespace, l.heir.Name, l.heir.Status.Reason, l.heir.Status.Message)
+	kept, err := m.stored(ctx, task)
+	if err != nil || kept == nil {
+		return m.loseUnless(ctx, err, task, l.nc, withoutRecord)
 	}
+	next, why := heirBy(kept), cameToNothing(l.heir)
+	shut, _, err := m.away(ctx, l.nc, next)
+	if err != nil {
+		return rules.Result{}, err
+	}
+	full, err := m.full(ctx, task, l, next, shut)
+	if err != nil || full {
+		return m.loseUnless(ctx, err, task, l.nc, "the time is over: "+why)
+	}
+	return m.bringForthAgain(ctx, task, l, why, shut)
+}
+
+// bringForthAgain does so after a rest, and not while the node takes none: who drains that wants it without the pod. When the time is over the state is kept.
+func (m *migrate) bringForthAgain(ctx context.Context, task orchestration.Task, l legacy, why, shut string) (rules.Result, error) {
 	switch {
 	case m.ends(task):
 		return m.leave(l, "the time is over: "+why), nil
@@ -85,10 +100,47 @@ func (m *migrate) bringForth(ctx context.Context, task orchestration.Task, l leg
 		if err := m.clear(ctx, l.heir); err != nil {
 			return rules.Result{}, err
 		}
-	default:
+	case shut == "":
 		return m.makeHeir(ctx, task, l.nc)
 	}
-	return rules.Result{Message: why + "; it is made again"}, nil
+	again := "it is made again"
+	if shut != "" {
+		again = fmt.Sprintf("it is made again once node %s takes it: %s", l.nc.Spec.TargetNode, shut)
+	}
+	return rules.Result{Message: fmt.Sprintf("%s; %s; to have it begin anew, delete NodeCheckpoint %s", why, again, l.nc.Name)}, nil
+}
+
+// madeBefore tells whether a pod was made of the state before, in its action or after that.
+func madeBefore(task orchestration.Task, nc *v1alpha1.NodeCheckpoint) bool {
+	return task.Progress[progressTwin] != "" || nc.Annotations[annotationBorne] != ""
+}
+
+// cameToNothing says what became of a pod in the source's place that was made, and of which nothing was begun.
+func cameToNothing(heir *corev1.Pod) string {
+	if heir == nil || heir.Status.Phase != corev1.PodFailed {
+		return "the pod in its place was taken away before anything of it was begun"
+	}
+	return fmt.Sprintf("node %s has refused pod %s/%s: %s: %s", heir.Spec.NodeName, heir.Namespace, heir.Name, heir.Status.Reason, heir.Status.Message)
+}
+
+// full tells whether no pod is made again, as the time is over, and its node, which is well, has had no room for the last two: it may have none for ever. A pod that is gone may have been refused
+// for that: a StatefulSet's controller deletes it before anybody else has read why.
+func (m *migrate) full(ctx context.Context, task orchestration.Task, l legacy, next *corev1.Pod, shut string) (bool, error) {
+	if shut != "" || l.heir != nil && l.heir.Status.Phase == corev1.PodFailed && !turnedAway(l.heir) {
+		delete(task.Progress, progressFull)
+		return false, nil
+	}
+	since := m.since(task, progressFull)
+	if m.since(task, progressMade) >= since || !m.over(task) {
+		return false, nil
+	}
+	required, err := m.required(ctx, next)
+	return !required, err
+}
+
+// turnedAway tells whether a kubelet says that it has not enough of something for a pod, or not as that wants it.
+func turnedAway(pod *corev1.Pod) bool {
+	return strings.HasPrefix(pod.Status.Reason, "OutOf") || pod.Status.Reason == "TopologyAffinityError" || pod.Status.Reason == "UnexpectedAdmissionError"
 }
 
 // regain keeps the cores again that the pod had which has come to nothing, until the next has its own. One that ends has them yet. Where its claims still have them, or somebody else has got
@@ -124,11 +176,11 @@ func (m *migrate) clear(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// rests tells whether a pod was made of the state just now, in its action or after that.
+// rests tells whether a pod was made of the state just now, in its action or after that. What a clock that was ahead has noted does not count.
 func (m *migrate) rests(task orchestration.Task, nc *v1alpha1.NodeCheckpoint) bool {
 	return slices.ContainsFunc([]string{nc.Annotations[annotationBorne], task.Progress[progressMade]}, func(noted string) bool {
 		at, err := time.Parse(time.RFC3339Nano, noted)
-		return err == nil && m.Clock.Now().Sub(at) < resting
+		return err == nil && !at.After(m.Clock.Now()) && m.Clock.Now().Sub(at) < resting
 	})
 }
 
