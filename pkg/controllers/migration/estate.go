@@ -113,7 +113,7 @@ func (l *Leftovers) bear(ctx context.Context, task orchestration.Task, nc *v1alp
 		return false, nil
 	}
 	heir = heirBy(kept)
-	if why, err := m.barred(ctx, task, heir); why != "" || err != nil {
+	if why, err := m.barred(ctx, task, nc, heir); why != "" || err != nil {
 		return m.disinheritUnless(ctx, err, task, nc)
 	}
 	if madeBefore(task, nc) { // which somebody has taken away, as who drains the node

@@ -224,7 +224,7 @@ func (m *migrate) makeHeir(ctx context.Context, task orchestration.Task, nc *v1a
 		return m.lose(ctx, task, nc, withoutRecord)
 	}
 	heir := heirBy(kept)
-	if why, err := m.barred(ctx, task, heir); why != "" || err != nil {
+	if why, err := m.barred(ctx, task, nc, heir); why != "" || err != nil {
 		return m.loseUnless(ctx, err, task, nc, why)
 	}
 	err = m.Client.Create(ctx, heir)
@@ -246,11 +246,14 @@ func (m *migrate) makeHeir(ctx context.Context, task orchestration.Task, nc *v1a
 	return rules.Result{Message: fmt.Sprintf("pod %s/%s waits for a node", heir.Namespace, heir.Name)}, nil
 }
 
-// barred is why a pod that is to go on with a state is not to be made; empty: it is. Its owner may want none any longer.
-func (m *migrate) barred(ctx context.Context, task orchestration.Task, heir *corev1.Pod) (string, error) {
+// barred is why a pod that is to go on with a state is not to be made; empty: it is. Its owner may want none any longer, or have taken the one before it away as that is of a former template.
+func (m *migrate) barred(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, heir *corev1.Pod) (string, error) {
 	if by := metav1.GetControllerOf(heir); by != nil {
-		if wants, err := m.wants(ctx, *by, heir, true); err != nil || !wants.any {
+		switch wants, err := m.wants(ctx, *by, heir, true); {
+		case err != nil || !wants.any:
 			return wants.why, err
+		case wants.outdated != "" && madeBefore(task, nc):
+			return wants.outdated, nil
 		}
 	}
 	return m.stolen(ctx, task, &heir.Spec)

@@ -43,6 +43,8 @@ type demand struct {
 	pods int
 	// fragile is why it would want none any longer once one is evicted.
 	fragile string
+	// outdated is why it would make the pod of another template; it may keep one that is there.
+	outdated string
 }
 
 // wants asks the API server for what an owner wants. Of kinds that are not known, or that the controller may not read, it
@@ -65,20 +67,41 @@ func (d Dependencies) wants(ctx context.Context, owner metav1.OwnerReference, po
 		return demand{}, fmt.Errorf("reading %s %s/%s: %w", owner.Kind, pod.Namespace, owner.Name, err)
 	}
 	wants := demanded(owner, replicas())
-	if set, ok := object.(*appsv1.StatefulSet); ok && wants.any && beyond(set, pod) {
+	set, ok := object.(*appsv1.StatefulSet)
+	switch {
+	case !ok || !wants.any:
+	case beyond(set, pod):
 		return demand{why: fmt.Sprintf("StatefulSet %s, which made it, wants no pod of its number any longer", set.Name)}, nil
+	case rolled(set, pod):
+		wants.outdated = fmt.Sprintf("StatefulSet %s, which made it, is given another template, revision %s, and replaces the pods of the former one", set.Name, set.Status.UpdateRevision)
 	}
 	return wants, nil
 }
 
-// beyond tells whether a StatefulSet wants none of a pod's number, which its name ends in: its controller deletes such pods.
+// beyond tells whether a StatefulSet wants none of a pod's number: its controller deletes such pods.
 func beyond(set *appsv1.StatefulSet, pod *corev1.Pod) bool {
-	n, err := strconv.Atoi(pod.Name[strings.LastIndex(pod.Name, "-")+1:])
-	first := 0
-	if o := set.Spec.Ordinals; o != nil {
-		first = int(o.Start)
+	n, numbered := number(set, pod)
+	return numbered && (n < 0 || n >= int(ptr.Deref(set.Spec.Replicas, 1)))
+}
+
+// rolled tells whether a StatefulSet's controller replaces pods of a pod's number that are not of the template's revision, and it is none: at some time it deletes it, and makes none of that
+// revision any longer.
+func rolled(set *appsv1.StatefulSet, pod *corev1.Pod) bool {
+	by, to := set.Spec.UpdateStrategy, set.Status.UpdateRevision
+	if by.Type != appsv1.RollingUpdateStatefulSetStrategyType || to == "" || pod.Labels[appsv1.ControllerRevisionHashLabelKey] == to {
+		return false
 	}
-	return err == nil && (n < first || n >= first+int(ptr.Deref(set.Spec.Replicas, 1)))
+	n, numbered := number(set, pod)
+	return numbered && (by.RollingUpdate == nil || n >= int(ptr.Deref(by.RollingUpdate.Partition, 0)))
+}
+
+// number is which pod of a StatefulSet one is, from 0 on, by what its name ends in.
+func number(set *appsv1.StatefulSet, pod *corev1.Pod) (int, bool) {
+	n, err := strconv.Atoi(pod.Name[strings.LastIndex(pod.Name, "-")+1:])
+	if o := set.Spec.Ordinals; o != nil {
+		n -= int(o.Start)
+	}
+	return n, err == nil
 }
 
 // gone is what an owner wants that is not there any longer.

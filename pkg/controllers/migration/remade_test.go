@@ -1,10 +1,12 @@
 package migration_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -61,6 +63,53 @@ func TestANodeThatHasNoRoomByItsKubelet(t *testing.T) {
 			}
 			times = 0
 			w.further(p, func() bool { return w.move().Status.Phase.Over() })
+			h.expectNothingLeft()
+			w.rest(p)
+		})
+	}
+}
+
+// rolls gives the town's StatefulSet another template, of which no pod of so low a number is to be, as its controller has seen.
+func (h *house) rolls(partition int) {
+	h.Helper()
+	set := &appsv1.StatefulSet{}
+	set.Namespace, set.Name = h.namespace, "house"
+	change := fmt.Sprintf(`{"spec":{"updateStrategy":{"rollingUpdate":{"partition":%d}},"template":{"metadata":{"annotations":{"restartedAt":"now"}}}}}`, partition)
+	h.must(h.api.Patch(h.Context(), set, client.RawPatch("application/merge-patch+json", []byte(change))))
+	set.Status = appsv1.StatefulSetStatus{ObservedGeneration: set.Generation, CurrentRevision: "house-1", UpdateRevision: "house-2"}
+	h.must(h.api.Status().Update(h.Context(), set))
+}
+
+// A StatefulSet's controller that replaces its pods by such of another template deletes one of the former before it is begun (podManagementPolicy Parallel): that would go on for ever. One that
+// it has not come to yet, or is not to replace, goes on with its state.
+func TestAPodThatIsRolledAway(t *testing.T) {
+	for name, c := range map[string]struct {
+		partition, deleted int
+		anew               bool
+	}{"replaced": {0, 1000, true}, "not yet": {0, 0, false}, "below the partition": {1, 1, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newTown(t, 1)
+			w.gating = true
+			h := w.house("StatefulSet")
+			h.none, w.crowded = true, map[string]bool{"b": true}
+			w.asks(w.first(), by("Checkpoint"), func(o *v1alpha1.PodMigration) { o.Spec.Timeout.Duration = 5 * time.Minute })
+			p := w.further(w.start(), func() bool { return w.copied() != nil })
+			h.rolls(c.partition)
+			h.none, w.crowded = false, nil
+			deleted, live := 0, w.late
+			w.late = func() {
+				if pod := w.copied(); deleted < c.deleted && pod != nil && pod.DeletionTimestamp == nil && restored(pod) {
+					deleted++
+					h.bury(pod)
+				}
+				live()
+			}
+			p.seconds(100)
+			o := w.move()
+			if deleted > 1 || c.anew != (o.Status.Phase == v1alpha1.MigrationSucceededWithoutState) || !c.anew && o.Status.Phase != v1alpha1.MigrationSucceeded {
+				t.Errorf("%d pods of the former template were deleted, and it is %s: %s; %s", deleted, o.Status.Phase, o.Status.Message, w.everyone())
+			}
 			h.expectNothingLeft()
 			w.rest(p)
 		})
