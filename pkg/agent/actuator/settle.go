@@ -59,7 +59,7 @@ func (l *levels) settleLevel(level string) (string, error) {
 	switch {
 	case l.spared(level):
 		return "", nil
-	case len(ours) == 0 && !slices.ContainsFunc(spares, l.holds):
+	case len(ours) == 0 && len(spares) == 0:
 		delete(l.due, level)
 		return "put back " + level, l.putBackLevel(level)
 	}

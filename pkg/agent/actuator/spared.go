@@ -23,9 +23,3 @@ func (l *levels) inForce(group string, core int) (Budget, error) {
 	}
 	return b, err
 }
-
-// holds says that a spared group may have a budget in force. Where levels only lend on each core nobody is harmed by one that lends nothing.
-func (l *levels) holds(group string) bool {
-	b, err := l.inForce(group, 0)
-	return l.bw.perCore() || err != nil || b.RuntimeUs > 0
-}

@@ -2,6 +2,8 @@ package actuator
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -194,7 +196,7 @@ func TestWhatIsInForceIsKnown(t *testing.T) {
 	}
 }
 
-// Levels above a spared container that has nothing in force, as one that began without a budget, go back with those of others: the levels above them, which
+// Levels above a spared container that has nothing in force, as one that began without a budget, shrink with those of others: the levels above them, which
 // count what is in force, could not shrink else.
 func TestLevelsAboveTheSparedWithNothingInForceGoBack(t *testing.T) {
 	s := newSim(t, layouts[0].mount)
@@ -217,4 +219,30 @@ func TestLevelsAboveTheSparedWithNothingInForceGoBack(t *testing.T) {
 	must(t, g.Close(true))
 	s.sweepOn(b)
 	mustOpen(t, b, other)
+}
+
+// Their cpusets stay as long as the container is on a core that its server gave it: the kernel would refuse them less.
+func TestCpusetsAboveTheSparedWithNothingInForceStay(t *testing.T) {
+	s := newSim(t, layouts[0].mount)
+	c := populate(s)
+	root, err := s.cg.Dir("cpuset", "/kubepods")
+	must(t, err)
+	must(t, filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.Name() == cpusetCPUs && slurp(path) != "" {
+			err = os.WriteFile(path, []byte("0\n"), 0o600)
+		}
+		return err
+	}))
+	other := serverOf(c.bestEffort)
+	other.BudgetUs = 0
+	mustOpen(t, s.probe(RTGroup), other)
+	b := s.probe(RTGroup)
+	b.Spare([]string{c.bestEffort})
+	s.sweepOn(b)
+	if did, err := b.Sweep(); err != nil || len(did) > 0 {
+		t.Errorf("%v, %v; want nothing to do", did, err)
+	}
+	if kubepods, own := s.get("cpuset", "/kubepods", cpusetCPUs), s.get("cpuset", c.bestEffort, cpusetCPUs); kubepods != "0-1" || own != "1" {
+		t.Errorf("kubepods is on %s, the container on %s; want 0-1 and 1", kubepods, own)
+	}
 }
