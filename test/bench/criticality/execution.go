@@ -92,7 +92,10 @@ func (e execution) file(backend, configuration string) rig.File {
 	for i, server := range e.set.servers {
 		entry := rig.Server{
 			Name: server.ID, Criticality: server.Criticality.String(), Period: server.Period, Low: server.Low, High: server.High,
-			Core: e.bench.core, Priority: server.Priority, Policy: "own", Command: e.task(i, e.schedulingOf(backend)),
+			Core: e.bench.core, Policy: "own", Command: e.task(i, e.schedulingOf(backend)),
+		}
+		if backend != actuator.FIFO { // there the agent gives priorities, the same ones, and wants none
+			entry.Priority = server.Priority
 		}
 		switch configuration {
 		case static:
