@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
+	"github.com/mainspring-rt/mainspring/pkg/test/timing"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
@@ -32,7 +34,9 @@ var Shared = sync.OnceValues(func() (*localplane.Plane, error) {
 	if options.Bin, err = toolchain.Ensure(ctx, os.Stderr, options.Tools()...); err != nil {
 		return nil, fmt.Errorf("building the control plane: %w", err)
 	}
+	ended := timing.Start(timing.ControlPlane, filepath.Base(os.Args[0]))
 	started, err := localplane.Start(ctx, options)
+	ended()
 	if err != nil {
 		return nil, fmt.Errorf("starting the control plane: %w", err)
 	}

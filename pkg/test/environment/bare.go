@@ -5,6 +5,7 @@ import (
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
 
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
+	"github.com/mainspring-rt/mainspring/pkg/test/timing"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
@@ -20,7 +21,9 @@ func (env *Environment) expectPlane(o localplane.Options) *localplane.Plane {
 	var err error
 	o.Bin, err = toolchain.Ensure(env, GinkgoWriter, o.Tools()...)
 	Expect(err).NotTo(HaveOccurred())
+	ended := timing.Start(timing.ControlPlane, GinkgoT().Name())
 	plane, err := localplane.Start(env, o)
+	ended()
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
 	return plane

@@ -37,6 +37,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
 	"github.com/mainspring-rt/mainspring/pkg/test"
 	"github.com/mainspring-rt/mainspring/pkg/test/history"
+	"github.com/mainspring-rt/mainspring/pkg/test/timing"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
@@ -127,6 +128,8 @@ func prepare(data []byte) (*Environment, prepared) {
 // startPlane brings up an empty control plane with kubelets.
 func (env *Environment) startPlane(ready prepared, apiServerArgs ...string) {
 	GinkgoHelper()
+	ended := timing.Start(timing.ControlPlane, GinkgoT().Name())
+	defer ended()
 	var err error
 	env.Plane, err = localplane.Start(env, localplane.Options{
 		Dir:                    env.dir,

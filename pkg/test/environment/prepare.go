@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
 
+	"github.com/mainspring-rt/mainspring/pkg/test/timing"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
@@ -76,6 +77,7 @@ func buildPrograms(ctx context.Context, dir string, names ...string) error {
 	for _, name := range names {
 		args = append(args, "github.com/mainspring-rt/mainspring/cmd/"+name)
 	}
+	defer timing.Start(timing.Build, strings.Join(names, " "))()
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), "GOTOOLCHAIN=auto")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/toolchain"
+)
+
+// goTests is one call of `go test` for a set of packages.
+type goTests struct {
+	name     string // of the step
+	packages []string
+	race     bool
+	args     []string // more of `go test`
+	// parallel is how many packages are tested at once. Those that wait for API servers and for the lock of the
+	// machine leave a core free, so it is more than there are cores.
+	parallel int
+}
+
+// event is a line of `go test -json` (cmd/test2json).
+type event struct {
+	Action, Package, Test string
+	Elapsed               float64 // seconds
+}
+
+// run tests the packages and repeats, once, what test/second-tries.yaml names.
+func (g goTests) run(ctx context.Context, r *results) error {
+	failed, err := g.once(ctx, r, g.packages, "")
+	if err == nil {
+		return nil
+	}
+	again, refused := r.list.allow(failed)
+	if len(failed) == 0 || len(refused) > 0 {
+		return fmt.Errorf("%w: %s", err, strings.Join(refused, ", "))
+	}
+	for pkg, tests := range again {
+		r.secondTries = append(r.secondTries, tests...)
+		pattern := "^(" + strings.Join(names(tests), "|") + ")$"
+		if _, err := g.once(ctx, r, []string{pkg}, pattern); err != nil {
+			return fmt.Errorf("at the second try: %w", err)
+		}
+	}
+	return nil
+}
+
+// once runs gotestsum and returns the tests that failed.
+func (g goTests) once(ctx context.Context, r *results, packages []string, pattern string) ([]testID, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program: %w", err)
+	}
+	bin, err := toolchain.Ensure(ctx, os.Stderr, toolchain.Gotestsum)
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.CreateTemp(r.dir, g.name+"-*.json")
+	if err != nil {
+		return nil, fmt.Errorf("making the record of %s: %w", g.name, err)
+	}
+	defer file.Close()
+	args := []string{"--format=pkgname", "--format-hide-empty-pkg", "--hide-summary=skipped", "--jsonfile=" + file.Name(), "--packages=" + strings.Join(packages, " "), "--"}
+	// golangci-lint vets the same code in `make verify`.
+	args = append(args, "-exec='"+self+"' "+execCommand+" "+g.name, "-count=1", "-vet=off", "-timeout=40m", fmt.Sprintf("-p=%d", g.parallel))
+	if g.race {
+		args = append(args, "-race")
+	}
+	if pattern != "" {
+		args = append(args, "-run="+pattern)
+	}
+	ran := r.command(ctx, bin[toolchain.Gotestsum], append(args, g.args...)...)
+	failed, err := r.readGoTests(g.name, file)
+	if ran != nil {
+		ran = fmt.Errorf("%s: %w", g.name, ran)
+	}
+	return failed, errors.Join(ran, err)
+}
+
+// readGoTests adds the times of a run of `go test -json`, and returns what failed. A package that fails without a test that
+// does (it does not compile, panics or runs out of time) is a test with an empty name.
+func (r *results) readGoTests(step string, events io.Reader) ([]testID, error) {
+	var failed []testID
+	seen := map[string]bool{} // packages with a failed test
+	lines := bufio.NewScanner(events)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var e event
+		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Package == "" {
+			continue // the output of a build
+		}
+		took := time.Duration(e.Elapsed * float64(time.Second))
+		id := testID{Where: relative(e.Package), Name: e.Test, Package: e.Package}
+		switch {
+		case e.Action != "pass" && e.Action != "fail":
+		case e.Test == "":
+			r.packages = append(r.packages, packageTime{step: step, name: id.Where, wall: took, failed: e.Action == "fail"})
+			if e.Action == "fail" && !seen[e.Package] {
+				failed = append(failed, id)
+			}
+		case strings.Contains(e.Test, "/"):
+		default:
+			r.tests = append(r.tests, testTime{testID: id, wall: took, failed: e.Action == "fail"})
+			if e.Action == "fail" {
+				seen[e.Package], failed = true, append(failed, id)
+			}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return failed, fmt.Errorf("reading the events of %s: %w", step, err)
+	}
+	return failed, nil
+}
+
+const module = "github.com/mainspring-rt/mainspring/"
+
+func relative(pkg string) string { return strings.TrimPrefix(pkg, module) }
+
+// names are those of the tests, quoted for -run.
+func names(tests []testID) []string {
+	var list []string
+	for _, t := range tests {
+		list = append(list, regexp.QuoteMeta(t.Name))
+	}
+	return list
+}
+
+// command runs a program whose output is the user's.
+func (r *results) command(ctx context.Context, path string, args ...string) error {
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Stdout, cmd.Stderr = r.out, r.out
+	cmd.Env = append(os.Environ(), r.environ()...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(path), cmp.Or(ctx.Err(), err))
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/test/timing"
+)
+
+// results are what a run has found out so far.
+type results struct {
+	out         io.Writer
+	dir         string // of raw records
+	exhaustive  bool
+	list        secondTries
+	began       time.Time
+	start       machine
+	mu          sync.Mutex // guards what follows: steps may run beside each other
+	steps       []stepTime
+	packages    []packageTime
+	suites      []suiteTime
+	tests       []testTime
+	secondTries []testID
+}
+
+// stepTime is what a step took. busy and idle are those of all cores of the machine, whoever used them.
+type stepTime struct {
+	name   string
+	wall   time.Duration
+	used   machine
+	failed bool
+}
+
+// packageTime is what the tests of a package took.
+type packageTime struct {
+	step, name string
+	wall       time.Duration
+	failed     bool
+}
+
+// testTime is what a top-level test or a spec took.
+type testTime struct {
+	testID
+	wall   time.Duration
+	failed bool
+}
+
+const (
+	outDir     = "out"
+	recordDir  = "test-times"
+	recordFile = "parts.jsonl"
+	// reportFile is where users find the table.
+	reportFile = "test-times.md"
+)
+
+// newResults begins a run, whose records replace those of the run before.
+func newResults(out io.Writer, list secondTries) (*results, error) {
+	dir, err := filepath.Abs(filepath.Join(outDir, recordDir))
+	if err != nil {
+		return nil, fmt.Errorf("resolving %s: %w", outDir, err)
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+		return nil, fmt.Errorf("making the directory of the records: %w", err)
+	}
+	return &results{out: out, dir: dir, list: list, began: time.Now(), start: readMachine()}, nil
+}
+
+// environ is that of every program of the run.
+func (r *results) environ() []string {
+	return []string{timing.Variable + "=" + filepath.Join(r.dir, recordFile)}
+}
+
+// step runs and times a part of the run.
+func (r *results) step(name string, do func() error) error {
+	fmt.Fprintf(r.out, "=== %s\n", name)
+	began, before := time.Now(), readMachine()
+	err := do()
+	s := stepTime{name: name, wall: time.Since(began), used: readMachine().since(before), failed: err != nil}
+	r.steps = append(r.steps, s)
+	fmt.Fprintf(r.out, "=== %s took %s\n", name, seconds(s.wall))
+	return err
+}
+
+// parts are what the programs of the run have recorded.
+func (r *results) parts() ([]timing.Part, error) {
+	content, err := os.ReadFile(filepath.Join(r.dir, recordFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the recorded parts: %w", err)
+	}
+	var all []timing.Part
+	lines := bufio.NewScanner(bytes.NewReader(content))
+	for lines.Scan() {
+		var p timing.Part
+		if err := json.Unmarshal(lines.Bytes(), &p); err != nil {
+			return all, fmt.Errorf("reading a recorded part: %w", err)
+		}
+		all = append(all, p)
+	}
+	return all, lines.Err()
+}
