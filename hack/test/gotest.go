@@ -142,7 +142,11 @@ func (r *results) command(ctx context.Context, path string, args ...string) erro
 	cmd.Env = append(os.Environ(), r.environ()...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	if cmd.ProcessState != nil {
+		r.cpu += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", filepath.Base(path), cmp.Or(ctx.Err(), err))
 	}
 	return nil

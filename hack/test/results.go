@@ -23,6 +23,8 @@ type results struct {
 	exhaustive  bool
 	list        secondTries
 	began       time.Time
+	// cpu is the CPU time of the commands that have ended, and of all that they waited for.
+	cpu time.Duration
 	start       machine
 	mu          sync.Mutex // guards what follows: steps may run beside each other
 	steps       []stepTime
@@ -32,10 +34,13 @@ type results struct {
 	secondTries []testID
 }
 
-// stepTime is what a step took. busy and idle are those of all cores of the machine, whoever used them.
+// stepTime is what a step took.
 type stepTime struct {
-	name   string
-	wall   time.Duration
+	name string
+	wall time.Duration
+	// cpu is that of the step's processes.
+	cpu time.Duration
+	// used is what all cores of the machine did meanwhile, for this run or for others.
 	used   machine
 	failed bool
 }
@@ -82,9 +87,9 @@ func (r *results) environ() []string {
 // step runs and times a part of the run.
 func (r *results) step(name string, do func() error) error {
 	fmt.Fprintf(r.out, "=== %s\n", name)
-	began, before := time.Now(), readMachine()
+	began, before, cpu := time.Now(), readMachine(), r.cpu
 	err := do()
-	s := stepTime{name: name, wall: time.Since(began), used: readMachine().since(before), failed: err != nil}
+	s := stepTime{name: name, wall: time.Since(began), cpu: r.cpu - cpu, used: readMachine().since(before), failed: err != nil}
 	r.steps = append(r.steps, s)
 	fmt.Fprintf(r.out, "=== %s took %s\n", name, seconds(s.wall))
 	return err
