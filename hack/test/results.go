@@ -18,13 +18,13 @@ import (
 
 // results are what a run has found out so far.
 type results struct {
-	out         io.Writer
-	dir         string // of raw records
-	exhaustive  bool
-	list        secondTries
-	began       time.Time
+	out        io.Writer
+	dir        string // of raw records
+	exhaustive bool
+	list       secondTries
+	began      time.Time
 	// cpu is the CPU time of the commands that have ended, and of all that they waited for.
-	cpu time.Duration
+	cpu         time.Duration
 	start       machine
 	mu          sync.Mutex // guards what follows: steps may run beside each other
 	steps       []stepTime

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/host"
 	"github.com/mainspring-rt/mainspring/pkg/host/hosttest"
-	"github.com/mainspring-rt/mainspring/pkg/test/racing"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 type layout struct {
@@ -177,6 +177,10 @@ func TestEveryDayOfEveryBackend(t *testing.T) {
 	}
 }
 
+// deathsPerLayout is at how many writes, chosen at random, the process dies on each layout in a run of `make test`. A day has one to two
+// hundred writes.
+const deathsPerLayout = 12
+
 // TestKilledAtEveryWrite stops the process before each of its changes in turn. What it leaves must always be
 // safe; the next process makes it what the table says, and one whose table is empty puts everything back.
 func TestKilledAtEveryWrite(t *testing.T) {
@@ -188,10 +192,9 @@ func TestKilledAtEveryWrite(t *testing.T) {
 			if err := day(whole.probe(l.backend), c); err != nil {
 				t.Fatal(err)
 			}
-			for k := 1; k <= whole.writes; k += racing.Every(10) {
+			for _, k := range sampling.Points(t, 1, whole.writes, deathsPerLayout) {
 				killedAt(t, l.mount, l.backend, k)
 			}
-			t.Logf("killed before 1 in %d of %d writes", racing.Every(10), whole.writes)
 		})
 	}
 }
@@ -242,7 +245,7 @@ func TestKilledAndForgotten(t *testing.T) {
 			if err := day(whole.probe(l.backend), c); err != nil {
 				t.Fatal(err)
 			}
-			for k := 1; k <= whole.writes; k += racing.Every(10) {
+			for _, k := range sampling.Points(t, 1, whole.writes, deathsPerLayout) {
 				s := newSim(t, l.mount)
 				c := populate(s)
 				before := s.snapshot()

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mainspring-rt/mainspring/pkg/test/racing"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 // life of a container under a backend, until it is let go of. One that has gone is let go of at once.
@@ -72,10 +72,9 @@ func TestContainerThatDiesBetweenAnyTwoWrites(t *testing.T) {
 			if err := life(b, serverOf(c.first)); err != nil {
 				t.Fatal(err)
 			}
-			for n := first; n <= whole.writes; n += racing.Every(10) {
+			for _, n := range sampling.Points(t, first, whole.writes, deathsPerLayout) {
 				diesBefore(t, l, n)
 			}
-			t.Logf("died before 1 in %d of %d writes", racing.Every(10), whole.writes-first+1)
 		})
 	}
 }

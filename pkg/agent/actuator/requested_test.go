@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
-	"github.com/mainspring-rt/mainspring/pkg/test/racing"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 // requestedOne is a container that its runtime makes as the fast path asked for.
@@ -194,37 +194,49 @@ func TestKilledWhileARequestIsTakenBack(t *testing.T) {
 		for _, opens := range []bool{false, true} {
 			t.Run(l.name, func(t *testing.T) {
 				t.Parallel()
-				for k := 1; ; k += racing.Every(10) {
-					r := asks(t, l)
-					r.sweep(0)
-					r.clock += (openedWithin + time.Second).Nanoseconds()
-					journal := filepath.Join(r.state, journalFile)
-					text, err := os.ReadFile(journal)
-					must(t, err)
-					r.killAt = r.writes + k
-					_, err = r.b.Sweep()
-					done := !r.killed
-					if r.killed, r.killAt = false, 0; done {
-						must(t, err)
-						must(t, os.WriteFile(journal, text, 0o600))
-					}
-					r.b = r.probe(l.backend)
-					if opens {
-						must(t, mustOpen(t, r.b, r.server).Close(true))
-					}
-					r.late()
-					r.sweep(settleAfter + time.Second)
-					r.sweep(settleAfter + time.Second)
-					if r.asWithoutUs(); t.Failed() {
-						t.Fatalf("killed at %d", k)
-					}
-					if done {
-						return
-					}
+				writes := killedWhileTakenBack(t, l, opens, 0)
+				for _, k := range sampling.Points(t, 1, writes, deathsPerLayout/2) {
+					killedWhileTakenBack(t, l, opens, k)
 				}
 			})
 		}
 	}
+}
+
+// killedWhileTakenBack kills the process before the write k of those that take a request back, or, with 0, once all are made and the journal
+// does not know it yet. It returns how many writes were made.
+func killedWhileTakenBack(t *testing.T, l layout, opens bool, k int) int {
+	t.Helper()
+	r := asks(t, l)
+	r.sweep(0)
+	r.clock += (openedWithin + time.Second).Nanoseconds()
+	journal := filepath.Join(r.state, journalFile)
+	text, err := os.ReadFile(journal)
+	must(t, err)
+	before := r.writes
+	if k > 0 {
+		r.killAt = before + k
+	}
+	_, err = r.b.Sweep()
+	if r.killed != (k > 0) {
+		t.Fatalf("killed before write %d: %t", k, r.killed)
+	}
+	writes := r.writes - before
+	if r.killed, r.killAt = false, 0; k == 0 {
+		must(t, err)
+		must(t, os.WriteFile(journal, text, 0o600))
+	}
+	r.b = r.probe(l.backend)
+	if opens {
+		must(t, mustOpen(t, r.b, r.server).Close(true))
+	}
+	r.late()
+	r.sweep(settleAfter + time.Second)
+	r.sweep(settleAfter + time.Second)
+	if r.asWithoutUs(); t.Failed() {
+		t.Fatalf("killed before write %d of %d", k, writes)
+	}
+	return writes
 }
 
 // A note of the version before says nothing of files: whichever a runtime may have written are put back, and what backends do not ask for is left alone.

@@ -17,7 +17,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/state"
-	"github.com/mainspring-rt/mainspring/pkg/test/racing"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 // progressOf tells whether the last action has come as far as an entry of its progress.
@@ -199,7 +199,10 @@ func TestAMigrationIsDoneOrUndoneOrSaysWhere(t *testing.T) {
 			if w.writes == 0 || w.writes > 60 {
 				t.Fatalf("%d writes", w.writes)
 			}
-			for at := max(1, s.since); at <= min(w.writes, 24) && s.deaths; at += racing.Every(5) { // to die after a write is to die before the next
+			if !s.deaths {
+				return
+			}
+			for _, at := range sampling.Points(t, max(1, s.since), min(w.writes, 24), deathsPerStory) { // to die after a write is to die before the next
 				t.Run(fmt.Sprintf("dies-%d", at), func(t *testing.T) {
 					t.Parallel()
 					s.tell(t, at, true)

@@ -12,7 +12,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
-	"github.com/mainspring-rt/mainspring/pkg/test/racing"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 // errand is an action for which nobody has made a PodMigration, as the ladder's are.
@@ -129,7 +129,10 @@ func TestAnActionGoesTheWayOfAPodMigration(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
 			w := e.tell(t, 0)
-			for at := 1; at <= w.writes && e.deaths && !t.Failed(); at += racing.Every(5) {
+			if !e.deaths || t.Failed() {
+				return
+			}
+			for _, at := range sampling.Points(t, 1, w.writes, deathsPerStory) {
 				t.Run(fmt.Sprintf("dies-%d", at), func(t *testing.T) {
 					t.Parallel()
 					e.tell(t, at)

@@ -17,11 +17,15 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
-	"github.com/mainspring-rt/mainspring/pkg/test/racing"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 // alike is up to which write all strategies go the same way; the deaths before it are those of Restart.
 const alike = 6
+
+// deathsPerStory is at how many of its writes, chosen at random, the controller dies in each story of a run of `make test`. There are some
+// forty stories, of ten to thirty writes each.
+const deathsPerStory = 2
 
 // journey is a PodMigration, and what is to become of it and of the pods.
 type journey struct {
@@ -86,7 +90,10 @@ func (j journey) test(t *testing.T) {
 		t.Parallel()
 		w := j.tell(t, 0, false)
 		t.Logf("%d writes, %d evictions", w.writes, len(w.evicted))
-		for at := max(1, j.since); at <= w.writes && j.deaths && !t.Failed(); at += racing.Every(5) {
+		if !j.deaths || t.Failed() {
+			return
+		}
+		for _, at := range sampling.Points(t, max(1, j.since), w.writes, deathsPerStory) {
 			t.Run(fmt.Sprintf("dies-%d", at), func(t *testing.T) {
 				t.Parallel()
 				j.tell(t, at, true)

@@ -1,5 +1,0 @@
-//go:build !race
-
-package racing
-
-const enabled = false
