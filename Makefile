@@ -9,9 +9,7 @@ export GOFLAGS := -buildvcs=false -trimpath -tags=nri_no_wasm,grpcnotrace
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.Version=$(VERSION) -X sigs.k8s.io/karpenter/pkg/operator.Version=$(VERSION) -X github.com/mainspring-rt/mainspring/pkg/cli.Version=$(VERSION)
-TOOLS   := go run ./hack/tools
-GINKGO_FLAGS ?=
-
+TOOLS   := go run -v ./hack/tools
 .DEFAULT_GOAL := help
 
 ##@ Use
@@ -28,34 +26,27 @@ build: ## Build the controller, the node agent, the hollow agents and the comman
 
 ##@ Test
 
-.PHONY: test
-test: tools unit e2e ## Pass all tests: unit tests and those against an API server, then every suite
+# All of them write out/test-times.md, also when they fail. -v names packages while hack/test itself is compiled.
+TESTS := go run -v ./hack/test
 
-# UNIT_ATTEMPTS=2 runs tests that failed once more, a few of them at most, and names them at the end.
+.PHONY: test
+test: ## Pass all tests: unit tests, those against an API server, and every suite, by samples of kill points and histories
+	$(TESTS)
+
+.PHONY: test-exhaustive
+test-exhaustive: ## Pass all tests at every kill point and with every random history (hours)
+	$(TESTS) --exhaustive
+
 .PHONY: unit
-UNIT_ATTEMPTS ?= 1
-# Those that take minutes begin first, or one of them is alone at the end. Three at a time, as they wait for API servers
-# and for each other's tests of the whole machine.
-UNIT_LONG = $(addprefix ./pkg/,controllers/ladder controllers/migration controllers/rtruntime agent/actuator orchestration controllers/provisioning agent)
-# Arithmetic without a goroutine: the race detector finds nothing there, and their thousands of random cases take it fifteen times as long.
-UNIT_PURE = $(addprefix ./pkg/,rt rt/sim agent/governor orchestration/rules)
-# Under the race detector they are tested at some of the points at which a program may die (pkg/test/racing), and at all of them without it.
-UNIT_WHOLE = $(addprefix ./pkg/,controllers/migration agent/actuator)
-UNIT_RACE = $$(go list ./cmd/... ./pkg/... ./hack/... ./test/bench/... | grep -vxF "$$(go list $(UNIT_PURE))")
-UNIT      = "$$($(TOOLS) --path gotestsum)" --format pkgname --format-hide-empty-pkg --rerun-fails=$$(($(UNIT_ATTEMPTS) - 1)) --rerun-fails-max-failures=10
-# Memory is there, and collecting garbage is a tenth to a quarter of what API servers of tests do.
-unit e2e: export GOGC := 300
 unit: ## Unit and control-plane tests of the packages, with the race detector where there is anything to race
-	$(UNIT) --packages="$(UNIT_WHOLE) $(UNIT_PURE)" -- -timeout 40m
-	$(UNIT) --packages="$(UNIT_LONG) ./test/charts/... $(UNIT_RACE)" -- -race -p 3 -timeout 40m
-	@echo "again without the race detector, whose code lets Go's scheduler in where the program does not:"
-	go test -count=1 -run TestHeldReader ./pkg/agent/ebpf
+	$(TESTS) unit
 
 .PHONY: e2e
 SUITE ?= all
-# The hour is for all suites together: they take 35 minutes on two cores.
-e2e: tools ## End-to-end suites on a real control plane (SUITE=lifecycle runs one)
-	go run github.com/onsi/ginkgo/v2/ginkgo --no-color --procs=6 --timeout=60m --poll-progress-after=3m $(GINKGO_FLAGS) $(if $(filter all,$(SUITE)),./test/suites/...,./test/suites/$(SUITE))
+FOCUS ?=
+GINKGO_FLAGS ?=
+e2e: ## End-to-end suites on a real control plane (SUITE=lifecycle runs one, FOCUS='a budget' those specs of it)
+	$(TESTS) e2e --suite='$(SUITE)' --focus='$(FOCUS)' --ginkgo='$(GINKGO_FLAGS)'
 
 .PHONY: bench-lifecycle
 bench-lifecycle: tools build ## Scheduling throughput against upstream, and 1,000 pods end to end

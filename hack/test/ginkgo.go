@@ -22,21 +22,24 @@ type suites struct {
 	args      []string // more of Ginkgo
 }
 
+func (s suites) planned(name string) plannedStep { return plannedStep{name, s.run} }
+
 // run runs the suites and repeats, once, what test/second-tries.yaml names.
-func (s suites) run(ctx context.Context, r *results) error {
-	failed, err := s.once(ctx, r)
+func (s suites) run(ctx context.Context, at *step) error {
+	failed, err := s.once(ctx, at)
 	if err == nil {
 		return nil
 	}
+	r := at.results
 	again, refused := r.list.allow(failed)
 	if len(failed) == 0 || len(refused) > 0 {
 		return fmt.Errorf("%w: %s", err, strings.Join(refused, "; "))
 	}
 	for suite, specs := range again {
-		r.secondTries = append(r.secondTries, specs...)
+		r.addSecondTries(specs)
 		one := s
 		one.names, one.args = []string{suite}, append(one.args, "--focus=^("+strings.Join(names(specs), "|")+")$")
-		if _, err := one.once(ctx, r); err != nil {
+		if _, err := one.once(ctx, at); err != nil {
 			return fmt.Errorf("at the second try: %w", err)
 		}
 	}
@@ -44,18 +47,19 @@ func (s suites) run(ctx context.Context, r *results) error {
 }
 
 // once runs Ginkgo and returns the specs that failed.
-func (s suites) once(ctx context.Context, r *results) ([]testID, error) {
+func (s suites) once(ctx context.Context, at *step) ([]testID, error) {
+	r := at.results
 	dir, err := os.MkdirTemp(r.dir, "suites-")
 	if err != nil {
 		return nil, fmt.Errorf("making the directory of the reports: %w", err)
 	}
 	args := []string{
-		"run", "github.com/onsi/ginkgo/v2/ginkgo", "--no-color", fmt.Sprintf("--procs=%d", s.processes), "--timeout=60m",
+		"run", "github.com/onsi/ginkgo/v2/ginkgo", "--no-color", fmt.Sprintf("--procs=%d", s.processes), "--timeout=" + r.timeout().String(),
 		"--poll-progress-after=3m", "--keep-going", "--keep-separate-reports", "--json-report=" + reportName, "--output-dir=" + dir,
 	}
 	args = append(args, s.args...)
 	args = append(args, s.paths()...)
-	ran := r.command(ctx, "go", args...)
+	ran := at.command(ctx, "go", args...)
 	failed, err := r.readGinkgo(dir)
 	if ran != nil {
 		ran = fmt.Errorf("suites: %w", ran)
@@ -104,6 +108,8 @@ func (r *results) readGinkgo(dir string) ([]testID, error) {
 }
 
 func (r *results) addSuite(report types.Report) []testID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	s := suiteTime{name: filepath.Base(report.SuitePath), wall: report.RunTime, failed: !report.SuiteSucceeded}
 	var failed []testID
 	for _, spec := range report.SpecReports {

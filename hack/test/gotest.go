@@ -2,15 +2,12 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -35,20 +32,23 @@ type event struct {
 	Elapsed               float64 // seconds
 }
 
+func (g goTests) planned() plannedStep { return plannedStep{g.name, g.run} }
+
 // run tests the packages and repeats, once, what test/second-tries.yaml names.
-func (g goTests) run(ctx context.Context, r *results) error {
-	failed, err := g.once(ctx, r, g.packages, "")
+func (g goTests) run(ctx context.Context, s *step) error {
+	failed, err := g.once(ctx, s, g.packages, "")
 	if err == nil {
 		return nil
 	}
+	r := s.results
 	again, refused := r.list.allow(failed)
 	if len(failed) == 0 || len(refused) > 0 {
 		return fmt.Errorf("%w: %s", err, strings.Join(refused, ", "))
 	}
 	for pkg, tests := range again {
-		r.secondTries = append(r.secondTries, tests...)
+		r.addSecondTries(tests)
 		pattern := "^(" + strings.Join(names(tests), "|") + ")$"
-		if _, err := g.once(ctx, r, []string{pkg}, pattern); err != nil {
+		if _, err := g.once(ctx, s, []string{pkg}, pattern); err != nil {
 			return fmt.Errorf("at the second try: %w", err)
 		}
 	}
@@ -56,30 +56,31 @@ func (g goTests) run(ctx context.Context, r *results) error {
 }
 
 // once runs gotestsum and returns the tests that failed.
-func (g goTests) once(ctx context.Context, r *results, packages []string, pattern string) ([]testID, error) {
+func (g goTests) once(ctx context.Context, s *step, packages []string, pattern string) ([]testID, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
-	bin, err := toolchain.Ensure(ctx, os.Stderr, toolchain.Gotestsum)
+	bin, err := toolchain.Ensure(ctx, s, toolchain.Gotestsum)
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.CreateTemp(r.dir, g.name+"-*.json")
+	r := s.results
+	file, err := os.CreateTemp(r.dir, strings.ReplaceAll(g.name, " ", "-")+"-*.json")
 	if err != nil {
 		return nil, fmt.Errorf("making the record of %s: %w", g.name, err)
 	}
 	defer file.Close()
 	args := []string{"--format=pkgname", "--format-hide-empty-pkg", "--hide-summary=skipped", "--jsonfile=" + file.Name(), "--packages=" + strings.Join(packages, " "), "--"}
 	// golangci-lint vets the same code in `make verify`.
-	args = append(args, "-exec='"+self+"' "+execCommand+" "+g.name, "-count=1", "-vet=off", "-timeout=40m", fmt.Sprintf("-p=%d", g.parallel))
+	args = append(args, "-exec='"+self+"' "+execCommand+" '"+g.name+"'", "-count=1", "-vet=off", "-timeout="+r.timeout().String(), fmt.Sprintf("-p=%d", g.parallel))
 	if g.race {
 		args = append(args, "-race")
 	}
 	if pattern != "" {
 		args = append(args, "-run="+pattern)
 	}
-	ran := r.command(ctx, bin[toolchain.Gotestsum], append(args, g.args...)...)
+	ran := s.command(ctx, bin[toolchain.Gotestsum], append(args, g.args...)...)
 	failed, err := r.readGoTests(g.name, file)
 	if ran != nil {
 		ran = fmt.Errorf("%s: %w", g.name, ran)
@@ -90,6 +91,8 @@ func (g goTests) once(ctx context.Context, r *results, packages []string, patter
 // readGoTests adds the times of a run of `go test -json`, and returns what failed. A package that fails without a test that
 // does (it does not compile, panics or runs out of time) is a test with an empty name.
 func (r *results) readGoTests(step string, events io.Reader) ([]testID, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var failed []testID
 	seen := map[string]bool{} // packages with a failed test
 	lines := bufio.NewScanner(events)
@@ -133,21 +136,4 @@ func names(tests []testID) []string {
 		list = append(list, regexp.QuoteMeta(t.Name))
 	}
 	return list
-}
-
-// command runs a program whose output is the user's.
-func (r *results) command(ctx context.Context, path string, args ...string) error {
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Stdout, cmd.Stderr = r.out, r.out
-	cmd.Env = append(os.Environ(), r.environ()...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = time.Minute
-	err := cmd.Run()
-	if cmd.ProcessState != nil {
-		r.cpu += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", filepath.Base(path), cmp.Or(ctx.Err(), err))
-	}
-	return nil
 }

@@ -3,128 +3,182 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/mainspring-rt/mainspring/pkg/test/environment/programs"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
-// execCommand is the command by which `go test -exec` runs test binaries.
-const execCommand = "exec"
-
-// What the kinds of packages need.
+// Packages by what they need.
 var (
-	// longest take minutes. They begin first, or one of them is alone at the end.
-	longest = []string{
-		"./pkg/controllers/ladder", "./pkg/controllers/migration", "./pkg/controllers/rtruntime", "./pkg/agent/actuator",
-		"./pkg/orchestration", "./pkg/controllers/provisioning", "./pkg/agent", "./test/charts",
+	// kernelPackages schedule real-time tasks, make RT groups or attach to the scheduler. They take turns for the machine
+	// (pkg/test/privileged), so one lane tests them one after the other, with the suite that has a real node.
+	kernelPackages = []string{
+		"./pkg/agent/actuator", "./pkg/agent/ebpf", "./pkg/agent/fastpath/node", "./pkg/agent/doctor", "./pkg/agent/standalone", "./pkg/agent",
 	}
 	// arithmetic has no goroutine: the race detector finds nothing there, and takes fifteen times as long.
 	arithmetic = []string{"./pkg/rt", "./pkg/rt/sim", "./pkg/agent/governor", "./pkg/orchestration/rules"}
-	// whole are tested at every kill point without the race detector.
-	whole = []string{"./pkg/controllers/migration", "./pkg/agent/actuator"}
+	// longest take more than half a minute. They begin first, or one of them is alone at the end.
+	longest = []string{
+		"./pkg/controllers/migration", "./pkg/controllers/ladder", "./pkg/controllers/rtruntime", "./pkg/orchestration",
+		"./pkg/controllers/provisioning", "./pkg/controllers/disruption", "./test/charts",
+	}
 )
 
-type options struct {
-	suites     string
-	exhaustive bool
-	ginkgo     string
-	focus      string
-}
+// suiteLanes are the suites that run one after the other, so that two of them fill each other's waits.
+var suiteLanes = [][]string{{"lifecycle", "inventory"}, {"ladder", "realtime", "migration"}}
 
-func run(ctx context.Context, args []string) error {
-	var o options
-	flags := flag.NewFlagSet("test", flag.ContinueOnError)
-	flags.StringVar(&o.suites, "suite", "all", "the suites to run, with commas between them")
-	flags.StringVar(&o.focus, "focus", "", "run only specs whose text matches this regular expression")
-	flags.StringVar(&o.ginkgo, "ginkgo", "", "more flags for Ginkgo, with spaces between them")
-	flags.BoolVar(&o.exhaustive, "exhaustive", false, "try every kill point and every random history")
-	what := "all"
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		what, args = args[0], args[1:]
-	}
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	list, err := readSecondTries(secondTriesFile)
-	if err != nil {
-		return err
-	}
-	r, err := newResults(os.Stdout, list)
-	if err != nil {
-		return err
-	}
-	r.exhaustive = o.exhaustive
-	var failures []error
-	for _, s := range r.plan(ctx, what, o) {
-		failures = append(failures, r.step(s.name, s.do))
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return errors.Join(append(failures, r.write())...)
+const (
+	nodeSuite = "node"
+	// suiteProcesses is how many processes, each with a control plane of its own, share the specs of a suite.
+	suiteProcesses = 3
+	// aloneProcesses is how many they are where one suite runs alone.
+	aloneProcesses = 6
+	// testedAtOnce is how many packages are tested at once. Tests wait for API servers and for conditions, so it is more than is
+	// computed at once.
+	testedAtOnce = 2
+)
+
+// lane is a row of steps, one after the other. Lanes run beside each other.
+type lane struct {
+	name  string
+	steps []plannedStep
 }
 
 type plannedStep struct {
 	name string
-	do   func() error
+	do   func(context.Context, *step) error
 }
 
-func (r *results) plan(ctx context.Context, what string, o options) []plannedStep {
-	var steps []plannedStep
-	add := func(name string, do func() error) { steps = append(steps, plannedStep{name, do}) }
-	add("tools", func() error { return tools(ctx) })
-	if what == "all" || what == "unit" {
-		add("unit", func() error {
-			return goTests{name: "unit", packages: slices.Concat(whole, arithmetic), parallel: 2}.run(ctx, r)
-		})
-		add("race", func() error {
-			packages, err := racing(ctx)
-			if err != nil {
-				return err
-			}
-			return goTests{name: "race", packages: packages, race: true, parallel: 3}.run(ctx, r)
-		})
+// plan returns what is to be done first, and the lanes.
+func (o options) plan() (first []plannedStep, lanes []lane, err error) {
+	first = append(first, plannedStep{"tools", o.buildTools})
+	switch o.what {
+	case "all":
+		lanes = append(o.suiteLanes(), o.unitLanes()...)
+	case "unit":
+		lanes = o.unitLanes()
+	case "e2e":
+		lanes = o.suiteLanes()
+	default:
+		return nil, nil, fmt.Errorf("%q is nothing to test: want all, unit or e2e", o.what)
 	}
-	if what == "all" || what == "e2e" {
-		add("suites", func() error { return o.suitesOf().run(ctx, r) })
+	if o.what != "unit" {
+		first = append(first, plannedStep{"programs", buildPrograms})
 	}
-	return steps
+	return first, mergeLanes(lanes), nil
 }
 
-func (o options) suitesOf() suites {
-	s := suites{processes: 6}
-	if o.suites != "all" && o.suites != "" {
-		s.names = strings.Split(o.suites, ",")
+// mergeLanes joins lanes of the same name.
+func mergeLanes(lanes []lane) []lane {
+	var merged []lane
+	for _, l := range lanes {
+		if i := slices.IndexFunc(merged, func(m lane) bool { return m.name == l.name }); i >= 0 {
+			merged[i].steps = append(merged[i].steps, l.steps...)
+		} else {
+			merged = append(merged, l)
+		}
 	}
-	s.args = strings.Fields(o.ginkgo)
-	if o.focus != "" {
-		s.args = append(s.args, "--focus="+o.focus)
-	}
-	return s
+	return merged
 }
 
-func tools(ctx context.Context) error {
-	_, err := toolchain.Ensure(ctx, os.Stderr)
+func (o options) unitLanes() []lane {
+	return []lane{
+		{name: "kernel", steps: []plannedStep{
+			goTests{name: "kernel", packages: kernelPackages, race: true, parallel: 1}.planned(),
+			// The race detector's code lets Go's scheduler in where the program does not.
+			goTests{name: "kernel without race", packages: []string{"./pkg/agent/ebpf"}, args: []string{"-run=TestHeldReader"}, parallel: 1}.planned(),
+		}},
+		{name: "unit", steps: []plannedStep{
+			{"race", func(ctx context.Context, s *step) error {
+				packages, err := racePackages(ctx)
+				if err != nil {
+					return err
+				}
+				return goTests{name: "race", packages: packages, race: true, parallel: testedAtOnce}.run(ctx, s)
+			}},
+			goTests{name: "arithmetic", packages: arithmetic, parallel: testedAtOnce}.planned(),
+		}},
+	}
+}
+
+func (o options) suiteLanes() []lane {
+	if len(o.suites) > 0 {
+		return []lane{{name: "suites", steps: []plannedStep{suites{names: o.suites, processes: aloneProcesses, args: o.ginkgoArgs()}.planned("suites")}}}
+	}
+	lanes := []lane{{name: "kernel", steps: []plannedStep{suites{names: []string{nodeSuite}, processes: 1, args: o.ginkgoArgs()}.planned(nodeSuite)}}}
+	for _, names := range suiteLanes {
+		name := strings.Join(names, "+")
+		lanes = append(lanes, lane{name: name, steps: []plannedStep{suites{names: names, processes: suiteProcesses, args: o.ginkgoArgs()}.planned(name)}})
+	}
+	return lanes
+}
+
+func (o options) ginkgoArgs() []string {
+	if o.focus == "" {
+		return o.ginkgo
+	}
+	return append(slices.Clone(o.ginkgo), "--focus="+o.focus)
+}
+
+// buildTools builds what the lanes need, and the tools of the real node only for those that have one.
+func (o options) buildTools(ctx context.Context, s *step) error {
+	wanted := []toolchain.Tool{toolchain.Etcd, toolchain.KubeAPIServer, toolchain.KubeControllerManager, toolchain.KubeScheduler, toolchain.Kubectl, toolchain.Kwok}
+	if o.what != "e2e" {
+		wanted = append(wanted, toolchain.Gotestsum)
+	}
+	if o.what != "e2e" || !slices.Equal(o.suites, []string{"lifecycle"}) {
+		wanted = append(wanted, toolchain.Helm)
+	}
+	_, err := toolchain.Ensure(ctx, s, wanted...)
 	return err
 }
 
-// racing are the packages that are tested with the race detector, the longest first.
-func racing(ctx context.Context) ([]string, error) {
+// buildPrograms builds what the suites run, once for all of them.
+func buildPrograms(ctx context.Context, s *step) error {
+	dir, err := filepath.Abs(filepath.Join(outDir, "test-programs"))
+	if err != nil {
+		return fmt.Errorf("resolving %s: %w", outDir, err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making the directory of the programs: %w", err)
+	}
+	if err := programs.Build(ctx, dir, programs.All()...); err != nil {
+		return err
+	}
+	s.results.programs = dir
+	return nil
+}
+
+// racePackages are those that are tested with the race detector outside of the kernel's lane, the longest first.
+func racePackages(ctx context.Context) ([]string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "./cmd/...", "./pkg/...", "./hack/...", "./test/bench/...", "./test/charts/...").Output()
 	if err != nil {
 		return nil, fmt.Errorf("listing the packages: %w", err)
 	}
 	packages := slices.Clone(longest)
+	elsewhere := slices.Concat(longest, arithmetic, kernelPackages)
 	for pkg := range strings.Lines(string(out)) {
 		pkg = "./" + relative(strings.TrimSpace(pkg))
-		if !slices.Contains(longest, pkg) && !slices.Contains(arithmetic, pkg) {
+		if !slices.Contains(elsewhere, pkg) {
 			packages = append(packages, pkg)
 		}
 	}
-	return packages, nil
+	return packages, checkExist(packages, out)
+}
+
+// checkExist fails for a package of the lists above that is no more: its tests would be missed in silence where a list excludes it.
+func checkExist(packages []string, listed []byte) error {
+	var errs []error
+	for _, pkg := range slices.Concat(packages, arithmetic, kernelPackages) {
+		if !slices.Contains(strings.Fields(string(listed)), strings.TrimSuffix(module, "/")+strings.TrimPrefix(pkg, ".")) {
+			errs = append(errs, fmt.Errorf("there is no package %s", pkg))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -47,11 +47,13 @@ func (r *results) table(parts []timing.Part) string {
 
 func (r *results) writeSteps(b *strings.Builder) {
 	fmt.Fprint(b, "\n## Steps\n\nCPU is that of the step's processes. Idle is what all cores had left.\n\n| step | wall | CPU | idle | |\n|---|---|---|---|---|\n")
+	cpu := time.Duration(0)
 	for _, s := range r.steps {
+		cpu += s.cpu
 		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", s.name, seconds(s.wall), seconds(s.cpu), seconds(s.used.idle), outcome(s.failed))
 	}
 	used := readMachine().since(r.start)
-	fmt.Fprintf(b, "| **all** | %s | %s | %s | |\n", seconds(time.Since(r.began)), seconds(r.cpu), seconds(used.idle))
+	fmt.Fprintf(b, "| **all** | %s | %s | %s | |\n", seconds(time.Since(r.began)), seconds(cpu), seconds(used.idle))
 }
 
 func (r *results) writeSuites(b *strings.Builder) {

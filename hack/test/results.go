@@ -13,20 +13,22 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mainspring-rt/mainspring/pkg/test/environment/programs"
 	"github.com/mainspring-rt/mainspring/pkg/test/timing"
 )
 
 // results are what a run has found out so far.
 type results struct {
-	out        io.Writer
 	dir        string // of raw records
+	programs   string // directory of what the suites run; empty until they are built
 	exhaustive bool
 	list       secondTries
 	began      time.Time
-	// cpu is the CPU time of the commands that have ended, and of all that they waited for.
-	cpu         time.Duration
-	start       machine
-	mu          sync.Mutex // guards what follows: steps may run beside each other
+	start      machine
+
+	mu          sync.Mutex // guards the rest, as steps run beside each other
+	out         io.Writer
+	running     []*step
 	steps       []stepTime
 	packages    []packageTime
 	suites      []suiteTime
@@ -81,18 +83,34 @@ func newResults(out io.Writer, list secondTries) (*results, error) {
 
 // environ is that of every program of the run.
 func (r *results) environ() []string {
-	return []string{timing.Variable + "=" + filepath.Join(r.dir, recordFile)}
+	env := []string{timing.Variable + "=" + filepath.Join(r.dir, recordFile), programs.Variable + "=" + r.programs}
+	if os.Getenv("GOGC") == "" {
+		// Memory is there, and collecting garbage is a tenth to a quarter of what API servers of tests do.
+		env = append(env, "GOGC=300")
+	}
+	return env
 }
 
-// step runs and times a part of the run.
-func (r *results) step(name string, do func() error) error {
-	fmt.Fprintf(r.out, "=== %s\n", name)
-	began, before, cpu := time.Now(), readMachine(), r.cpu
-	err := do()
-	s := stepTime{name: name, wall: time.Since(began), cpu: r.cpu - cpu, used: readMachine().since(before), failed: err != nil}
-	r.steps = append(r.steps, s)
-	fmt.Fprintf(r.out, "=== %s took %s\n", name, seconds(s.wall))
-	return err
+// addSecondTries notes which tests are tried again.
+func (r *results) addSecondTries(tests []testID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.secondTries = append(r.secondTries, tests...)
+}
+
+// print writes a line of the run's own.
+func (r *results) print(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Fprintf(r.out, format+"\n", args...)
+}
+
+// timeout bounds a step.
+func (r *results) timeout() time.Duration {
+	if r.exhaustive {
+		return 8 * time.Hour
+	}
+	return 40 * time.Minute
 }
 
 // parts are what the programs of the run have recorded.

@@ -36,6 +36,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/localnode"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
 	"github.com/mainspring-rt/mainspring/pkg/test"
+	"github.com/mainspring-rt/mainspring/pkg/test/environment/programs"
 	"github.com/mainspring-rt/mainspring/pkg/test/history"
 	"github.com/mainspring-rt/mainspring/pkg/test/timing"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
@@ -100,9 +101,9 @@ func Start(data []byte) *Environment {
 	env, ready := prepare(data)
 	env.startPlane(ready)
 	Expect(env.Plane.ApplyCRDs(env, crds()...)).To(Succeed())
-	env.installController(ready.program(controllerProgram))
+	env.installController(ready.program(programs.Controller))
 	var err error
-	env.Agents, err = newProgram(env, ready.program(agentsProgram), env.Controller.kubeconfig, env.dir)
+	env.Agents, err = newProgram(env, ready.program(programs.Agents), env.Controller.kubeconfig, env.dir)
 	Expect(err).NotTo(HaveOccurred())
 	return env
 }
@@ -117,7 +118,7 @@ func prepare(data []byte) (*Environment, prepared) {
 
 	var ready prepared
 	Expect(json.Unmarshal(data, &ready)).To(Succeed())
-	env := &Environment{standing: []client.Object{test.NodeClass()}, command: ready.program(commandProgram), kubectl: ready.Tools[toolchain.Kubectl]}
+	env := &Environment{standing: []client.Object{test.NodeClass()}, command: ready.program(programs.Command), kubectl: ready.Tools[toolchain.Kubectl]}
 	env.Context, env.cancel = context.WithCancel(context.Background())
 	var err error
 	env.dir, err = os.MkdirTemp("", fmt.Sprintf("mainspring-e2e-%d-", GinkgoParallelProcess()))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/test"
 	"github.com/mainspring-rt/mainspring/pkg/test/chart"
+	"github.com/mainspring-rt/mainspring/pkg/test/environment/programs"
 )
 
 // StartInventory is Start for scenarios about real machines: the controller switches those of InventoryMachines, by
@@ -25,8 +26,8 @@ func StartInventory(data []byte, directory string, labels ...any) *Environment {
 	})
 	invocation, err := chart.ControllerInvocation(manifests)
 	Expect(err).NotTo(HaveOccurred())
-	env.Controller = env.chartProgram(ready.program(controllerProgram), invocation)
-	env.Agents = env.chartProgram(ready.program(agentsProgram), invocation)
+	env.Controller = env.chartProgram(ready.program(programs.Controller), invocation)
+	env.Agents = env.chartProgram(ready.program(programs.Agents), invocation)
 	env.defaults = merge(merge(without(invocation.Args, healthFlag, metricsFlag), DefaultFlags()...),
 		"--inventory-exec-directory="+directory, "--inventory-power-timeout=5s", "--inventory-quarantine=2s", "--inventory-repair-toleration=2s",
 		"--feature-gates=NodeRepair=true,StaticCapacity=true,ReservedCapacity=true,TerminateFirstDrift=true,TerminateFirstRepair=true")

@@ -3,22 +3,17 @@ package environment
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
 
-	"github.com/mainspring-rt/mainspring/pkg/test/timing"
+	"github.com/mainspring-rt/mainspring/pkg/test/environment/programs"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
-
-// RaceVariable is the environment variable that, set to 1, builds the programs with the race detector.
-const RaceVariable = "MAINSPRING_RACE"
 
 // buildTimeout bounds building the tools on a machine that has never built them.
 const buildTimeout = 20 * time.Minute
@@ -26,27 +21,26 @@ const buildTimeout = 20 * time.Minute
 // prepared is what one process builds for all.
 type prepared struct {
 	Tools    toolchain.Paths
-	Programs string // directory
+	Programs string // directory of what this suite has built
+	Prebuilt string // directory of what the run has built for all suites; empty: nothing
 }
 
-func (p prepared) program(name string) string { return filepath.Join(p.Programs, name) }
-
-// Names of the programs, and of their directories below cmd.
-const (
-	controllerProgram = "controller"
-	agentsProgram     = "hollow"
-	commandProgram    = "mainspring"
-)
+func (p prepared) program(name string) string {
+	if p.Prebuilt != "" && slices.Contains(programs.All(), name) {
+		return filepath.Join(p.Prebuilt, name)
+	}
+	return filepath.Join(p.Programs, name)
+}
 
 // Prepare builds what every process of the suite runs. Ginkgo calls it in the first process and
 // hands what it returns to Start in each.
 func Prepare(ctx context.Context) []byte {
 	GinkgoHelper()
-	return build(ctx, nil, controllerProgram, agentsProgram, commandProgram).encode()
+	return build(ctx, nil, programs.All()...).encode()
 }
 
-// build builds the control plane with further tools, and the programs.
-func build(ctx context.Context, tools []toolchain.Tool, programs ...string) prepared {
+// build builds the control plane with further tools, and the programs that the run has not built.
+func build(ctx context.Context, tools []toolchain.Tool, names ...string) prepared {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
 	defer cancel()
@@ -56,8 +50,11 @@ func build(ctx context.Context, tools []toolchain.Tool, programs ...string) prep
 	dir, err := os.MkdirTemp("", "mainspring-programs-")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(os.RemoveAll, dir)
-	Expect(buildPrograms(ctx, dir, programs...)).To(Succeed())
-	return prepared{Tools: paths, Programs: dir}
+	ready := prepared{Tools: paths, Programs: dir, Prebuilt: programs.Prebuilt()}
+	if ready.Prebuilt == "" {
+		Expect(programs.Build(ctx, dir, names...)).To(Succeed())
+	}
+	return ready
 }
 
 // encode is for Ginkgo, which hands bytes to the other processes.
@@ -66,22 +63,4 @@ func (p prepared) encode() []byte {
 	data, err := json.Marshal(p)
 	Expect(err).NotTo(HaveOccurred())
 	return data
-}
-
-// buildPrograms builds the programs into dir.
-func buildPrograms(ctx context.Context, dir string, names ...string) error {
-	args := []string{"build", "-o", dir + string(filepath.Separator)}
-	if os.Getenv(RaceVariable) == "1" {
-		args = append(args, "-race")
-	}
-	for _, name := range names {
-		args = append(args, "github.com/mainspring-rt/mainspring/cmd/"+name)
-	}
-	defer timing.Start(timing.Build, strings.Join(names, " "))()
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Env = append(os.Environ(), "GOTOOLCHAIN=auto")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w\n%s", strings.Join(names, " and "), err, out)
-	}
-	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/host"
 	"github.com/mainspring-rt/mainspring/pkg/localnode"
 	"github.com/mainspring-rt/mainspring/pkg/localnode/image"
+	"github.com/mainspring-rt/mainspring/pkg/test/environment/programs"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
@@ -58,7 +59,7 @@ const (
 // PrepareNode is Prepare for suites with a real node.
 func PrepareNode(ctx context.Context) []byte {
 	GinkgoHelper()
-	ready := build(ctx, slices.Concat(localnode.Tools(), localnode.NetworkTools(), localnode.CheckpointTools(), []toolchain.Tool{toolchain.MetricsServer}), controllerProgram)
+	ready := build(ctx, slices.Concat(localnode.Tools(), localnode.NetworkTools(), localnode.CheckpointTools(), []toolchain.Tool{toolchain.MetricsServer}), programs.Controller)
 	load := ready.program("load")
 	for program, pkg := range map[string]string{ // those of images need no library, and so no race detector
 		load:                           "/test/suites/node/load",

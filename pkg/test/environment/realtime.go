@@ -16,6 +16,7 @@ import (
 	"github.com/mainspring-rt/mainspring/charts"
 	"github.com/mainspring-rt/mainspring/pkg/process"
 	"github.com/mainspring-rt/mainspring/pkg/test/chart"
+	"github.com/mainspring-rt/mainspring/pkg/test/environment/programs"
 	"github.com/mainspring-rt/mainspring/pkg/test/promises"
 )
 
@@ -41,7 +42,7 @@ func StartRealtimeWith(data []byte, catalogue string, values map[string]any, fla
 	env, ready := prepare(data)
 	manifests := env.startCharted(ready, catalogue, values)
 	env.defaults = merge(env.defaults, flags...)
-	env.useAgents(ready.program(agentsProgram), catalogue, manifests)
+	env.useAgents(ready.program(programs.Agents), catalogue, manifests)
 	return env
 }
 
@@ -52,7 +53,7 @@ func (env *Environment) startCharted(ready prepared, catalogue string, values ma
 	env.audit = recorded
 	env.startPlane(ready, args...)
 	manifests := env.installCharts(values)
-	env.useRealtimeController(ready.program(controllerProgram), catalogue, manifests)
+	env.useRealtimeController(ready.program(programs.Controller), catalogue, manifests)
 	env.expectWebhooks()
 	return manifests
 }

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// step is one that runs. It writes what its programs print, line by line and, where lanes run beside each other, with the name of its lane.
+type step struct {
+	results *results
+	name    string
+	lane    string
+	began   time.Time
+	// cpu is the CPU time of the commands that have ended, and of all that they waited for.
+	cpu     time.Duration
+	partial bytes.Buffer // of a line
+	wrote   time.Time
+}
+
+// step runs and times one.
+func (r *results) step(ctx context.Context, p plannedStep, lane string) error {
+	s := &step{results: r, name: p.name, lane: lane, began: time.Now(), wrote: time.Now()}
+	before := readMachine()
+	r.mu.Lock()
+	r.running = append(r.running, s)
+	r.mu.Unlock()
+	r.print("=== %s", p.name)
+	err := p.do(ctx, s)
+	took := stepTime{name: p.name, wall: time.Since(s.began), cpu: s.cpu, used: readMachine().since(before), failed: err != nil}
+	r.mu.Lock()
+	s.flush()
+	r.steps = append(r.steps, took)
+	r.running = without(r.running, s)
+	r.mu.Unlock()
+	r.print("=== %s took %s s", p.name, seconds(took.wall))
+	return err
+}
+
+func without(steps []*step, gone *step) []*step {
+	var kept []*step
+	for _, s := range steps {
+		if s != gone {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+// Write prints whole lines. It keeps the beginning of one that is not whole for the next call, or for the next report of progress.
+func (s *step) Write(p []byte) (int, error) {
+	s.results.mu.Lock()
+	defer s.results.mu.Unlock()
+	s.wrote = time.Now()
+	for line := range strings.Lines(string(p)) {
+		s.partial.WriteString(line)
+		if strings.HasSuffix(line, "\n") {
+			s.flush()
+		}
+	}
+	return len(p), nil
+}
+
+// flush prints what there is of a line. The caller has the lock.
+func (s *step) flush() {
+	if s.partial.Len() == 0 {
+		return
+	}
+	prefix := ""
+	if s.lane != "" {
+		prefix = s.lane + " | "
+	}
+	fmt.Fprintf(s.results.out, "%s%s\n", prefix, strings.TrimSuffix(s.partial.String(), "\n"))
+	s.partial.Reset()
+}
+
+// silentFor is how long the user hears nothing of a step before it reports that it runs.
+const silentFor = 10 * time.Second
+
+// reportProgress tells of steps that print nothing. The function that it returns ends it.
+func (r *results) reportProgress() (stop func()) {
+	ended := make(chan struct{})
+	ticker := time.NewTicker(silentFor / 4)
+	go func() {
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-ticker.C:
+				r.reportSilence()
+			}
+		}
+	}()
+	return func() { close(ended) }
+}
+
+// reportSilence prints one line when no step has printed any for long.
+func (r *results) reportSilence() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	latest := time.Time{}
+	var names []string
+	for _, s := range r.running {
+		if s.wrote.After(latest) {
+			latest = s.wrote
+		}
+		names = append(names, fmt.Sprintf("%s for %s s", s.name, seconds(time.Since(s.began))))
+	}
+	if len(names) == 0 || time.Since(latest) < silentFor*3/4 {
+		return
+	}
+	for _, s := range r.running {
+		s.wrote = time.Now()
+		s.flush()
+	}
+	fmt.Fprintf(r.out, "... %s: %s\n", time.Since(r.began).Round(time.Second), strings.Join(names, ", "))
+}
+
+// command runs a program whose output is the step's.
+func (s *step) command(ctx context.Context, path string, args ...string) error {
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Stdout, cmd.Stderr = s, s
+	cmd.Env = append(os.Environ(), s.results.environ()...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute
+	err := cmd.Run()
+	if cmd.ProcessState != nil {
+		s.cpu += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(path), cmp.Or(ctx.Err(), err))
+	}
+	return nil
+}

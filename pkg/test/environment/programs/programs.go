@@ -1,0 +1,56 @@
+// Package programs builds the programs that end-to-end suites run as processes.
+package programs
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/mainspring-rt/mainspring/pkg/test/timing"
+)
+
+// Names of the programs, and of their directories below cmd.
+const (
+	Controller = "controller"
+	Agents     = "hollow"
+	Command    = "mainspring"
+)
+
+// All are the programs of suites with simulated nodes.
+func All() []string { return []string{Controller, Agents, Command} }
+
+const (
+	// Variable names the environment variable with the directory where a run over several suites has built All of this very source.
+	Variable = "MAINSPRING_TEST_PROGRAMS"
+	// RaceVariable names the environment variable that, set to 1, builds the programs with the race detector.
+	RaceVariable = "MAINSPRING_RACE"
+)
+
+// Prebuilt is the directory where the run has built All; empty: nowhere, or not as this suite wants them.
+func Prebuilt() string {
+	if os.Getenv(RaceVariable) == "1" {
+		return ""
+	}
+	return os.Getenv(Variable)
+}
+
+// Build builds programs into dir.
+func Build(ctx context.Context, dir string, names ...string) error {
+	args := []string{"build", "-ldflags=-s -w", "-o", dir + string(filepath.Separator)}
+	if os.Getenv(RaceVariable) == "1" {
+		args = append(args, "-race")
+	}
+	for _, name := range names {
+		args = append(args, "github.com/mainspring-rt/mainspring/cmd/"+name)
+	}
+	defer timing.Start(timing.Build, strings.Join(names, " "))()
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Env = append(os.Environ(), "GOTOOLCHAIN=auto")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", strings.Join(names, ", "), err, out)
+	}
+	return nil
+}
