@@ -1,0 +1,116 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// inRoot runs the test where users run the command.
+func inRoot(t *testing.T) {
+	t.Helper()
+	t.Chdir(filepath.Join("..", ".."))
+}
+
+// A suite that no lane runs would be missed in silence.
+func TestEverySuiteHasALane(t *testing.T) {
+	inRoot(t)
+	planned := append(slices.Concat(suiteLanes...), nodeSuite)
+	slices.Sort(planned)
+	entries, err := os.ReadDir("test/suites")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var there []string
+	for _, e := range entries {
+		there = append(there, e.Name())
+	}
+	if !slices.Equal(planned, there) {
+		t.Errorf("lanes run %v; test/suites has %v", planned, there)
+	}
+}
+
+// Each package with tests is in one step, and in one only.
+func TestEveryPackageIsTestedOnce(t *testing.T) {
+	inRoot(t)
+	packages, err := racePackages(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tested := map[string]int{}
+	for _, pkg := range slices.Concat(packages, kernelPackages, arithmetic) {
+		tested[pkg]++
+	}
+	files, err := filepath.Glob("pkg/*/*_test.go")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%d files with tests (%v)", len(files), err)
+	}
+	deeper, err := filepath.Glob("pkg/*/*/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, deeper...) {
+		if pkg := "./" + filepath.Dir(file); tested[pkg] != 1 {
+			t.Errorf("%s is tested %d times", pkg, tested[pkg])
+		}
+	}
+}
+
+func TestOptionsThatAreRefused(t *testing.T) {
+	inRoot(t)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"e2e", "--suite", "nowhere"}, `no suite "nowhere"`},
+		{[]string{"e2e", "ladder"}, `unknown arguments ["ladder"]`},
+		{[]string{"everything"}, `"everything" is nothing to test`},
+	} {
+		o, err := parse(c.args)
+		if err == nil {
+			_, _, err = o.plan()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %q", c.args, err, c.want)
+		}
+	}
+}
+
+// The list that is committed can be read, and each of its packages and suites is there.
+func TestSecondTriesThatAreCommitted(t *testing.T) {
+	inRoot(t)
+	list, err := readSecondTries(secondTriesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range list {
+		if !defines(t, entry) {
+			t.Errorf("%s has no test %s", entry.Where, entry.Test)
+		}
+	}
+}
+
+// defines reports whether a file of the package, or of the suite, names the test.
+func defines(t *testing.T, entry secondTry) bool {
+	t.Helper()
+	dir, name := entry.Where, "func "+entry.Test+"("
+	if !strings.Contains(dir, "/") { // the text of a spec is put together from its containers' and its own
+		dir, name = "test/suites/"+dir, entry.Test[strings.LastIndexAny(entry.Test, ":,")+1:]
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(content), strings.TrimSpace(name)) {
+			return true
+		}
+	}
+	return false
+}
