@@ -73,7 +73,7 @@ func (g goTests) once(ctx context.Context, s *step, packages []string, pattern s
 	defer file.Close()
 	args := []string{"--format=pkgname", "--format-hide-empty-pkg", "--hide-summary=skipped", "--jsonfile=" + file.Name(), "--packages=" + strings.Join(packages, " "), "--"}
 	// golangci-lint vets the same code in `make verify`.
-	args = append(args, "-exec='"+self+"' "+execCommand+" '"+g.name+"'", "-count=1", "-vet=off", "-timeout="+r.timeout().String(), fmt.Sprintf("-p=%d", g.parallel))
+	args = append(args, "-exec='"+self+"' "+execCommand+" '"+g.name+"'", "-count=1", "-vet=off", fmt.Sprintf("-parallel=%d", testsAtOnce), "-timeout="+r.timeout().String(), fmt.Sprintf("-p=%d", g.parallel))
 	if g.race {
 		args = append(args, "-race")
 	}

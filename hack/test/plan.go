@@ -42,6 +42,8 @@ const (
 	// testedAtOnce is how many packages are tested at once. Tests wait for API servers and for conditions, so it is more than is
 	// computed at once.
 	testedAtOnce = 2
+	// testsAtOnce is how many parallel tests of a package run at once, for the same reason.
+	testsAtOnce = 6
 )
 
 // lane is a row of steps, one after the other. Lanes run beside each other.

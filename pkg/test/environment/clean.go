@@ -74,9 +74,13 @@ func (env *Environment) ExpectClean() {
 		Expect(env.Controller.Start(env, env.defaults...)).To(Succeed())
 	}
 	var left []client.Object
+	kinds := env.lists()
 	gone := InterceptGomegaFailure(func() {
 		Eventually(func(g Gomega) {
-			left = env.deleteAll(g)
+			kinds, left = env.deleteAll(g, kinds)
+			if len(left) == 0 { // of another kind something may have been made meanwhile
+				kinds, left = env.deleteAll(g, env.lists())
+			}
 			g.Expect(names(left)).To(BeEmpty())
 		}).Should(Succeed())
 	})
@@ -89,28 +93,41 @@ func (env *Environment) ExpectClean() {
 	}
 }
 
-// deleteAll asks everything to go and returns what is still there.
-func (env *Environment) deleteAll(g Gomega) []client.Object {
-	var left []client.Object
+// cleanedList is a kind of objects that must go: deleted by the spec's end, or collected with their owners.
+type cleanedList struct {
+	client.ObjectList
+	collected bool
+}
+
+func (env *Environment) lists() []cleanedList {
+	var all []cleanedList
 	for _, list := range env.cleaned() {
-		g.Expect(env.Client.List(env, list)).To(Succeed())
-		g.Expect(meta.EachListItem(list, func(item runtime.Object) error {
-			o := item.(client.Object)
+		all = append(all, cleanedList{ObjectList: list})
+	}
+	for _, list := range env.collected() {
+		all = append(all, cleanedList{ObjectList: list, collected: true})
+	}
+	return all
+}
+
+// deleteAll asks all objects of the lists to go. It returns the lists that are not empty yet, and what they hold.
+func (env *Environment) deleteAll(g Gomega, lists []cleanedList) (pending []cleanedList, left []client.Object) {
+	for _, list := range lists {
+		g.Expect(env.Client.List(env, list.ObjectList)).To(Succeed())
+		before := len(left)
+		g.Expect(meta.EachListItem(list.ObjectList, func(item runtime.Object) error {
+			o := item.(client.Object).DeepCopyObject().(client.Object) // the list is read again
 			left = append(left, o)
-			if !o.GetDeletionTimestamp().IsZero() && !isPod(o) {
+			if list.collected || !o.GetDeletionTimestamp().IsZero() && !isPod(o) {
 				return nil
 			}
 			return client.IgnoreNotFound(env.Client.Delete(env, o, client.PropagationPolicy(metav1.DeletePropagationBackground), env.grace(o)))
 		})).To(Succeed())
+		if len(left) > before {
+			pending = append(pending, list)
+		}
 	}
-	for _, list := range env.collected() {
-		g.Expect(env.Client.List(env, list)).To(Succeed())
-		g.Expect(meta.EachListItem(list, func(item runtime.Object) error {
-			left = append(left, item.(client.Object))
-			return nil
-		})).To(Succeed())
-	}
-	return left
+	return pending, left
 }
 
 func isPod(o client.Object) bool { _, ok := o.(*corev1.Pod); return ok }
