@@ -74,11 +74,15 @@ func (env *Environment) ExpectClean() {
 		Expect(env.Controller.Start(env, env.defaults...)).To(Succeed())
 	}
 	var left []client.Object
-	kinds := env.lists()
+	var kinds []cleanedList
+	round := 0
 	gone := InterceptGomegaFailure(func() {
 		Eventually(func(g Gomega) {
+			if round++; round%5 == 1 { // of other kinds something may have been made meanwhile, which keeps the rest
+				kinds = env.lists()
+			}
 			kinds, left = env.deleteAll(g, kinds)
-			if len(left) == 0 { // of another kind something may have been made meanwhile
+			if len(left) == 0 {
 				kinds, left = env.deleteAll(g, env.lists())
 			}
 			g.Expect(names(left)).To(BeEmpty())
