@@ -20,9 +20,7 @@ demo: build ## Run the main job on a local control plane and simulated nodes (KE
 
 .PHONY: build
 build: ## Build the controller, the node agent, the hollow agents and the command line with its programs into bin/
-	@mkdir -p bin
-	for program in controller agent fastpath hollow mainspring standalone; do \
-	  go build -ldflags '$(LDFLAGS)' -o bin/$$program ./cmd/$$program || exit 1; done
+	go run -v ./hack/build -ldflags '$(LDFLAGS)'
 
 ##@ Test
 

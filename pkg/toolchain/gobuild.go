@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // goBuild describes one call of the compiler.
@@ -47,6 +49,13 @@ func (t *Toolchain) goBuild(ctx context.Context, b goBuild) error {
 	return t.build(ctx, b.label, cmd, (*buildLog).add)
 }
 
+// BuildPrograms runs `go build` with the arguments in the working directory, and reports progress as the builds of tools do: a line
+// every ten seconds says how many packages are compiled, and which one is at work. label names the build for people.
+func BuildPrograms(ctx context.Context, progress io.Writer, label string, args ...string) error {
+	t := &Toolchain{Progress: progress, Clock: clock.RealClock{}}
+	return t.build(ctx, label, exec.CommandContext(ctx, "go", append([]string{"build", "-v"}, args...)...), (*buildLog).add)
+}
+
 // build runs a build to its end, reports what it is at, and fails with the compiler's own words. add sorts its lines.
 func (t *Toolchain) build(ctx context.Context, label string, cmd *exec.Cmd, add func(*buildLog, string)) error {
 	cmd.WaitDelay = stopGrace
@@ -62,7 +71,7 @@ func (t *Toolchain) build(ctx context.Context, label string, cmd *exec.Cmd, add 
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	start := t.Clock.Now()
-	t.printf("%s: building from %s", label, cmd.Dir)
+	t.printf("%s: building from %s", label, cmp.Or(cmd.Dir, "."))
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", filepath.Base(cmd.Path), err)
 	}
