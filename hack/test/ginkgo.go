@@ -59,7 +59,7 @@ func (s suites) once(ctx context.Context, at *step) ([]testID, error) {
 	}
 	args = append(args, s.args...)
 	args = append(args, s.paths()...)
-	ran := at.command(ctx, "go", args...)
+	ran := at.command(ctx, nil, "go", args...)
 	failed, err := r.readGinkgo(dir)
 	if ran != nil {
 		ran = fmt.Errorf("suites: %w", ran)

@@ -74,13 +74,14 @@ func (g goTests) once(ctx context.Context, s *step, packages []string, pattern s
 	args := []string{"--format=pkgname", "--format-hide-empty-pkg", "--hide-summary=skipped", "--jsonfile=" + file.Name(), "--packages=" + strings.Join(packages, " "), "--"}
 	// golangci-lint vets the same code in `make verify`.
 	args = append(args, "-exec='"+self+"' "+execCommand+" '"+g.name+"'", "-count=1", "-vet=off", fmt.Sprintf("-parallel=%d", testsAtOnce), "-timeout="+r.timeout().String(), fmt.Sprintf("-p=%d", g.parallel))
+	var env []string
 	if g.race {
-		args = append(args, "-race")
+		args, env = append(args, "-race"), []string{"CGO_ENABLED=1"} // the race detector's library is C
 	}
 	if pattern != "" {
 		args = append(args, "-run="+pattern)
 	}
-	ran := s.command(ctx, bin[toolchain.Gotestsum], append(args, g.args...)...)
+	ran := s.command(ctx, env, bin[toolchain.Gotestsum], append(args, g.args...)...)
 	failed, err := r.readGoTests(g.name, file)
 	if ran != nil {
 		ran = fmt.Errorf("%s: %w", g.name, ran)

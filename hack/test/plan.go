@@ -111,7 +111,11 @@ func (o options) unitLanes() []lane {
 
 func (o options) suiteLanes() []lane {
 	if len(o.suites) > 0 {
-		return []lane{{name: "suites", steps: []plannedStep{suites{names: o.suites, processes: aloneProcesses, args: o.ginkgoArgs()}.planned("suites")}}}
+		s := suites{names: o.suites, processes: aloneProcesses, args: o.ginkgoArgs()}
+		if o.focus != "" {
+			s.processes = 1 // each starts a control plane, which takes longer than most scenarios
+		}
+		return []lane{{name: "suites", steps: []plannedStep{s.planned("suites")}}}
 	}
 	lanes := []lane{{name: "kernel", steps: []plannedStep{suites{names: []string{nodeSuite}, processes: 1, args: o.ginkgoArgs()}.planned(nodeSuite)}}}
 	for _, names := range suiteLanes {

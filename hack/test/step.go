@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -37,20 +38,10 @@ func (r *results) step(ctx context.Context, p plannedStep, lane string) error {
 	r.mu.Lock()
 	s.flush()
 	r.steps = append(r.steps, took)
-	r.running = without(r.running, s)
+	r.running = slices.DeleteFunc(r.running, func(other *step) bool { return other == s })
 	r.mu.Unlock()
 	r.print("=== %s took %s s", p.name, seconds(took.wall))
 	return err
-}
-
-func without(steps []*step, gone *step) []*step {
-	var kept []*step
-	for _, s := range steps {
-		if s != gone {
-			kept = append(kept, s)
-		}
-	}
-	return kept
 }
 
 // Write prints whole lines. It keeps the beginning of one that is not whole for the next call, or for the next report of progress.
@@ -123,11 +114,11 @@ func (r *results) reportSilence() {
 	fmt.Fprintf(r.out, "... %s: %s\n", time.Since(r.began).Round(time.Second), strings.Join(names, ", "))
 }
 
-// command runs a program whose output is the step's.
-func (s *step) command(ctx context.Context, path string, args ...string) error {
+// command runs a program, with more of an environment, whose output is the step's.
+func (s *step) command(ctx context.Context, env []string, path string, args ...string) error {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdout, cmd.Stderr = s, s
-	cmd.Env = append(os.Environ(), s.results.environ()...)
+	cmd.Env = slices.Concat(os.Environ(), s.results.environ(), env)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
 	err := cmd.Run()

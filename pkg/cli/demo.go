@@ -20,6 +20,7 @@ import (
 type demoSettings struct {
 	keep, plain                bool
 	report, controller, hollow string
+	limit                      time.Duration
 }
 
 func demoCommand(s Streams) *cobra.Command {
@@ -38,6 +39,7 @@ cores, move each other and open a node, and pressure that climbs the ladder. Eac
 	cmd.Flags().StringVar(&settings.report, "report", "out/demo", "`directory` for the HTML report")
 	cmd.Flags().StringVar(&settings.controller, "controller", "", "controller `binary` to run; empty: built from the checkout")
 	cmd.Flags().StringVar(&settings.hollow, "hollow", "", "`binary` of the simulated nodes' agents to run; empty: built from the checkout")
+	cmd.Flags().DurationVar(&settings.limit, "limit", demo.Limit, "how long the story may take, at least that; the limits of its chapters grow with it, for a busy machine")
 	return cmd
 }
 
@@ -59,6 +61,9 @@ func demoArgs() []string {
 
 func runDemo(cmd *cobra.Command, s Streams, settings demoSettings) (err error) {
 	ctx := cmd.Context()
+	if settings.limit < demo.Limit {
+		return fmt.Errorf("--limit is %s; want at least %s, which the story takes on an idle machine", settings.limit, demo.Limit)
+	}
 	if err := report.Writable(settings.report, report.IndexFile); err != nil {
 		return err
 	}
@@ -75,7 +80,7 @@ func runDemo(cmd *cobra.Command, s Streams, settings demoSettings) (err error) {
 		}
 		err = errors.Join(err, c.finish(interrupted, s, kubectl(cmd, s.Err)))
 	}()
-	teller, err := newTeller(c)
+	teller, err := newTeller(c, settings.limit)
 	if err != nil {
 		return err
 	}
@@ -89,7 +94,7 @@ func runDemo(cmd *cobra.Command, s Streams, settings demoSettings) (err error) {
 	return finishDemo(s, settings, teller)
 }
 
-func newTeller(c *cluster) (*demo.Teller, error) {
+func newTeller(c *cluster, limit time.Duration) (*demo.Teller, error) {
 	objects, err := client.New(c.config, client.Options{Scheme: runtime.NewScheme()})
 	if err != nil {
 		return nil, fmt.Errorf("making client: %w", err)
@@ -98,7 +103,7 @@ func newTeller(c *cluster) (*demo.Teller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return demo.NewTeller(objects, recorder, clock.RealClock{}, demo.Story(), demo.Limit), nil
+	return demo.NewTeller(objects, recorder, clock.RealClock{}, demo.StoryWithin(limit), limit), nil
 }
 
 // finishDemo prints the summary and writes the report.

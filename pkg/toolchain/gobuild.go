@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,9 +31,12 @@ type goBuild struct {
 	out     string
 }
 
-// buildFlags are part of an entry's key. Paths are not trimmed, so that the compiler's cache is
-// shared with the project's own builds of the same packages.
-var buildFlags = []string{"-mod=readonly", "-buildvcs=false"}
+// buildFlags are part of an entry's key. They are those of the project's own builds (Makefile), so that a package which both have in the same version is
+// compiled once. A fifth of what compiling takes is DWARF, which nothing here reads.
+var buildFlags = []string{"-mod=readonly", "-buildvcs=false", "-trimpath", "-gcflags=all=-dwarf=false"}
+
+// buildTags are those of every build, and part of an entry's key, for the same reason.
+var buildTags = []string{"grpcnotrace"}
 
 // stopGrace is how long a cancelled build may take to end.
 const stopGrace = 5 * time.Second
@@ -40,7 +44,7 @@ const stopGrace = 5 * time.Second
 // goBuild compiles, reports what is being compiled, and fails with the compiler's own words.
 func (t *Toolchain) goBuild(ctx context.Context, b goBuild) error {
 	args := append([]string{"build", "-v"}, buildFlags...)
-	args = append(args, "-modfile="+b.modfile, "-tags="+strings.Join(b.tags, ","), "-ldflags", b.ldflags, "-o", b.out, b.pkg)
+	args = append(args, "-modfile="+b.modfile, "-tags="+strings.Join(slices.Concat(buildTags, b.tags), ","), "-ldflags", b.ldflags, "-o", b.out, b.pkg)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = b.dir, buildEnv()
 	if b.cgo {

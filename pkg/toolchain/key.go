@@ -36,7 +36,7 @@ func (t *Toolchain) entryKey(ctx context.Context, recipe Recipe, dir string) (st
 		return "", fmt.Errorf("describing the recipe: %w", err)
 	}
 	hash := sha256.New()
-	fmt.Fprintf(hash, "%s %s/%s %v\n%s\n", version, runtime.GOOS, runtime.GOARCH, buildFlags, described)
+	fmt.Fprintf(hash, "%s %s/%s %v %v\n%s\n", version, runtime.GOOS, runtime.GOARCH, buildFlags, buildTags, described)
 	for _, file := range files {
 		content, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {

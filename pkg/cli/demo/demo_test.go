@@ -136,6 +136,16 @@ func TestStoryFitsItsTime(t *testing.T) {
 	}
 }
 
+func TestStoryOfABusyMachineHasMoreTime(t *testing.T) {
+	t.Parallel()
+	story := demo.Story()
+	for i, c := range demo.StoryWithin(3 * demo.Limit) {
+		if c.Limit != 3*story[i].Limit {
+			t.Errorf("chapter %q: limit %v, want three times %v", c.Title, c.Limit, story[i].Limit)
+		}
+	}
+}
+
 func record() demo.Record {
 	r := demo.Record{Made: begun.Add(time.Minute), Machines: gone("general", "Empty", "general-a")}
 	for i, c := range demo.Story() {

@@ -24,6 +24,15 @@ func Story() []Chapter {
 	return []Chapter{scaleUp(), consolidation(), drift(), interruption(), repair(), expiry(), onCores(), onPreferredCore(), onNewNode(), climb()}
 }
 
+// StoryWithin is Story with limits of the chapters that grow with that of the whole.
+func StoryWithin(limit time.Duration) []Chapter {
+	story := Story()
+	for i := range story {
+		story[i].Limit = time.Duration(float64(story[i].Limit) * limit.Seconds() / Limit.Seconds())
+	}
+	return story
+}
+
 func scaleUp() Chapter {
 	return Chapter{
 		Title: "scale-up", Short: "scale-up",

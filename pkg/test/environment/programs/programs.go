@@ -39,16 +39,16 @@ func Prebuilt() string {
 
 // Build builds programs into dir.
 func Build(ctx context.Context, dir string, names ...string) error {
-	args := []string{"build", "-ldflags=-s -w", "-o", dir + string(filepath.Separator)}
+	args, env := []string{"build", "-ldflags=-s -w", "-o", dir + string(filepath.Separator)}, append(os.Environ(), "GOTOOLCHAIN=auto")
 	if os.Getenv(RaceVariable) == "1" {
-		args = append(args, "-race")
+		args, env = append(args, "-race"), append(env, "CGO_ENABLED=1")
 	}
 	for _, name := range names {
 		args = append(args, "github.com/mainspring-rt/mainspring/cmd/"+name)
 	}
 	defer timing.Start(timing.Build, strings.Join(names, " "))()
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Env = append(os.Environ(), "GOTOOLCHAIN=auto")
+	cmd.Env = env
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", strings.Join(names, ", "), err, out)
 	}
