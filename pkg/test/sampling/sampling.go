@@ -2,15 +2,19 @@
 // random histories are played. `make test` samples by a seed that differs from run to run, so that many runs together try every point;
 // `make test-exhaustive` tries all of them in one.
 //
-// Every test logs what it has sampled. MAINSPRING_TEST_SEED repeats it.
+// Every test logs its seed and what it has sampled, and one that fails logs the command that repeats it.
 package sampling
 
 import (
+	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -26,14 +30,21 @@ const (
 func Exhaustive() bool { return os.Getenv(ExhaustiveVariable) == "1" }
 
 // Points returns the points from first to last that the test tries: all when the sampling is off, otherwise at most atMost, in
-// ascending order. They depend on the seed, the name of the test and the arguments, not on which other tests run.
+// ascending order. They depend on the seed, the name of the test and the arguments, not on which other tests run. Every point is as likely
+// as any other. The first and the last are not always tried: a test has two to four points, and a process that dies before its first write
+// differs least from one that does not die.
 func Points(t testing.TB, first, last, atMost int) []int {
 	t.Helper()
 	if last < first {
 		return nil
 	}
 	n := last - first + 1
-	if Exhaustive() || n <= atMost {
+	if Exhaustive() {
+		tellOnFailure(t, ExhaustiveVariable+"=1")
+		t.Logf("tries all points from %d to %d", first, last)
+		return sequence(first, n)
+	}
+	if n <= atMost {
 		return sequence(first, n)
 	}
 	points := Rand(t).Perm(n)[:max(atMost, 0)]
@@ -41,7 +52,7 @@ func Points(t testing.TB, first, last, atMost int) []int {
 		points[i] += first
 	}
 	slices.Sort(points)
-	t.Logf("sampled points %v of %d to %d", points, first, last)
+	t.Logf("tries %d of %d points, from %d to %d: %v", len(points), n, first, last, points)
 	return points
 }
 
@@ -61,14 +72,17 @@ func Count(sampled, all int) int {
 	return sampled
 }
 
-// Rand returns random numbers that depend on the seed and the name of the test, and logs how to have the same again.
+// Rand returns random numbers that depend on the seed and the name of the test. It logs the seed, and once the test has failed the
+// command that repeats it.
 func Rand(t testing.TB) *rand.Rand {
 	t.Helper()
 	seed, err := processSeed()
 	if err != nil {
 		t.Fatalf("%s: want a decimal number: %v", SeedVariable, err)
 	}
-	t.Logf("%s=%d repeats this", SeedVariable, seed)
+	set := fmt.Sprintf("%s=%d", SeedVariable, seed)
+	t.Log(set)
+	tellOnFailure(t, set)
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(t.Name())) // a hash takes all
 	return rand.New(rand.NewPCG(seed, name.Sum64()))
@@ -83,3 +97,43 @@ func processSeed() (uint64, error) {
 }
 
 var ownSeed = sync.OnceValue(rand.Uint64)
+
+// tellOnFailure logs the command that repeats the test, if the test or a subtest fails.
+func tellOnFailure(t testing.TB, set string) {
+	t.Helper()
+	t.Cleanup(func() {
+		t.Helper()
+		if t.Failed() {
+			t.Logf("repeat it with: %s", command(set, t.Name()))
+		}
+	})
+}
+
+// command repeats a test of this package by what is set in its environment.
+func command(set, test string) string {
+	parts := strings.Split(test, "/")
+	for i, part := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
+	}
+	pattern := strings.ReplaceAll(strings.Join(parts, "/"), "'", `'\''`) // as a shell quotes it
+	return fmt.Sprintf("%s go test -count=1 -run '%s' %s", set, pattern, packageDir())
+}
+
+// packageDir is the package's directory, as `go test` takes it in the root of the module. The go command runs a test in that directory; the
+// process asks for it when it starts, as tests may go elsewhere.
+func packageDir() string {
+	for root := startedIn; ; root = filepath.Dir(root) {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
+			dir, err := filepath.Rel(root, startedIn)
+			if err != nil || dir == "." {
+				return "."
+			}
+			return "./" + filepath.ToSlash(dir)
+		}
+		if root == filepath.Dir(root) {
+			return "."
+		}
+	}
+}
+
+var startedIn, _ = os.Getwd() // without it the command names the current directory

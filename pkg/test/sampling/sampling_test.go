@@ -3,6 +3,7 @@ package sampling_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
@@ -74,5 +75,78 @@ func TestExhaustiveTriesAll(t *testing.T) {
 	t.Setenv(sampling.ExhaustiveVariable, "")
 	if got := sampling.Count(3, 3_000); got != 3 {
 		t.Errorf("repeated %d times, want 3", got)
+	}
+}
+
+// recorded is a test of which this one decides whether it fails, and reads what it logs.
+type recorded struct {
+	testing.TB
+	name    string
+	failed  bool
+	cleanup []func()
+	log     []string
+}
+
+func (r *recorded) Helper()          {}
+func (r *recorded) Name() string     { return r.name }
+func (r *recorded) Failed() bool     { return r.failed }
+func (r *recorded) Cleanup(f func()) { r.cleanup = append(r.cleanup, f) }
+func (r *recorded) Log(args ...any)  { r.log = append(r.log, fmt.Sprint(args...)) }
+func (r *recorded) Logf(format string, args ...any) {
+	r.log = append(r.log, fmt.Sprintf(format, args...))
+}
+
+// ends returns what the test has logged in the end.
+func (r *recorded) ends(failed bool) string {
+	r.failed = failed
+	for _, f := range r.cleanup {
+		f()
+	}
+	return strings.Join(r.log, "\n")
+}
+
+func TestAFailureTellsHowToRepeatIt(t *testing.T) {
+	withSeed(t, 7)
+	const name = "TestKilled/a_pod's_day/write_3#01"
+	const want = `repeat it with: MAINSPRING_TEST_SEED=7 go test -count=1 -run '^TestKilled$/^a_pod'\''s_day$/^write_3#01$' ./pkg/test/sampling`
+	r := &recorded{TB: t, name: name}
+	sampling.Points(r, 1, 9, 2)
+	if log := r.ends(true); !strings.Contains(log, want) || !strings.Contains(log, "tries 2 of 9 points, from 1 to 9: [") {
+		t.Errorf("it logs\n%s\nwant\n%s", log, want)
+	}
+	r = &recorded{TB: t, name: name}
+	sampling.Points(r, 1, 9, 2)
+	if log := r.ends(false); strings.Contains(log, "repeat it") || !strings.Contains(log, "MAINSPRING_TEST_SEED=7") {
+		t.Errorf("a test that passes logs\n%s", log)
+	}
+	t.Setenv(sampling.ExhaustiveVariable, "1")
+	r = &recorded{TB: t, name: "TestKilled"}
+	sampling.Points(r, 1, 9, 2)
+	if log := r.ends(true); !strings.Contains(log, "repeat it with: MAINSPRING_TEST_EXHAUSTIVE=1 go test -count=1 -run '^TestKilled$' ./pkg/test/sampling") {
+		t.Errorf("with the sampling off it logs\n%s", log)
+	}
+}
+
+// A process without a seed in its environment takes one of its own, and keeps it.
+func TestOwnSeed(t *testing.T) {
+	t.Setenv(sampling.ExhaustiveVariable, "")
+	t.Setenv(sampling.SeedVariable, "")
+	if one, other := sampling.Points(t, 1, 1_000_000, 3), sampling.Points(t, 1, 1_000_000, 3); !slices.Equal(one, other) {
+		t.Errorf("one process samples %v and %v", one, other)
+	}
+}
+
+func TestRandDependsOnSeedAndName(t *testing.T) {
+	withSeed(t, 1)
+	first := sampling.Rand(t).Uint64()
+	if again := sampling.Rand(t).Uint64(); again != first {
+		t.Errorf("one seed gives %d and %d", first, again)
+	}
+	if other := sampling.Rand(&recorded{TB: t, name: "TestOther"}).Uint64(); other == first {
+		t.Errorf("two tests have %d", first)
+	}
+	withSeed(t, 2)
+	if other := sampling.Rand(t).Uint64(); other == first {
+		t.Errorf("two seeds give %d", first)
 	}
 }
