@@ -81,19 +81,8 @@ func newSim(t *testing.T, layout func(*hosttest.Tree)) *simTree {
 	}
 	return &simTree{
 		simKernel: &simKernel{t: t, cg: cg, host: tree.Host(), threads: map[int]*simThread{}, looked: map[string]int{}, usedNs: map[int]uint64{}, newThread: 100},
-		tree:      tree, state: fastDir(t),
+		tree:      tree, state: hosttest.MemoryDir(t),
 	}
-}
-
-// fastDir is a directory in memory where there is one: the crash tests sync thousands of times.
-func fastDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "mainspring-test-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
 }
 
 // probe opens a backend as a new process would.
