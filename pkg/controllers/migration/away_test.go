@@ -63,6 +63,7 @@ func orphaned(t *testing.T, limit time.Duration, bound bool) (w *town, h *house,
 
 // A node that has the state of a source that is gone, and takes no pod for a while, as its kubelet is started again, has it still when it is back.
 func TestAStateWaitsForItsNode(t *testing.T) {
+	t.Parallel()
 	for what, bound := range map[string]bool{"it has not taken the pod": false, "it has taken the pod": true} {
 		w, h, p := orphaned(t, 20*time.Minute, bound)
 		said := false
@@ -86,6 +87,7 @@ func TestAStateWaitsForItsNode(t *testing.T) {
 
 // When the migration's time is over before that, the state is kept for an hour, which the status says; then it is given up.
 func TestAStateWaitsForItsNodeForAnHour(t *testing.T) {
+	t.Parallel()
 	for what, c := range map[string]struct {
 		bound, back bool
 	}{"back": {false, true}, "back after it has taken the pod": {true, true}, "never back": {false, false}, "never back, with the pod": {true, false}} {
@@ -124,6 +126,7 @@ func TestAStateWaitsForItsNodeForAnHour(t *testing.T) {
 // A node that is well, and whose room somebody else has got, may have none for ever: the pod begins anew when the migration's time is over, unless a
 // policy forbids that.
 func TestAStateDoesNotWaitForRoom(t *testing.T) {
+	t.Parallel()
 	for what, required := range map[string]bool{"it may begin anew": false, "it must not": true} {
 		w := newTown(t, 1)
 		w.gating = true
@@ -184,6 +187,7 @@ func (w *town) offers(node string, yes bool) {
 
 // Nobody else is known to have the room of a node for ever where that takes nothing for now, or no scheduler has said that there is none: the state is kept.
 func TestAStateIsKeptWhereNobodySaysThatThereIsNoRoom(t *testing.T) {
+	t.Parallel()
 	for what, c := range map[string]struct {
 		word, says        string
 		tainted, silenced bool
@@ -235,6 +239,7 @@ func TestAStateIsKeptWhereNobodySaysThatThereIsNoRoom(t *testing.T) {
 
 // A node that somebody deletes takes the state with it: nobody waits for that.
 func TestAStateGoesWithItsNode(t *testing.T) {
+	t.Parallel()
 	w, h, p := orphaned(t, 20*time.Minute, false)
 	w.must(p.turn())
 	w.must(p.loop())

@@ -62,6 +62,7 @@ func dying(t *testing.T) (w *town, h *house, p *process) {
 // A source that was evicted from a node that does not answer does not end. The target keeps its state when the time is over, the owner is kept from
 // making its pod, and as soon as the source is gone a pod goes on with the state.
 func TestTheStateOfASourceThatDoesNotEnd(t *testing.T) {
+	t.Parallel()
 	for what, happens := range map[string]func(*town, *process) *process{
 		"gone when its node is": func(_ *town, p *process) *process { return p },
 		"nobody was there":      func(w *town, _ *process) *process { w.clock.Step(20 * time.Minute); return w.start() },
@@ -99,6 +100,7 @@ func TestTheStateOfASourceThatDoesNotEnd(t *testing.T) {
 
 // It is kept for an hour, or until somebody deletes the NodeCheckpoint. Then the owner makes its pod, and the status says so.
 func TestAStateIsNotKeptForEver(t *testing.T) {
+	t.Parallel()
 	for what, ends := range map[string]func(*town){
 		"an hour": func(w *town) { w.clock.Step(61 * time.Minute) },
 		"deleted": func(w *town) {
@@ -129,6 +131,7 @@ func TestAStateIsNotKeptForEver(t *testing.T) {
 
 // So it is where the pod that was to go on with the state is on a node that no longer answers, and does not go.
 func TestAnHeirThatDoesNotGoWhenItsHourIsOver(t *testing.T) {
+	t.Parallel()
 	w, h, p := dying(t)
 	w.agents.cold = true
 	w.detain("rt-1", false)
@@ -156,21 +159,24 @@ func TestAnHeirThatDoesNotGoWhenItsHourIsOver(t *testing.T) {
 func TestARefusalOfSomeSecondsOnceTheActionIsOver(t *testing.T) {
 	t.Parallel()
 	for _, what := range refusing {
-		w, h, p := dying(t)
-		left := 3
-		w.admission = func(p *corev1.Pod) error {
-			if left--; restored(p) && left >= 0 {
-				return onlyOurs[what](p)
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w, h, p := dying(t)
+			left := 3
+			w.admission = func(p *corev1.Pod) error {
+				if left--; restored(p) && left >= 0 {
+					return onlyOurs[what](p)
+				}
+				return nil
 			}
-			return nil
-		}
-		w.detain("rt-1", false)
-		h.absent = false
-		w.further(p, func() bool { return w.move().Status.Phase.Over() })
-		if o := w.move(); left >= 0 || !strings.Contains(o.Status.Message, "goes on with its state on node") {
-			t.Errorf("%s: it is %s: %s", what, o.Status.Phase, o.Status.Message)
-		}
-		h.expectNothingLeft()
+			w.detain("rt-1", false)
+			h.absent = false
+			w.further(p, func() bool { return w.move().Status.Phase.Over() })
+			if o := w.move(); left >= 0 || !strings.Contains(o.Status.Message, "goes on with its state on node") {
+				t.Errorf("%s: it is %s: %s", what, o.Status.Phase, o.Status.Message)
+			}
+			h.expectNothingLeft()
+		})
 	}
 }
 

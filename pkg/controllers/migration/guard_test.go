@@ -36,6 +36,7 @@ func keptBack(pod *corev1.Pod) error {
 
 // Two pods of one Job are moved with their states side by side, as by a drain: each goes on with its own, and the Job makes none meanwhile.
 func TestTwoPodsOfOneJob(t *testing.T) {
+	t.Parallel()
 	for _, later := range []int{0, 3, 6} {
 		w := newTown(t, 2)
 		w.gating = true
@@ -65,6 +66,7 @@ func TestTwoPodsOfOneJob(t *testing.T) {
 // What the API server lets be made while a pod's state is on its way: the pod in its place, and those in the places of other pods of a Job, unless it is the
 // Job's controller that makes them. What is asked for one migration is answered for that one.
 func TestWhatThePolicyForHeirsLetsPass(t *testing.T) {
+	t.Parallel()
 	w := newTown(t, 1)
 	w.guard()
 	for kind, passes := range map[string]map[string]bool{
@@ -113,6 +115,7 @@ func (w *town) tries(by metav1.OwnerReference, says string) error {
 
 // A refusal by our own policy is no last word, as it may be for another migration that ends: neither while the action goes on, nor afterwards.
 func TestAnHeirThatThePolicyRefusesForAWhile(t *testing.T) {
+	t.Parallel()
 	journey{
 		town: func(w *town) { w.Cleanup(w.house("StatefulSet").expectNothingLeft) }, ask: ask("Checkpoint"), during: onceEvicted(func(w *town) { w.kept = 40 }),
 		phase: "Succeeded", says: "in place of", places: "b",

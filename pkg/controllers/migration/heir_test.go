@@ -187,6 +187,7 @@ func (h *house) expectNothingLeft() {
 // A StatefulSet's pod, and a Job's, keep their names and their state; the owner makes none meanwhile. What cannot be restored begins
 // anew, and the status says so.
 func TestHeirs(t *testing.T) {
+	t.Parallel()
 	of := func(kind string, change ...func(*house)) func(*town) {
 		return func(w *town) {
 			h := w.house(kind)
@@ -299,6 +300,7 @@ func onceEvicted(do func(w *town)) func(w *town) func(int, *process) {
 
 // What is in the source's place has its name, its owner and its labels, and was made of the archives; the status has the evidence.
 func TestWhatAnHeirIs(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"StatefulSet", "Job"} {
 		var h *house
 		w := journey{town: func(w *town) { h = w.house(kind) }, ask: ask("Checkpoint"), phase: "Succeeded", places: "b"}.tell(t, 0, false)
@@ -318,6 +320,7 @@ func TestWhatAnHeirIs(t *testing.T) {
 
 // A pod that begins anew after all says why.
 func TestAStateThatIsLost(t *testing.T) {
+	t.Parallel()
 	w := journey{town: func(w *town) { w.house("StatefulSet").agents.fails = v1alpha1.StageHandOver }, ask: ask("Checkpoint"), phase: "SucceededWithoutState", places: "b"}.tell(t, 0, false)
 	c := meta.FindStatusCondition(w.move().Status.Conditions, v1alpha1.ConditionMigrationState)
 	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != "RestoreFailed" || !strings.Contains(c.Message, "it went wrong") {

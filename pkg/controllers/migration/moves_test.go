@@ -360,7 +360,7 @@ func (w *town) checkpoints() {
 		nc := &list.Items[i]
 		before := nc.DeepCopy()
 		w.side(nc)
-		if fmt.Sprint(before.Status) != fmt.Sprint(nc.Status) {
+		if !equality.Semantic.DeepEqual(before.Status, nc.Status) {
 			w.must(client.IgnoreNotFound(w.api.Status().Update(w.Context(), nc)))
 		}
 	}
@@ -486,9 +486,7 @@ func (w *town) apply() {
 			}
 		}
 		if !equality.Semantic.DeepEqual(before, &o.Status) {
-			if !equality.Semantic.DeepEqual(before, &o.Status) {
-				w.must(w.api.Status().Update(w.Context(), o))
-			}
+			w.must(w.api.Status().Update(w.Context(), o))
 		}
 	}
 }

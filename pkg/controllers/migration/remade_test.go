@@ -29,6 +29,7 @@ func (p *process) seconds(n int) {
 // A node that is well, and has no room as its kubelet says, of which no scheduler knows, may have none for ever: the pod begins anew when the migration's time is over, unless a policy
 // forbids that. A StatefulSet's controller deletes the pod before anybody reads why it was refused, a Job's stays.
 func TestANodeThatHasNoRoomByItsKubelet(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		kind, reason string
 		required     bool
@@ -83,6 +84,7 @@ func (h *house) rolls(partition int) {
 // A StatefulSet's controller that replaces its pods by such of another template deletes one of the former before it is begun (podManagementPolicy Parallel): that would go on for ever. One that
 // it has not come to yet, or is not to replace, goes on with its state.
 func TestAPodThatIsRolledAway(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		partition, deleted int
 		anew               bool
@@ -118,6 +120,7 @@ func TestAPodThatIsRolledAway(t *testing.T) {
 
 // Who drains a target, and has the pod go which is not begun yet, has it go for as long as the node is cordoned.
 func TestADrainedTargetStaysDrained(t *testing.T) {
+	t.Parallel()
 	for name, after := range map[string]bool{"in its time": false, "in the hour after": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -62,6 +62,7 @@ func (h *house) rested(made []time.Time, least, most, soon int) {
 
 // A pod that the target's kubelet does not admit has lost nothing: it is made again, after a rest, whoever dies over it.
 func TestAPodThatItsNodeRefuses(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		kind           string
 		deletes, named bool
@@ -151,6 +152,7 @@ var moments = map[bool]time.Duration{false: 20 * time.Minute, true: 70 * time.Se
 
 // One that somebody has go before it is begun, as a drain, a preemption or a taint does, and whose kubelet lets it go some moments later, has lost nothing either.
 func TestAPodThatIsDrainedBeforeItIsBegun(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"StatefulSet", "Job"} {
 		of := func(w *town) {
 			h := w.house(kind)
@@ -186,6 +188,7 @@ func TestAPodThatIsDrainedBeforeItIsBegun(t *testing.T) {
 // A pod that was begun has used its state, whatever its kubelet writes once its runtime knows the container no longer (evicted), or once it is started again and does not admit it (rejected), and
 // though it is gone by then: none is made of the state again.
 func TestAPodThatWasBegunAndLooksAsIfItWasNot(t *testing.T) {
+	t.Parallel()
 	unknown := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown"}}
 	for name, ends := range map[string]func(*town, *corev1.Pod){
 		"evicted": func(_ *town, c *corev1.Pod) {

@@ -50,6 +50,7 @@ func TestAStateThatCannotBeRestoredIsNoFailureOfItsJob(t *testing.T) {
 // From when it is known that it goes on with the state, or has come to its end by it, the Job counts what becomes of it, once, whoever dies over it. Up to then the
 // Job is kept from making another one.
 func TestAPodThatGoesOnIsCountedByItsJob(t *testing.T) {
+	t.Parallel()
 	for name, ends := range map[string]bool{"goes-on": false, "ends-at-once": true} {
 		phase, says := "Succeeded", "in place of"
 		if ends {

@@ -55,6 +55,7 @@ func (w *town) minded(what string) {
 
 // Where no pod may be made of archives the source of a StatefulSet's or Job's pod does not go, and where that is so from the beginning it is not even stopped.
 func TestAdmissionThatMindsImages(t *testing.T) {
+	t.Parallel()
 	words := map[string]string{"pulls": "imagePullPolicy Always: the API server's admission changes", "mirror": "of image mirror.example/"}
 	for _, kind := range []string{"StatefulSet", "Job"} {
 		for what := range onlyOurs {
@@ -92,6 +93,7 @@ func TestACopyThatAdmissionRefuses(t *testing.T) {
 // Once the source has gone its state is given up where nobody lets the pod be made, but not at once, as somebody may be at work on what refuses it; a
 // ResourceQuota, which counts the source as long as that is there and would refuse the owner's pod as well, is waited for as long as there is time, and after that.
 func TestAdmissionThatMindsImagesOnceTheSourceHasGone(t *testing.T) {
+	t.Parallel()
 	set := func(w *town) { w.Cleanup(w.house("StatefulSet").expectNothingLeft) }
 	for _, what := range refusing {
 		for name, turns := range map[string]int{what: 5, what + "-for-ever": 1000} {
