@@ -10,6 +10,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 // play is a stage with actions that contend for everything: two for one PodDisruptionBudget, of which one succeeds
@@ -94,6 +95,14 @@ func (s *play) replenish() {
 	}
 }
 
+const (
+	// deathsPerPlay is at how many points, chosen at random, a run of `make test` has something go wrong in each test of this file. A play
+	// has ten to fifty points, and takes seconds.
+	deathsPerPlay = 6
+	// youngPoints is how many points a process has at least that acts while another one sleeps.
+	youngPoints = 9
+)
+
 // performed is how many points an undisturbed performance has.
 func performed(t *testing.T, play func(*testing.T) play) (points int) {
 	t.Helper()
@@ -115,7 +124,7 @@ func TestAnotherProcessGoesOnWhereverOneDies(t *testing.T) {
 	if points < 40 {
 		t.Errorf("only %d points: this tests next to nothing", points)
 	}
-	for at := 1; at <= points+1; at++ {
+	for _, at := range sampling.Points(t, 1, points+1, deathsPerPlay) {
 		t.Run(fmt.Sprintf("before %d", at), func(t *testing.T) {
 			s := longPlay(t)
 			p := s.spawn()
@@ -131,16 +140,18 @@ func TestAnotherProcessGoesOnWhereverOneDies(t *testing.T) {
 // Whatever request or reply is lost, or comes late, the process itself goes on the same way.
 func TestRequestsThatAreLostOrLate(t *testing.T) {
 	points := performed(t, overtaking)
-	for at := 1; at <= points; at++ {
-		for _, f := range []fate{losesRequest, losesReply, isLate} {
-			t.Run(fmt.Sprintf("%s %d", f, at), func(t *testing.T) {
-				s := overtaking(t)
-				s.faulty = true
-				p := s.spawn()
-				p.at, p.fate, p.meanwhile = at, f, s.overtake
-				s.perform(p)
-			})
-		}
+	for _, f := range []fate{losesRequest, losesReply, isLate} {
+		t.Run(string(f), func(t *testing.T) {
+			for _, at := range sampling.Points(t, 1, points, deathsPerPlay/2) {
+				t.Run(fmt.Sprint(at), func(t *testing.T) {
+					s := overtaking(t)
+					s.faulty = true
+					p := s.spawn()
+					p.at, p.fate, p.meanwhile = at, f, s.overtake
+					s.perform(p)
+				})
+			}
+		})
 	}
 }
 
@@ -148,30 +159,29 @@ func TestRequestsThatAreLostOrLate(t *testing.T) {
 // first goes on for a while, not knowing better. Whatever it still does is the same as the other does, or is refused.
 func TestTwoProcessesAtOnce(t *testing.T) {
 	points := performed(t, overtaking)
-	for at := 1; at <= points; at++ {
-		for death := 1 + at%3; death <= 9; death += 3 { // every third, each beside another sleep: a performance takes seconds
-			t.Run(fmt.Sprintf("sleeps before %d, the other dies before %d", at, death), func(t *testing.T) {
-				s := overtaking(t)
-				s.faulty = true
-				old, young := s.spawn(), s.spawn()
-				young.at, young.fate = death, dies
-				old.at, old.fate, old.hasty = at, sleepsBefore, at%2 == 0
-				old.meanwhile = func() {
-					s.overtake()
-					for range 3 {
-						_ = young.turn() // it may die
-						s.ask(young)
-					}
+	for _, pair := range sampling.Points(t, 0, points*youngPoints-1, deathsPerPlay) {
+		at, death := 1+pair/youngPoints, 1+pair%youngPoints
+		t.Run(fmt.Sprintf("sleeps before %d, the other dies before %d", at, death), func(t *testing.T) {
+			s := overtaking(t)
+			s.faulty = true
+			old, young := s.spawn(), s.spawn()
+			young.at, young.fate = death, dies
+			old.at, old.fate, old.hasty = at, sleepsBefore, pair%2 == 0
+			old.meanwhile = func() {
+				s.overtake()
+				for range 3 {
+					_ = young.turn() // it may die
+					s.ask(young)
 				}
-				for range 4 {
-					_ = old.turn() // what it is refused is its own business
-					s.ask(old)
-					s.clock.Step(time.Second)
-					s.consistent()
-				}
-				s.perform(s.spawn())
-			})
-		}
+			}
+			for range 4 {
+				_ = old.turn() // what it is refused is its own business
+				s.ask(old)
+				s.clock.Step(time.Second)
+				s.consistent()
+			}
+			s.perform(s.spawn())
+		})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 	"github.com/mainspring-rt/mainspring/pkg/test/mortal"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 // The process ends after each thing that anybody does, and the next one goes on from what the API server has: the node is
@@ -96,29 +97,35 @@ func TestTheNextLeaderTakesBack(t *testing.T) {
 // The process dies before each of its writes, Karpenter's among them, while a node is replaced, and while that is undone.
 func TestTheNextLeaderGoesOnFromEachWrite(t *testing.T) {
 	for _, undone := range []bool{false, true} {
-		writes := 0
-		for dieAt := 0; dieAt <= writes; dieAt++ {
-			t.Run(fmt.Sprintf("undone=%t/write %d", undone, dieAt), func(t *testing.T) {
-				w := begin(t, statetest.Cores(2)...)
-				w.node("old", "edge", statetest.Cores(2)...)
-				pod := w.pod("control", "old", 50)
-				w.submit("replace-1", "old")
-				w.life = &mortal.Life{DieAt: dieAt}
-				w.restart()
-				w.reveal(pod)
-				joined := w.replace("replace-1", pod, undone)
-				if dieAt == 0 {
-					writes = w.life.Writes
-				}
-				if undone {
-					w.expectTakenBack("replace-1")
-				} else if got := w.actions["replace-1"].Status; got.Phase != "Succeeded" || joined != 1 {
-					t.Errorf("the action is %s (%s), and %d nodes were opened", got.Phase, got.Message, joined)
-				}
-			})
+		play := func(t *testing.T, dieAt int) (writes int) {
+			w := begin(t, statetest.Cores(2)...)
+			w.node("old", "edge", statetest.Cores(2)...)
+			pod := w.pod("control", "old", 50)
+			w.submit("replace-1", "old")
+			w.life = &mortal.Life{DieAt: dieAt}
+			w.restart()
+			w.reveal(pod)
+			joined := w.replace("replace-1", pod, undone)
+			if undone {
+				w.expectTakenBack("replace-1")
+			} else if got := w.actions["replace-1"].Status; got.Phase != "Succeeded" || joined != 1 {
+				t.Errorf("the action is %s (%s), and %d nodes were opened", got.Phase, got.Message, joined)
+			}
+			return w.life.Writes
 		}
+		t.Run(fmt.Sprintf("undone=%t", undone), func(t *testing.T) {
+			writes := 0
+			t.Run("undisturbed", func(t *testing.T) { writes = play(t, 0) })
+			for _, dieAt := range sampling.Points(t, 1, writes, deathsPerReplacement) {
+				t.Run(fmt.Sprintf("write %d", dieAt), func(t *testing.T) { play(t, dieAt) })
+			}
+		})
 	}
 }
+
+// deathsPerReplacement is before how many of its writes, chosen at random, the process dies in a run of `make test` while a node is
+// replaced, and while that is undone. Each has some ten to twenty writes, and takes a second.
+const deathsPerReplacement = 3
 
 // replace goes on with an action until it is over, in as many processes as that takes, and returns how many nodes were opened.
 func (w *world) replace(action string, pod *corev1.Pod, undone bool) (nodes int) {

@@ -20,6 +20,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 // booting is a Middle container for whose neighbour or itself a node is opened whose machine takes long. High overruns on another core of its node
@@ -147,7 +148,7 @@ func TestWhatGivesWayDoesSoWhereverAProcessDies(t *testing.T) {
 	if points < 10 {
 		t.Fatalf("only %d points", points)
 	}
-	for at := 1; at <= points; at++ {
+	for _, at := range sampling.Points(t, 1, points, deathsPerPlay) {
 		t.Run(fmt.Sprint("at ", at), func(t *testing.T) {
 			s, late := shared(t)
 			p := s.spawn()

@@ -16,6 +16,7 @@ import (
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 // wholeClimb is a High container whose core is crowded in such a way that each rung helps a little: small fits on the
@@ -106,6 +107,10 @@ func TestTheWholeClimb(t *testing.T) {
 	expectLines(t, "Events of its McKube", s.told.chain(&mcv1.McKube{ObjectMeta: metav1.ObjectMeta{Name: "high"}}), chain...)
 }
 
+// deathsPerPlay is at how many of its points, chosen at random, a process dies, or is not told of what it did, in each play of a run of
+// `make test`. A play has 15 to 50 points, and takes seconds.
+const deathsPerPlay = 3
+
 // Whatever write a process dies before, or is not told of, the next look, of a process that knows nothing but the API,
 // goes on: everything is done once, and nothing is left.
 func TestAnotherProcessGoesOnWhereverOneDies(t *testing.T) {
@@ -120,19 +125,18 @@ func TestAnotherProcessGoesOnWhereverOneDies(t *testing.T) {
 	if points < 25 {
 		t.Errorf("only %d points: this tests next to nothing", points)
 	}
-	for at := 1; at <= points; at++ {
-		for _, losesReply := range []bool{false, true} {
-			if losesReply && at%3 != 0 {
-				continue // each play takes seconds
+	for _, losesReply := range []bool{false, true} {
+		t.Run(fmt.Sprintf("loses reply %t", losesReply), func(t *testing.T) {
+			for _, at := range sampling.Points(t, 1, points, deathsPerPlay) {
+				t.Run(fmt.Sprintf("at %d", at), func(t *testing.T) {
+					s := wholeClimb(t)
+					p := s.spawn()
+					p.at, p.losesReply = at, losesReply
+					s.play(p)
+					s.wentWell()
+				})
 			}
-			t.Run(fmt.Sprintf("at %d, loses reply %t", at, losesReply), func(t *testing.T) {
-				s := wholeClimb(t)
-				p := s.spawn()
-				p.at, p.losesReply = at, losesReply
-				s.play(p)
-				s.wentWell()
-			})
-		}
+		})
 	}
 }
 

@@ -74,20 +74,16 @@ func TestANodeThatIsGivenUpStaysWhereOrdinaryPodsRun(t *testing.T) {
 
 // Whoever dies before that is known says the same in the end.
 func TestANodeThatIsGivenUpStaysWhateverDies(t *testing.T) {
-	for _, f := range []fate{diesBefore, diesAfter, losesReply} {
-		over := false
-		for at := 1; at <= mostWrites && !over && !t.Failed(); at++ {
-			s := newSite(t, nodePool("edge"))
-			p := s.spawn()
-			action := s.ordinary(p)
-			s.must(p.queue.Withdraw(s.ctx, action, "the pressure has gone"))
-			p.fate, p.at = f, p.writes+at
-			over = !p.survives(8)
-			s.ends(action, rules.RolledBack, "stays, as that of a node like any other: pods run there")
-			s.asAnyOther(p)
-			s.leave()
-		}
-	}
+	whateverDies(t, func(t *testing.T, f fate, at int) int {
+		s := newSite(t, nodePool("edge"))
+		p := s.spawn()
+		action := s.ordinary(p)
+		s.must(p.queue.Withdraw(s.ctx, action, "the pressure has gone"))
+		writes := p.strikes(f, at, 8)
+		s.ends(action, rules.RolledBack, "stays, as that of a node like any other: pods run there")
+		s.asAnyOther(p)
+		return writes
+	})
 }
 
 // One that came too late, of an action that is over, stays as well where pods run.

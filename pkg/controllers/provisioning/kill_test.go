@@ -10,58 +10,67 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
-// mostWrites bounds how many writes are failed one by one: far more than an action takes.
-const mostWrites = 50
+// strikesPerFate is at how many of its writes, chosen at random, each fate befalls the process in each test of a run of `make test`. An
+// action has some ten writes, and takes a second.
+const strikesPerFate = 2
+
+// whateverDies plays without a death, which tells how many writes there are, and then has each fate befall the process at them.
+func whateverDies(t *testing.T, play func(t *testing.T, f fate, at int) (writes int)) {
+	t.Helper()
+	writes := 0
+	t.Run("undisturbed", func(t *testing.T) { writes = play(t, none, 0) })
+	if writes == 0 {
+		t.Fatal("no writes: this tests nothing")
+	}
+	for _, f := range []fate{diesBefore, diesAfter, losesReply} {
+		t.Run(string(f), func(t *testing.T) {
+			for _, at := range sampling.Points(t, 1, writes, strikesPerFate) {
+				t.Run(fmt.Sprintf("write %d", at), func(t *testing.T) { play(t, f, at) })
+			}
+		})
+	}
+}
 
 // Whatever write the process dies at, before or after it was made, and whatever reply it loses: the next one goes on, and
 // one node is opened.
 func TestOpenNodeOpensOneNodeWhateverDies(t *testing.T) {
-	for _, f := range []fate{diesBefore, diesAfter, losesReply} {
-		over := false
-		for at := 1; at <= mostWrites && !over && !t.Failed(); at++ {
-			t.Run(fmt.Sprintf("%s write %d", f, at), func(t *testing.T) {
-				s := newSite(t, nodePool("edge"))
-				s.node("source", 1)
-				r := s.request(s.run("control", "source", "High", 60))
-				p := s.spawn()
-				name := p.submit(r)
-				p.fate, p.at = f, p.writes+at
-				over = !p.survives(14)
-				s.ends(name, rules.Succeeded, "is ready: box in zone")
-				if n := len(s.claims()); n != 1 {
-					t.Errorf("%d NodeClaims", n)
-				}
-				s.once()
-			})
+	whateverDies(t, func(t *testing.T, f fate, at int) int {
+		s := newSite(t, nodePool("edge"))
+		s.node("source", 1)
+		r := s.request(s.run("control", "source", "High", 60))
+		p := s.spawn()
+		name := p.submit(r)
+		writes := p.strikes(f, at, 14)
+		s.ends(name, rules.Succeeded, "is ready: box in zone")
+		if n := len(s.claims()); n != 1 {
+			t.Errorf("%d NodeClaims", n)
 		}
-	}
+		s.once()
+		return writes
+	})
 }
 
 // The same while the node is closed again, because nobody wants it any longer.
 func TestOpenNodeLeavesNoNodeWhateverDies(t *testing.T) {
-	for _, f := range []fate{diesBefore, diesAfter, losesReply} {
-		over := false
-		for at := 1; at <= mostWrites && !over && !t.Failed(); at++ {
-			t.Run(fmt.Sprintf("%s write %d", f, at), func(t *testing.T) {
-				s := newSite(t, nodePool("edge"))
-				s.node("source", 1)
-				r := s.request(s.run("control", "source", "High", 60))
-				p := s.spawn()
-				name := p.submit(r)
-				p.turns(2)
-				s.must(p.queue.Withdraw(s.ctx, name, "the pressure has gone"))
-				p.fate, p.at = f, p.writes+at
-				over = !p.survives(14)
-				s.ends(name, rules.RolledBack, "the pressure has gone")
-				if n := len(s.claims()); n != 0 {
-					t.Errorf("%d NodeClaims are left", n)
-				}
-				s.once()
-			})
+	whateverDies(t, func(t *testing.T, f fate, at int) int {
+		s := newSite(t, nodePool("edge"))
+		s.node("source", 1)
+		r := s.request(s.run("control", "source", "High", 60))
+		p := s.spawn()
+		name := p.submit(r)
+		p.turns(2)
+		s.must(p.queue.Withdraw(s.ctx, name, "the pressure has gone"))
+		writes := p.strikes(f, at, 14)
+		s.ends(name, rules.RolledBack, "the pressure has gone")
+		if n := len(s.claims()); n != 0 {
+			t.Errorf("%d NodeClaims are left", n)
 		}
-	}
+		s.once()
+		return writes
+	})
 }
 
 // A process that is cut off in the middle of its request for a NodeClaim may have it take effect after the next one has
@@ -113,16 +122,25 @@ func TestReplacementsOfActionsThatCameToNothingAreClosed(t *testing.T) {
 	}
 }
 
-// survives lets the process go on for so many turns, and another one when it dies. It tells whether the fate has struck.
-func (p *process) survives(turns int) bool {
+// strikes lets the process go on for so many turns, with a fate at one of its writes from now on, and another process when it dies. It
+// returns how many writes the process made, and fails if the fate did not befall it.
+func (p *process) strikes(f fate, at, turns int) (writes int) {
 	p.Helper()
-	struck := false
+	before := p.writes
+	struck := f == none
+	if f != none {
+		p.fate, p.at = f, before+at
+	}
 	for range turns {
-		if p.turn(); p.dead {
-			struck = true
+		p.turn()
+		struck = struck || p.dead || p.at > 0 && p.writes >= p.at
+		if p.dead {
 			p.world()
 			*p = *p.spawn()
 		}
 	}
-	return struck || p.at > 0 && p.writes >= p.at
+	if !struck {
+		p.Errorf("there was no write %d: this tests nothing", at)
+	}
+	return p.writes - before
 }

@@ -17,6 +17,7 @@ import (
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 // hold has the claim of a container be one that the controller made at a second of its own.
@@ -268,7 +269,7 @@ func TestAnAdoptedContainerGivesWayToTheScheduler(t *testing.T) {
 // Whatever write the controller dies before while a claim gives way: the container ends with one claim, on the other core,
 // which tells the scheduler when it goes.
 func TestAClaimGivesWayWhateverHappens(t *testing.T) {
-	for at := 1; at <= 7; at++ {
+	for _, at := range sampling.Points(t, 1, 7, deathsPerStory) {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
 			o := newCluster(t).office()
 			o.prefix += fmt.Sprintf("%d-", at)

@@ -15,6 +15,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 func TestAMcKubeBeforeItsPodGetsFinalizerTemplateAndStatus(t *testing.T) {
@@ -46,7 +47,7 @@ func TestAMcKubeBeforeItsPodGetsFinalizerTemplateAndStatus(t *testing.T) {
 // Whatever write the controller dies before, the next one gives the container one claim with one core,
 // tells the pod, and fills in the node.
 func TestARunningPodIsAdoptedWhateverHappens(t *testing.T) {
-	for at := 0; at <= 8; at++ {
+	for _, at := range append([]int{0}, sampling.Points(t, 1, 8, deathsPerStory)...) {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
 			o := newCluster(t).office()
 			o.prefix += fmt.Sprintf("%d-", at)

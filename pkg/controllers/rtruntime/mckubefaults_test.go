@@ -18,6 +18,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 func TestATemplateOfSomebodyElseIsNotUsed(t *testing.T) {
@@ -106,7 +107,7 @@ func TestTheYoungerGovernsWhenTheOlderHasGone(t *testing.T) {
 // A McKube that is deleted while its pod runs: the claim is let go only after the node was told, the finalizer goes
 // last, whatever write the controller dies before; the pod runs on without a trace of it.
 func TestADeletedMcKubeLetsItsContainerGo(t *testing.T) {
-	for at := 0; at <= 7; at++ {
+	for _, at := range append([]int{0}, sampling.Points(t, 1, 7, deathsPerStory)...) {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
 			o := newCluster(t).office()
 			o.prefix += fmt.Sprintf("%d-", at)

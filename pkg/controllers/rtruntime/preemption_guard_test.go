@@ -16,6 +16,7 @@ import (
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 // greedy plays a scheduler that gives room to pod bare before any other, as the real one may: both have the same priority.
@@ -114,7 +115,7 @@ func TestBarePodsDoNotTakeTheRoom(t *testing.T) {
 func TestAnotherControllerOpensTheNodeAgain(t *testing.T) {
 	undisturbed := withBare(t, "undisturbed-guard")
 	undisturbed.raid()
-	for at := 1; at <= undisturbed.Writes; at++ {
+	for _, at := range sampling.Points(t, 1, undisturbed.Writes, deathsPerStory) {
 		name := fmt.Sprintf("guard-%d", at)
 		t.Run(name, func(t *testing.T) {
 			s := withBare(t, name)

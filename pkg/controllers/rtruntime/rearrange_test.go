@@ -15,6 +15,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/test/mortal"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 func TestAnActionMovesAContainer(t *testing.T) {
@@ -120,6 +121,10 @@ func (s story) tell(t *testing.T, dieAt int) *yard {
 	return y
 }
 
+// deathsPerStory is before how many of its writes, chosen at random, the controller dies in each story of a run of `make test`. A story has
+// seven to thirty writes, and most take half a second.
+const deathsPerStory = 2
+
 // However an action ends, and whatever write the controller dies before: the container is on the new core and
 // the action has succeeded, or it is where it was.
 func TestAMoveIsDoneOrUndone(t *testing.T) {
@@ -129,7 +134,10 @@ func TestAMoveIsDoneOrUndone(t *testing.T) {
 			if y.Writes == 0 || y.Writes > 30 {
 				t.Fatalf("%d writes", y.Writes)
 			}
-			for at := 1; at <= y.Writes && s.deaths; at++ {
+			if !s.deaths {
+				return
+			}
+			for _, at := range sampling.Points(t, 1, y.Writes, deathsPerStory) {
 				t.Run(fmt.Sprintf("dies-%d", at), func(t *testing.T) { s.tell(t, at) })
 			}
 		})
