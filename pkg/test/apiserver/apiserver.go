@@ -85,20 +85,22 @@ func configOf(p *localplane.Plane) *rest.Config {
 	return config
 }
 
-// install gives the plane the project's CRDs.
+// install gives the plane the project's CRDs, all at once: the API server serves each a moment after it has it.
 func install(ctx context.Context, p *localplane.Plane) error {
 	crds, err := apis.CRDs()
 	if err != nil {
 		return fmt.Errorf("reading the CRDs: %w", err)
 	}
+	manifests := make([][]byte, 0, len(crds))
 	for _, crd := range crds {
 		data, err := yaml.Marshal(crd)
 		if err != nil {
 			return fmt.Errorf("encoding CRD %s: %w", crd.Name, err)
 		}
-		if err := p.ApplyCRDs(ctx, data); err != nil {
-			return fmt.Errorf("installing CRD %s: %w", crd.Name, err)
-		}
+		manifests = append(manifests, data)
+	}
+	if err := p.ApplyCRDs(ctx, manifests...); err != nil {
+		return fmt.Errorf("installing the CRDs: %w", err)
 	}
 	return nil
 }
