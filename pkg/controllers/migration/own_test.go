@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
 )
 
 // own shows of the API server what is the town's, as if there was nothing else: towns stand side by side on one.
@@ -60,6 +61,8 @@ func (w *town) elsewhere(o client.Object) bool {
 func (w *town) leave() {
 	w.Helper()
 	ctx := context.Background() // that of the test is over
+	// Nothing reads of this town any more, so nothing has to wait until a cache knows that it is gone.
+	live := apiserver.Client(w, apiserver.Scheme(w))
 	for _, list := range []client.ObjectList{
 		&v1alpha1.RTActionList{}, &v1alpha1.NodeCheckpointList{}, &v1alpha1.RTNodeList{}, &resourcev1.ResourceSliceList{}, &corev1.NodeList{},
 	} {
@@ -68,11 +71,11 @@ func (w *town) leave() {
 			o := item.(client.Object)
 			if len(o.GetFinalizers()) > 0 {
 				o.SetFinalizers(nil)
-				if err := w.api.Update(ctx, o); client.IgnoreNotFound(err) != nil {
+				if err := live.Update(ctx, o); client.IgnoreNotFound(err) != nil {
 					return err
 				}
 			}
-			return client.IgnoreNotFound(w.api.Delete(ctx, o))
+			return client.IgnoreNotFound(live.Delete(ctx, o))
 		}))
 	}
 }

@@ -189,12 +189,9 @@ func (w *town) name(node string) string { return w.namespace + "-" + node }
 func (w *town) node(name string, cores int) {
 	w.Helper()
 	n := statetest.Node(w.name(name), "")
-	status := n.Status
-	w.must(w.api.Create(w.Context(), n))
-	n.Spec.Taints = nil // not-ready, by an admission plugin
+	w.must(w.api.Create(w.Context(), n)) // with its status, as a kubelet does
+	n.Spec.Taints = nil                  // not-ready, by an admission plugin
 	w.must(w.api.Update(w.Context(), n))
-	n.Status = status
-	w.must(w.api.Status().Update(w.Context(), n))
 	slice := statetest.Slice(n, statetest.Cores(cores)...)
 	slice.UID = ""
 	w.must(w.api.Create(w.Context(), slice))
@@ -296,9 +293,13 @@ func (w *town) claim(p *corev1.Pod, container, node string, core int, ppm rt.PPM
 	status := claim.Status
 	status.Allocation.Devices.Results[0].ShareID = ptr.To(types.UID("aaaaaaaa-0000-4000-8000-000000000000"))
 	claim.UID = ""
-	w.must(client.IgnoreNotFound(w.api.Delete(w.Context(), claim))) // of a pod of that name which has gone by itself: the garbage collector takes it away
 	claim.Spec.Devices.Requests[0].Exactly.AllocationMode, claim.Spec.Devices.Requests[0].Exactly.Count = resourcev1.DeviceAllocationModeExactCount, 1
-	w.must(w.api.Create(w.Context(), claim))
+	if err := w.api.Create(w.Context(), claim); apierrors.IsAlreadyExists(err) {
+		w.must(w.api.Delete(w.Context(), claim)) // of a pod of that name which has gone by itself: the garbage collector takes it away
+		w.must(w.api.Create(w.Context(), claim))
+	} else {
+		w.must(err)
+	}
 	claim.Status = status
 	w.must(w.api.Status().Update(w.Context(), claim))
 }
