@@ -11,28 +11,48 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
 )
 
-// An API server that is started again keeps the owner of a pod whose source was evicted from its first answer on.
+// An API server that is started again keeps the owner of a pod whose source was evicted from its first answer on. To stop and start it takes
+// ten seconds, so all owners see the same start.
 func TestAnAPIServerThatIsStartedAgain(t *testing.T) {
+	type move struct {
+		*house
+		kind string
+		p    *process
+		got  chan map[string]int
+	}
+	var moves []move
 	for _, kind := range []string{"StatefulSet", "Job"} {
 		w := newTown(t, 1)
 		w.gating = true
 		h := w.house(kind)
 		w.asks(w.first(), by("Checkpoint"))
 		p := w.further(w.start(), func() bool { return len(w.evicted) > 0 })
-		plane, err := apiserver.Shared()
-		w.must(err)
-		w.must(plane.StopAPIServer(t.Context()))
-		ctx, stop := context.WithTimeout(t.Context(), eventually)
-		defer stop()
-		result := make(chan map[string]int, 1)
-		go func() { result <- h.insists(ctx) }()
-		w.must(plane.StartAPIServer(ctx))
-		if got := <-result; got["kept"] == 0 || got["made"] > 0 {
-			t.Errorf("%s: its owner's pod: %v", kind, got)
+		moves = append(moves, move{h, kind, p, make(chan map[string]int, 1)})
+	}
+	plane, err := apiserver.Shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plane.StopAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), eventually)
+	defer stop()
+	for _, m := range moves {
+		go func() { m.got <- m.insists(ctx) }()
+	}
+	if err := plane.StartAPIServer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range moves {
+		if got := <-m.got; got["kept"] == 0 || got["made"] > 0 {
+			t.Errorf("%s: its owner's pod: %v", m.kind, got)
 		}
-		w.further(p, func() bool { return w.move().Status.Phase.Over() })
-		if o := w.move(); o.Status.Phase != "Succeeded" {
-			t.Errorf("%s: it is %s: %s", kind, o.Status.Phase, o.Status.Message)
+	}
+	for _, m := range moves {
+		m.further(m.p, func() bool { return m.move().Status.Phase.Over() })
+		if o := m.move(); o.Status.Phase != "Succeeded" {
+			t.Errorf("%s: it is %s: %s", m.kind, o.Status.Phase, o.Status.Message)
 		}
 	}
 }
