@@ -2,11 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -21,8 +22,12 @@ var (
 	kernelPackages = []string{
 		"./pkg/agent/actuator", "./pkg/agent/ebpf", "./pkg/agent/fastpath/node", "./pkg/agent/doctor", "./pkg/agent/standalone", "./pkg/agent",
 	}
-	// arithmetic has no goroutine: the race detector finds nothing there, and takes fifteen times as long.
-	arithmetic = []string{"./pkg/rt", "./pkg/rt/sim", "./pkg/agent/governor", "./pkg/orchestration/rules"}
+	// mostlySequential lock what few of their tests share between goroutines; the rest, hundreds of scenarios against an API server, each
+	// run in one. The race detector sees the tests of raceTests, and the rest runs without it in two thirds of the time.
+	mostlySequential = []string{"./pkg/controllers/migration", "./pkg/controllers/ladder"}
+	raceTests        = map[string][]string{
+		"./pkg/controllers/migration": {"TestDecisionsAreWrittenSideBySide", "TestADecisionIsMadeOnce", "TestOnAControlPlane", "TestAnEvictionThatWaitsForAnother"},
+	}
 	// longest take more than half a minute. They begin first, or one of them is alone at the end.
 	longest = []string{
 		"./pkg/controllers/migration", "./pkg/controllers/ladder", "./pkg/controllers/rtruntime", "./pkg/orchestration",
@@ -36,7 +41,7 @@ var suiteLanes = [][]string{{"lifecycle", "inventory"}, {"ladder", "realtime", "
 const (
 	nodeSuite = "node"
 	// suiteProcesses is how many processes, each with a control plane of its own, share the specs of a suite.
-	suiteProcesses = 4
+	suiteProcesses = 3
 	// aloneProcesses is how many they are where one suite runs alone.
 	aloneProcesses = 6
 	// testedAtOnce is how many packages are tested at once. Tests wait for API servers and for conditions, so it is more than is
@@ -90,23 +95,35 @@ func mergeLanes(lanes []lane) []lane {
 }
 
 func (o options) unitLanes() []lane {
+	unit := []plannedStep{
+		{"unit", func(ctx context.Context, s *step) error { return testPackages(ctx, s, "unit", false) }},
+		{"race", func(ctx context.Context, s *step) error { return testPackages(ctx, s, "race", true) }},
+	}
+	for pkg, tests := range raceTests {
+		name := "race of " + strings.TrimPrefix(pkg, "./")
+		unit = append(unit, goTests{name: name, packages: []string{pkg}, race: true, args: []string{"-run=^(" + strings.Join(tests, "|") + ")$"}, parallel: 1}.planned())
+	}
 	return []lane{
 		{name: "kernel", steps: []plannedStep{
 			goTests{name: "kernel", packages: kernelPackages, race: true, parallel: 1}.planned(),
 			// The race detector's code lets Go's scheduler in where the program does not.
 			goTests{name: "kernel without race", packages: []string{"./pkg/agent/ebpf"}, args: []string{"-run=TestHeldReader"}, parallel: 1}.planned(),
 		}},
-		{name: "unit", steps: []plannedStep{
-			{"race", func(ctx context.Context, s *step) error {
-				packages, err := racePackages(ctx)
-				if err != nil {
-					return err
-				}
-				return goTests{name: "race", packages: packages, race: true, parallel: testedAtOnce}.run(ctx, s)
-			}},
-			goTests{name: "arithmetic", packages: arithmetic, parallel: testedAtOnce}.planned(),
-		}},
+		{name: "unit", steps: unit},
 	}
+}
+
+// testPackages tests the packages outside of the kernel's lane that have something to race, or those that have not.
+func testPackages(ctx context.Context, s *step, name string, race bool) error {
+	sequential, concurrent, err := splitPackages(ctx)
+	if err != nil {
+		return err
+	}
+	packages := sequential
+	if race {
+		packages = concurrent
+	}
+	return goTests{name: name, packages: packages, race: race, parallel: testedAtOnce}.run(ctx, s)
 }
 
 func (o options) suiteLanes() []lane {
@@ -161,30 +178,57 @@ func buildPrograms(ctx context.Context, s *step) error {
 	return nil
 }
 
-// racePackages are those that are tested with the race detector outside of the kernel's lane, the longest first.
-func racePackages(ctx context.Context) ([]string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "./cmd/...", "./pkg/...", "./hack/...", "./test/bench/...", "./test/charts/...").Output()
+// splitPackages splits the packages outside of the kernel's lane into those without concurrency of ours, in which the race detector finds
+// nothing, and the others, the longest first. The race detector makes arithmetic fifteen times as slow, and a call of an API server half as slow again.
+func splitPackages(ctx context.Context) (sequential, concurrent []string, err error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.ImportPath}} {{.Dir}}", "./cmd/...", "./pkg/...", "./hack/...", "./test/bench/...", "./test/charts/...").Output()
 	if err != nil {
-		return nil, fmt.Errorf("listing the packages: %w", err)
+		return nil, nil, fmt.Errorf("listing the packages: %w", err)
 	}
-	packages := slices.Clone(longest)
-	elsewhere := slices.Concat(longest, arithmetic, kernelPackages)
-	for pkg := range strings.Lines(string(out)) {
-		pkg = "./" + relative(strings.TrimSpace(pkg))
-		if !slices.Contains(elsewhere, pkg) {
-			packages = append(packages, pkg)
+	dirs := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		pkg, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
+		dirs["./"+relative(pkg)] = dir
+	}
+	for _, pkg := range slices.Concat(longest, mostlySequential, kernelPackages) {
+		if dirs[pkg] == "" { // a package that is listed twice, or by another name, would be missed in silence
+			return nil, nil, fmt.Errorf("hack/test lists %s; there is no such package", pkg)
 		}
 	}
-	return packages, checkExist(packages, out)
+	others := slices.DeleteFunc(slices.Sorted(maps.Keys(dirs)), func(pkg string) bool {
+		return slices.Contains(longest, pkg) || slices.Contains(kernelPackages, pkg)
+	})
+	for _, pkg := range slices.Concat(longest, others) {
+		races, err := hasConcurrency(dirs[pkg])
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case races && !slices.Contains(mostlySequential, pkg):
+			concurrent = append(concurrent, pkg)
+		default:
+			sequential = append(sequential, pkg)
+		}
+	}
+	return sequential, concurrent, nil
 }
 
-// checkExist fails for a package of the lists above that is no more: its tests would be missed in silence where a list excludes it.
-func checkExist(packages []string, listed []byte) error {
-	var errs []error
-	for _, pkg := range slices.Concat(packages, arithmetic, kernelPackages) {
-		if !slices.Contains(strings.Fields(string(listed)), strings.TrimSuffix(module, "/")+strings.TrimPrefix(pkg, ".")) {
-			errs = append(errs, fmt.Errorf("there is no package %s", pkg))
+// concurrency is what code or tests say that share memory between goroutines.
+var concurrency = regexp.MustCompile(`(?m)^\s*go\s+\w|\.Go\(|"sync"|"sync/atomic"|"golang.org/x/sync/`)
+
+// hasConcurrency reports whether a package, or its tests, start goroutines or lock.
+func hasConcurrency(dir string) (bool, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return false, fmt.Errorf("listing the files of %s: %w", dir, err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return false, fmt.Errorf("looking for goroutines: %w", err)
+		}
+		if concurrency.Match(content) {
+			return true, nil
 		}
 	}
-	return errors.Join(errs...)
+	return false, nil
 }

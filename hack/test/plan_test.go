@@ -35,12 +35,17 @@ func TestEverySuiteHasALane(t *testing.T) {
 // Each package with tests is in one step, and in one only.
 func TestEveryPackageIsTestedOnce(t *testing.T) {
 	inRoot(t)
-	packages, err := racePackages(t.Context())
+	sequential, concurrent, err := splitPackages(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	for pkg, races := range map[string]bool{"./pkg/rt": false, "./pkg/process": true, "./pkg/state": true, "./pkg/controllers/migration": false} {
+		if slices.Contains(concurrent, pkg) != races || slices.Contains(sequential, pkg) == races {
+			t.Errorf("%s is tested with the race detector: %t, want %t", pkg, !races, races)
+		}
+	}
 	tested := map[string]int{}
-	for _, pkg := range slices.Concat(packages, kernelPackages, arithmetic) {
+	for _, pkg := range slices.Concat(sequential, concurrent, kernelPackages) {
 		tested[pkg]++
 	}
 	files, err := filepath.Glob("pkg/*/*_test.go")
@@ -88,6 +93,18 @@ func TestSecondTriesThatAreCommitted(t *testing.T) {
 	for _, entry := range list {
 		if !defines(t, entry) {
 			t.Errorf("%s has no test %s", entry.Where, entry.Test)
+		}
+	}
+}
+
+// The race detector sees the tests that the plan names: they are there.
+func TestTestsOfTheRaceDetectorAreThere(t *testing.T) {
+	inRoot(t)
+	for pkg, tests := range raceTests {
+		for _, name := range tests {
+			if !defines(t, secondTry{Where: strings.TrimPrefix(pkg, "./"), Test: name}) {
+				t.Errorf("%s has no test %s", pkg, name)
+			}
 		}
 	}
 }
