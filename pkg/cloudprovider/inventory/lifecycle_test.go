@@ -220,6 +220,7 @@ func TestAMachineThatIsEditedDrifts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, claim := running(t)
+			before := w.reconcileClass().Status.MachinesHash
 			m := w.machine("m1")
 			tc.change(m)
 			m.Generation++
@@ -230,6 +231,10 @@ func TestAMachineThatIsEditedDrifts(t *testing.T) {
 			w.expectPhase("m1", "InUse")
 			if reason, err := w.provider.IsDrifted(t.Context(), claim); err != nil || reason != tc.want {
 				t.Errorf("drift %q, %v, want %q", reason, err, tc.want)
+			}
+			// A change of the node class has Karpenter ask, and not only when it asks again by itself.
+			if after := w.reconcileClass().Status.MachinesHash; before == "" || (after != before) != (tc.want != "") {
+				t.Errorf("the hash of the node class's machines was %q and is %q, with drift %q", before, after, tc.want)
 			}
 		})
 	}

@@ -2,6 +2,10 @@ package inventory
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
 
 	"github.com/awslabs/operatorpkg/status"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -20,6 +24,7 @@ import (
 type nodeClasses struct {
 	client client.Client
 	clock  clock.Clock
+	names  *typeNames
 }
 
 // Register adds the controller to a manager.
@@ -57,6 +62,7 @@ func (c *nodeClasses) Reconcile(ctx context.Context, req reconcile.Request) (rec
 		conditions.SetFalse(status.ConditionReady, "InvalidSelector", err.Error())
 	} else {
 		describe(class, conditions, listed)
+		class.Status.MachinesHash = c.hash(listed)
 	}
 	if equality.Semantic.DeepEqual(before.Status, class.Status) {
 		return reconcile.Result{}, nil
@@ -78,4 +84,20 @@ func describe(class *nodeclass.InventoryNodeClass, conditions status.ConditionSe
 		conditions.SetTrueWithReason(nodeclass.ConditionCapacityAvailable, nodeclass.ReasonMachinesFree, census(listed))
 	}
 	conditions.SetTrue(status.ConditionReady)
+}
+
+// hash changes with the instance type of any of the machines. Karpenter asks whether a NodeClaim has drifted when its node class changes,
+// and otherwise every few minutes only.
+func (c *nodeClasses) hash(listed []*Machine) string {
+	if len(listed) == 0 {
+		return ""
+	}
+	types := make([]string, len(listed))
+	for i, m := range listed {
+		types[i] = m.Name + "=" + c.names.of(m)
+	}
+	slices.Sort(types)
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(strings.Join(types, ","))) // a hash takes all
+	return fmt.Sprintf("%016x", sum.Sum64())
 }

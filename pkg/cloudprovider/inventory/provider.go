@@ -86,7 +86,7 @@ func (p *Provider) LaunchAtPricesOf(view cloudprovider.CloudProvider) { p.prices
 
 // Controllers are the loops that make the inventory act. They run beside Karpenter's.
 func (p *Provider) Controllers() []controller.Controller {
-	return []controller.Controller{&machines{Options: p.Options, names: p.offer.names}, &nodeClasses{client: p.Client, clock: p.Clock}}
+	return []controller.Controller{&machines{Options: p.Options, names: p.offer.names}, &nodeClasses{client: p.Client, clock: p.Clock, names: p.offer.names}}
 }
 
 // Name of the provider.

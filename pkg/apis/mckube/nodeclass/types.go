@@ -53,6 +53,11 @@ type InventoryNodeClassStatus struct {
 	// unavailable are neither: quarantined, withheld, joined by hand, or their power driver does not answer.
 	// +optional
 	Unavailable int32 `json:"unavailable"`
+	// machinesHash changes with what one of the machines is to the scheduler: its capacity, class, zone, labels or cores. Karpenter looks for
+	// drifted NodeClaims when it does. It has 16 hexadecimal digits, or is empty without machines.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	MachinesHash string `json:"machinesHash,omitempty"`
 	// conditions: Ready, CapacityAvailable.
 	// +optional
 	// +listType=map
