@@ -66,7 +66,7 @@ func (g goTests) once(ctx context.Context, s *step, packages []string, pattern s
 		return nil, err
 	}
 	r := s.results
-	file, err := os.CreateTemp(r.dir, strings.ReplaceAll(g.name, " ", "-")+"-*.json")
+	file, err := os.CreateTemp(r.dir, strings.NewReplacer(" ", "-", "/", "-").Replace(g.name)+"-*.json")
 	if err != nil {
 		return nil, fmt.Errorf("making the record of %s: %w", g.name, err)
 	}

@@ -22,9 +22,9 @@ var (
 	kernelPackages = []string{
 		"./pkg/agent/actuator", "./pkg/agent/ebpf", "./pkg/agent/fastpath/node", "./pkg/agent/doctor", "./pkg/agent/standalone", "./pkg/agent",
 	}
-	// mostlySequential lock what few of their tests share between goroutines; the rest, hundreds of scenarios against an API server, each
-	// run in one. The race detector sees the tests of raceTests, and the rest runs without it in two thirds of the time.
-	mostlySequential = []string{"./pkg/controllers/migration", "./pkg/controllers/ladder"}
+	// mostlySequential have hundreds of scenarios against an API server that run in one goroutine each, or compile programs to look at them. The
+	// race detector sees the tests of raceTests; the rest runs without it in two thirds of the time.
+	mostlySequential = []string{"./pkg/controllers/migration", "./pkg/controllers/ladder", "./test/charts"}
 	raceTests        = map[string][]string{
 		"./pkg/controllers/migration": {"TestDecisionsAreWrittenSideBySide", "TestADecisionIsMadeOnce", "TestOnAControlPlane", "TestAnEvictionThatWaitsForAnother"},
 	}

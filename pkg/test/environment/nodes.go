@@ -37,6 +37,16 @@ func (env *Environment) EventuallyNodes(n int, options ...client.ListOption) []*
 	return nodes
 }
 
+// EventuallyUntainted expects the Node to have no taint with the key.
+func (env *Environment) EventuallyUntainted(name, key string) {
+	GinkgoHelper()
+	node := &corev1.Node{}
+	Eventually(func(g Gomega) {
+		g.Expect(env.Client.Get(env, client.ObjectKey{Name: name}, node)).To(Succeed())
+		g.Expect(node.Spec.Taints).NotTo(ContainElement(HaveField("Key", key)))
+	}).Should(Succeed(), "Node %s should lose taint %s", name, key)
+}
+
 // OfPool narrows to the machines of one NodePool.
 func OfPool(name string) client.ListOption {
 	return client.MatchingLabels{karpenterv1.NodePoolLabelKey: name}

@@ -105,7 +105,8 @@ func StartNode(data []byte) *Environment {
 		"enabled": true, "callers": []any{map[string]any{"name": SetterName, "namespace": "default"}},
 		"checkpoint": map[string]any{"enabled": true},
 	}})
-	env.defaults = merge(env.defaults, "--rt-budget-granularity="+nodeGranularity)
+	env.defaults = merge(env.defaults, "--rt-budget-granularity="+nodeGranularity,
+		"--rt-pressure-calm=4s", "--rt-pressure-recovery-interval=2s") // the next scenario begins once the node is calm
 	env.Agents = &Program{}
 	start := func(name, logs string) *localnode.Node {
 		GinkgoHelper()

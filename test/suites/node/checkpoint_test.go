@@ -46,6 +46,13 @@ func ask(ip string) (told, error) {
 	return t, json.NewDecoder(response.Body).Decode(&t)
 }
 
+// eventuallyAnswers expects the pod to answer, and returns what it tells. It has 300 ms for one answer, which a busy machine may take.
+func eventuallyAnswers(p *corev1.Pod) (t told) {
+	GinkgoHelper()
+	Eventually(func() (err error) { t, err = ask(p.Status.PodIP); return err }).Should(Succeed(), "%s should answer", p.Name)
+	return t
+}
+
 // counting is a pod that counts in memory on the node.
 func counting(name, node string) *corev1.Pod {
 	return test.Pod(name, "10m", onNode, func(t *test.PodTemplate) {
@@ -59,9 +66,7 @@ func expectCounting(p *corev1.Pod) told {
 	GinkgoHelper()
 	env.ExpectApplied(p)
 	eventuallyRunning(p)
-	var t told
-	Eventually(func() (err error) { t, err = ask(p.Status.PodIP); return err }).Should(Succeed(), "%s should answer", p.Name)
-	return t
+	return eventuallyAnswers(p)
 }
 
 // eventuallyCapable expects the agents of both nodes to say what they can do about the state of containers.
@@ -221,9 +226,7 @@ var _ = Describe("What is in the memory of a pod", Serial, Ordered, func() {
 		Eventually(func() []string { return archives(env.Node) }).Should(BeEmpty())
 		env.ExpectDeleted(p)
 		env.EventuallyGone(p)
-		again, err := ask(restored.Status.PodIP)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(again.Self).To(Equal(first.Self))
+		Expect(eventuallyAnswers(restored).Self).To(Equal(first.Self))
 
 		By("ending it: a container that is made after the release begins anew")
 		for _, pid := range processes(groupOf(restored, "app")) {
@@ -264,7 +267,7 @@ var _ = Describe("What is in the memory of a pod", Serial, Ordered, func() {
 				g.Expect(archives(env.Node)).To(BeEmpty())
 			}).Should(Succeed(), "the source runs on when it is %s", what)
 		}
-		Expect(lo.Must(ask(p.Status.PodIP)).Count).To(BeNumerically(">", first.Count))
+		Expect(eventuallyAnswers(p).Count).To(BeNumerically(">", first.Count))
 	})
 
 	It("stays where it is when its archive is spoilt on the way, and the agents are killed meanwhile", func() {
@@ -305,8 +308,7 @@ var _ = Describe("What is in the memory of a pod", Serial, Ordered, func() {
 		restored := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: pm.Status.Target.PodName}}
 		Expect(env.Client.Get(env, client.ObjectKeyFromObject(restored), restored)).To(Succeed())
 		Expect(restored.Spec.NodeName).To(Equal(environment.SecondNodeName))
-		after, err := ask(restored.Status.PodIP)
-		Expect(err).NotTo(HaveOccurred())
+		after := eventuallyAnswers(restored)
 		Expect(after.Self).To(Equal(first.Self))
 		Expect(after.Count).To(BeNumerically(">", first.Count))
 		env.EventuallyGone(p)
@@ -370,8 +372,7 @@ var _ = Describe("What is in the memory of a pod", Serial, Ordered, func() {
 		group := governed(m, p)
 		cordoned(environment.SecondNodeName, false)
 		expectKept(p, "app", group)
-		var first told
-		Eventually(func() (err error) { first, err = ask(p.Status.PodIP); return err }).Should(Succeed())
+		first := eventuallyAnswers(p)
 		// Both nodes have one kernel, whose groups share one pot. For a window of a minute the first node's level keeps beside the pod's budget
 		// what may be left over of a former, larger one.
 		Eventually(func(g Gomega) {
@@ -385,8 +386,7 @@ var _ = Describe("What is in the memory of a pod", Serial, Ordered, func() {
 		eventuallyOver(pm, mckubev1alpha1.MigrationSucceeded)
 		restored := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: pm.Status.Target.PodName}}
 		eventuallyRunning(restored)
-		after, err := ask(restored.Status.PodIP)
-		Expect(err).NotTo(HaveOccurred())
+		after := eventuallyAnswers(restored)
 		Expect(after.Self).To(Equal(first.Self))
 		Expect(after.Count).To(BeNumerically(">", first.Count))
 		moved := groupOf(restored, "app")

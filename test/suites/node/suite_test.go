@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/test/environment"
 	"github.com/mainspring-rt/mainspring/pkg/test/privileged"
 )
@@ -39,6 +40,10 @@ var _ = SynchronizedBeforeSuite(
 
 var _ = SynchronizedAfterSuite(func() { env.Stop() }, func() {})
 
-var _ = BeforeEach(func() { env.BeforeEach() })
+// A scenario begins on a node that is under no pressure: the one before may have left it overrun, and taints go only after a while.
+var _ = BeforeEach(func() {
+	env.BeforeEach()
+	env.EventuallyUntainted(environment.RealNodeName, mcoperatorv1.TaintPressure)
+})
 
 var _ = AfterEach(func() { env.AfterEach() })
