@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 // simGroup is a real-time group as the kernel accounts it on one CPU: time used is charged as it is used
@@ -126,7 +128,7 @@ func TestEveryOrderOfWritesIsAccepted(t *testing.T) {
 				b := s.probe(layouts[l].backend)
 				groups := map[string]Group{}
 				servers := map[string]Server{}
-				for range rapid.IntRange(1, 25).Draw(rt, "steps") {
+				for range rapid.IntRange(1, sampling.Count(10, 25)).Draw(rt, "steps") {
 					path := rapid.SampledFrom(paths).Draw(rt, "group")
 					period := rapid.Int64Range(2, 200).Draw(rt, "period") * 1_000
 					high := rapid.Int64Range(100, period/10).Draw(rt, "high")

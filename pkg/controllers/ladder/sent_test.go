@@ -16,6 +16,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 // removes a node, as one that was closed.
@@ -50,7 +51,7 @@ func TestAttemptsAtNodesThatComeAndGoRest(t *testing.T) {
 			}
 			p := s.spawn()
 			begin, tried, most := s.clock.Now(), map[string]bool{}, 0
-			for i := range 24 {
+			for i := range sampling.Count(10, 24) {
 				s.node(fmt.Sprint("b", i), 2)
 				for range 12 {
 					s.misses["sick"] += 3

@@ -19,14 +19,27 @@ import (
 // kernelFile is the text of a file of the group in the controller's hierarchy.
 func kernelFile(controller, group, file string) string {
 	GinkgoHelper()
-	cgroups, err := machine.Cgroups()
+	text, err := readKernelFile(controller, group, file)
 	Expect(err).NotTo(HaveOccurred())
-	dir, err := cgroups.Dir(controller, group)
-	Expect(err).NotTo(HaveOccurred())
-	text, err := os.ReadFile(filepath.Join(dir, file))
-	Expect(err).NotTo(HaveOccurred())
-	return strings.TrimSpace(string(text))
+	return text
 }
+
+// readKernelFile returns an error that isGone for a group that ended.
+func readKernelFile(controller, group, file string) (string, error) {
+	cgroups, err := machine.Cgroups()
+	if err != nil {
+		return "", err
+	}
+	dir, err := cgroups.Dir(controller, group)
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	return strings.TrimSpace(string(text)), err
+}
+
+// isGone says whether the error is that of a group that ended before, or while, its file was read.
+func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
 
 // processes are the process IDs in the group.
 func processes(group string) []int {
@@ -76,13 +89,18 @@ func cores(group string) string {
 	return kernelFile("cpuset", group, "cpuset.cpus")
 }
 
-// budgets are those of the group and of all below it that have any, by path.
+// budgets are those of the group and of all below it that have any, by path. Containers may end meanwhile.
 func budgets(group string) map[string]int64 {
 	GinkgoHelper()
 	found := map[string]int64{}
 	for _, g := range groupsBelow(group) {
-		if us := budget(g); us != 0 {
-			found[g] = us
+		text, err := readKernelFile("cpu", g, "cpu.rt_runtime_us")
+		if isGone(err) {
+			continue
+		}
+		Expect(err).NotTo(HaveOccurred())
+		if us := numbers(text)[0]; us != 0 {
+			found[g] = int64(us)
 		}
 	}
 	return found
@@ -97,8 +115,8 @@ func groupsBelow(group string) []string {
 	Expect(err).NotTo(HaveOccurred())
 	var all []string
 	Expect(filepath.WalkDir(filepath.Join(root, group), func(path string, entry fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it went meanwhile
+		if isGone(err) {
+			return nil // it ended meanwhile
 		}
 		if err == nil && entry.IsDir() {
 			all = append(all, strings.TrimPrefix(path, root))
