@@ -277,16 +277,12 @@ func (m *migrate) reserve(task orchestration.Task, pod *corev1.Pod) (rules.Resul
 	if of, ok := strings.CutPrefix(task.Object.Spec.Cause, causePrefix); ok { // what was kept since it was decided is kept by the action from now on
 		m.Store.ReleaseMigration(decided(types.UID(of)))
 	}
-	room, veto := m.room(target, pod)
-	if veto != "" {
-		return elsewhere(task, veto), nil
-	}
-	refused := &state.RefusedError{}
-	switch err := m.Store.ReserveAll(room.Reservations(task.Object.Name)); {
-	case errors.As(err, &refused):
-		return elsewhere(task, err.Error()), nil
+	room, veto, err := reserveRoom(m.Store, task.Object.Name, func() (state.Migration, string) { return m.room(target, pod) })
+	switch {
 	case err != nil:
 		return rules.Result{}, err
+	case veto != "":
+		return elsewhere(task, veto), nil
 	}
 	text, err := room.Encode()
 	if err != nil {
@@ -297,6 +293,28 @@ func (m *migrate) reserve(task orchestration.Task, pod *corev1.Pod) (rules.Resul
 		return rules.Result{Message: "the scheduler is to choose the node"}, nil
 	}
 	return rules.Result{Message: fmt.Sprintf("reserved cores of node %s", target)}, nil
+}
+
+// reserveAttempts bounds how often another action may take the cores between the look and the reservation.
+const reserveAttempts = 5
+
+// reserveRoom reserves the room that choose finds for the action. An action that runs at the same time may be given a core after choose
+// has looked; choose then looks again, and may find another core. veto says why there is none.
+func reserveRoom(store *state.Store, action string, choose func() (state.Migration, string)) (room state.Migration, veto string, err error) {
+	for range reserveAttempts {
+		if room, veto = choose(); veto != "" {
+			return room, veto, nil
+		}
+		refused := &state.RefusedError{}
+		switch err := store.ReserveAll(room.Reservations(action)); {
+		case err == nil:
+			return room, "", nil
+		case !errors.As(err, &refused):
+			return room, "", err
+		}
+		veto = refused.Error()
+	}
+	return room, veto, nil
 }
 
 // room is what the pod's containers need on the target, or why it is not there. A pod that no McKube governs needs no cores.
