@@ -99,9 +99,11 @@ func (o options) unitLanes() []lane {
 		{"unit", func(ctx context.Context, s *step) error { return testPackages(ctx, s, "unit", false) }},
 		{"race", func(ctx context.Context, s *step) error { return testPackages(ctx, s, "race", true) }},
 	}
+	// They follow the suites that are done first, so that all lanes end at about the same time.
+	named := lane{name: laneName(suiteLanes[0])}
 	for pkg, tests := range raceTests {
 		name := "race of " + strings.TrimPrefix(pkg, "./")
-		unit = append(unit, goTests{name: name, packages: []string{pkg}, race: true, args: []string{"-run=^(" + strings.Join(tests, "|") + ")$"}, parallel: 1}.planned())
+		named.steps = append(named.steps, goTests{name: name, packages: []string{pkg}, race: true, args: []string{"-run=^(" + strings.Join(tests, "|") + ")$"}, parallel: 1}.planned())
 	}
 	return []lane{
 		{name: "kernel", steps: []plannedStep{
@@ -110,8 +112,12 @@ func (o options) unitLanes() []lane {
 			goTests{name: "kernel without race", packages: []string{"./pkg/agent/ebpf"}, args: []string{"-run=TestHeldReader"}, parallel: 1}.planned(),
 		}},
 		{name: "unit", steps: unit},
+		named,
 	}
 }
+
+// laneName names the lane of suites.
+func laneName(suites []string) string { return strings.Join(suites, "+") }
 
 // testPackages tests the packages outside of the kernel's lane that have something to race, or those that have not.
 func testPackages(ctx context.Context, s *step, name string, race bool) error {
@@ -136,7 +142,7 @@ func (o options) suiteLanes() []lane {
 	}
 	lanes := []lane{{name: "kernel", steps: []plannedStep{suites{names: []string{nodeSuite}, processes: 1, args: o.ginkgoArgs()}.planned(nodeSuite)}}}
 	for _, names := range suiteLanes {
-		name := strings.Join(names, "+")
+		name := laneName(names)
 		lanes = append(lanes, lane{name: name, steps: []plannedStep{suites{names: names, processes: suiteProcesses, args: o.ginkgoArgs()}.planned(name)}})
 	}
 	return lanes
