@@ -78,7 +78,7 @@ type WebhookConfigurations struct {
 }
 
 // Webhooks returns the configurations for a controller that runs outside the cluster: url, for example
-// https://127.0.0.1:9443, is where the API server reaches its webhooks. The CA bundles are left out,
+// https://127.0.0.1:9443, is where the API server reaches its webhooks. The CA bundles and the paths are left out,
 // the controller fills them in.
 func Webhooks(url string) (*WebhookConfigurations, error) {
 	data, err := files.ReadFile("mainspring/files/webhooks.yaml")
@@ -121,10 +121,5 @@ func (c *WebhookConfigurations) add(document []byte) error {
 
 // reachAt replaces the Service by an address.
 func reachAt(config *admissionv1.WebhookClientConfig, url string) {
-	path := ""
-	if config.Service != nil && config.Service.Path != nil {
-		path = *config.Service.Path
-	}
-	address := url + path
-	config.URL, config.Service = &address, nil
+	config.URL, config.Service = &url, nil
 }

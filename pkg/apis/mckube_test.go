@@ -27,7 +27,7 @@ func TestMcKubeRules(t *testing.T) {
 		{"{podname: p}", `{podname: ""}`, "spec.podname: Invalid value: podname and selector are missing; exactly one of podname and selector must be given"},
 		{"{selector: {matchExpressions: [{key: a, operator: Exists}]}}", "{selector: {}}", "spec.selector: Invalid value: selector is empty; a selector must hold at least one label or expression"},
 		{"{podname: p, pressuredDeadlinesTotal: 5, pressuredDeadlinesPeriod: 60}", "{podname: p, pressuredDeadlinesTotal: 5}", "spec.pressuredDeadlinesPeriod: Required value: pressuredDeadlinesPeriod is missing though pressuredDeadlinesTotal is 5; they must be given together"},
-		{"{podname: p, pressuredDeadlinesTotal: 1, pressuredDeadlinesPeriod: 1}", "{podname: p, pressuredDeadlinesTotal: 0, pressuredDeadlinesPeriod: 1}", "spec.pressuredDeadlinesTotal: Invalid value: 0: spec.pressuredDeadlinesTotal in body should be greater than or equal to 1"},
+		{"{podname: p, pressuredDeadlinesTotal: 1, pressuredDeadlinesPeriod: 1}", "{podname: p, pressuredDeadlinesTotal: -1, pressuredDeadlinesPeriod: 1}", "spec.pressuredDeadlinesTotal: Invalid value: -1: spec.pressuredDeadlinesTotal in body should be greater than or equal to 0"},
 		{"{podname: p, criticality: mIDDLE}", "{podname: p, criticality: Urgent}", `spec.criticality: Invalid value: "Urgent": must be High, Middle or Low`},
 		{"{podname: p, criticality: HIGH}", "{podname: p, criticality: Highest}", `spec.criticality: Invalid value: "Highest": must be High, Middle or Low`},
 		{"{podname: p, container: app}", "{podname: p, container: " + strings.Repeat("a", 64) + "}", "spec.container: Too long: may not be more than 63 bytes"},

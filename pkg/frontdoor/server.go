@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	stdlog "log"
 	"net"
 	"net/http"
 	"time"
@@ -80,15 +80,20 @@ func New(o Options, routes ...Route) *Server {
 		}
 		mux.Handle(r.Pattern, handler)
 	}
+	return Bounded(o.Listener, o.TLS, mux, limits, o.Log)
+}
+
+// Bounded makes a server that bounds connections, headers and times, and that leaves clients and bodies to its handler.
+func Bounded(listener net.Listener, config *tls.Config, handler http.Handler, limits Limits, log logr.Logger) *Server {
 	// One stream per connection: HTTP/2 would let any client open thousands.
-	config := o.TLS.Clone()
+	config = config.Clone()
 	config.MinVersion, config.NextProtos = tls.VersionTLS12, []string{"http/1.1"}
-	guests := &guests{Listener: o.Listener, each: limits.OfAddress, all: limits.Connections}
+	guests := &guests{Listener: listener, each: limits.OfAddress, all: limits.Connections}
 	return &Server{
 		listener: tls.NewListener(guests, config),
 		http: &http.Server{
-			Handler: mux, ConnState: guests.follow, ReadHeaderTimeout: limits.Header, ReadTimeout: limits.Read, WriteTimeout: limits.Write, IdleTimeout: limits.Idle,
-			MaxHeaderBytes: 16 << 10, ErrorLog: log.New(discard{o.Log}, "", 0),
+			Handler: handler, ConnState: guests.follow, ReadHeaderTimeout: limits.Header, ReadTimeout: limits.Read, WriteTimeout: limits.Write, IdleTimeout: limits.Idle,
+			MaxHeaderBytes: 16 << 10, ErrorLog: stdlog.New(discard{log}, "", 0),
 		},
 	}
 }

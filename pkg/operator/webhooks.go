@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -36,6 +37,8 @@ type WebhookOptions struct {
 	CertValidity time.Duration
 	// DNSNames, separated by commas, that API servers call it by.
 	DNSNames string
+	// ClientCAFile has the certificates of the authority that signs the client certificates of API servers; empty: they show none.
+	ClientCAFile string
 	// Configurations is the name of the webhook configurations.
 	Configurations string
 	// EvictionDeadline is how long evictions of pods that are migrated instead are put off; 0: not at all.
@@ -50,6 +53,7 @@ func (o *WebhookOptions) addFlags(fs *options.FlagSet) {
 	fs.BoolVar(&o.CertRotation, "webhook-cert-rotation", true, "Make and renew the webhooks' certificate. False: something else fills the Secret with tls.crt, tls.key and ca.crt, as cert-manager does")
 	fs.DurationVar(&o.CertValidity, "webhook-cert-validity", 90*24*time.Hour, "How long a certificate of the webhooks is valid. It is renewed when a third of that is left; its authority is valid for ten times as long")
 	fs.StringVar(&o.DNSNames, "webhook-dns-names", "localhost", "Comma-separated names by which API servers call the webhooks")
+	fs.StringVar(&o.ClientCAFile, "webhook-client-ca-file", "", "File with the PEM certificates of the authority that signs the client certificates of API servers. With it, the webhooks answer clients with such a certificate only. Empty: the webhooks know API servers by their secret path alone")
 	fs.StringVar(&o.Configurations, "webhook-configurations", "mainspring", "Name of the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration; those of unlabelled pods have -governed after it")
 	fs.DurationVar(&o.EvictionDeadline, "webhook-eviction-deadline", 10*time.Minute, "How long the eviction of a pod that is migrated instead is put off. 0s: pods are evicted at once, and not migrated")
 }
@@ -110,8 +114,12 @@ func addWebhooks(ctx context.Context, mgr manager.Manager, own *Options, store *
 			return fmt.Errorf("caching what evictions are judged by: %w", err)
 		}
 	}
+	clientCA, err := o.readClientCA()
+	if err != nil {
+		return err
+	}
 	ready, err := webhooks.Add(mgr, handlers, clk, webhooks.Options{
-		Host: o.Host, Port: o.Port, Namespace: o.Namespace, Secret: o.CertSecret,
+		Host: o.Host, Port: o.Port, ClientCA: clientCA, Namespace: o.Namespace, Secret: o.CertSecret,
 		Authority: certs.Authority{DNSNames: o.dnsNames(), Validity: o.CertValidity}, Rotate: o.CertRotation,
 		Configurations: o.Configurations,
 	})
@@ -122,6 +130,17 @@ func addWebhooks(ctx context.Context, mgr manager.Manager, own *Options, store *
 		return fmt.Errorf("adding the readiness check \"webhook-certificate\": %w", err)
 	}
 	return nil
+}
+
+func (o *WebhookOptions) readClientCA() ([]byte, error) {
+	if o.ClientCAFile == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(o.ClientCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("--webhook-client-ca-file: %w", err)
+	}
+	return pem, nil
 }
 
 // evictionGate turns evictions into migrations.

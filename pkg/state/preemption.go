@@ -3,6 +3,7 @@ package state
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,13 +42,36 @@ func (p Preemption) Encode() (string, error) {
 	return string(text), nil
 }
 
-// ParsePreemption reads the annotation's value.
+// Bounds of a plan. The chart's admission policy lets only the controller write one; where it is not installed, a plan by
+// somebody else is no worse than one of the controller's own.
+const (
+	// MaxPreemptionLife is how long a plan may take, and how far ahead its deadline may be.
+	MaxPreemptionLife = time.Hour
+	maxPreemptionText = 32 << 10
+	maxVictims        = 256
+)
+
+// ParsePreemption reads the annotation's value. It refuses a plan beyond the bounds.
 func ParsePreemption(text string) (Preemption, error) {
+	if len(text) > maxPreemptionText {
+		return Preemption{}, fmt.Errorf("reading annotation %s: it has %d bytes; want at most %d", mcv1.AnnotationPreempting, len(text), maxPreemptionText)
+	}
 	var p Preemption
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		return Preemption{}, fmt.Errorf("reading annotation %s: %w", mcv1.AnnotationPreempting, err)
 	}
+	if life := p.Life.Duration; life < 0 || life > MaxPreemptionLife {
+		return Preemption{}, fmt.Errorf("reading annotation %s: life is %s; want at most %s", mcv1.AnnotationPreempting, life, MaxPreemptionLife)
+	}
+	if len(p.Victims) > maxVictims || len(p.Further) > maxVictims {
+		return Preemption{}, fmt.Errorf("reading annotation %s: it has %d victims and %d further cores; want at most %d of each", mcv1.AnnotationPreempting, len(p.Victims), len(p.Further), maxVictims)
+	}
 	return p, nil
+}
+
+// InForce reports whether the plan's time has not ended. A deadline that is further away than a plan's whole life was not written by the controller.
+func (p Preemption) InForce(now time.Time) bool {
+	return now.Before(p.Deadline.Time) && p.Deadline.Sub(now) <= MaxPreemptionLife
 }
 
 // Preempting is a pod for which room is being made.

@@ -2,10 +2,11 @@ package webhooks
 
 import (
 	"context"
-	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/util/workqueue"
@@ -22,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
@@ -33,6 +33,9 @@ type Options struct {
 	// Host and Port to listen on; an empty host means every address.
 	Host string
 	Port int
+	// ClientCA has the PEM certificates of the authority that signs the client certificates of API servers. Empty: API servers are known by
+	// the secret path alone.
+	ClientCA []byte
 	// Namespace and Secret hold the certificate.
 	Namespace, Secret string
 	// Authority makes it, where Rotate is set; otherwise somebody else fills the Secret, as cert-manager does.
@@ -46,64 +49,90 @@ type Options struct {
 // Add serves the handlers from the manager, on every replica, and has the leader keep certificate and
 // configurations. ready says whether this replica has a valid certificate.
 func Add(mgr manager.Manager, handlers Handlers, clk clock.PassiveClock, o Options) (ready healthz.Checker, err error) {
-	certificates := &certs.Server{}
-	server := webhook.NewServer(webhook.Options{Host: o.Host, Port: o.Port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-		c.GetCertificate = certificates.GetCertificate
-		c.MinVersion = tls.VersionTLS12
-		// One stream per connection: HTTP/2 would let any client open thousands.
-		c.NextProtos = []string{"http/1.1"}
-	}}})
-	handlers.Register(server)
-	if err := mgr.Add(server); err != nil {
+	certificates, token := &certs.Server{}, &pathToken{clock: clk}
+	config, err := tlsConfig(certificates, o.ClientCA)
+	if err != nil {
+		return nil, err
+	}
+	if err := mgr.Add(newServer(o, config, token, handlers, mgr.GetLogger().WithName("webhooks"))); err != nil {
 		return nil, fmt.Errorf("adding the webhook server: %w", err)
 	}
-	secrets, err := secretCluster(mgr, o)
+	own, err := ownCluster(mgr, o)
 	if err != nil {
 		return nil, err
 	}
-	if err := addCertificate(mgr, secrets, certificates); err != nil {
+	if err := addCertificate(mgr, own, certificates); err != nil {
 		return nil, err
 	}
-	if err := addConfigurations(mgr, secrets, clk, o); err != nil {
+	if err := addPathToken(mgr, own, token); err != nil {
 		return nil, err
 	}
-	return func(*http.Request) error { return certificates.Ready(clk.Now()) }, nil
+	if err := addConfigurations(mgr, own, clk, o); err != nil {
+		return nil, err
+	}
+	return func(*http.Request) error { return errors.Join(certificates.Ready(clk.Now()), token.known()) }, nil
 }
 
-// secretCluster watches one Secret: the manager's own cache would read all of them.
-func secretCluster(mgr manager.Manager, o Options) (cluster.Cluster, error) {
-	secrets, err := cluster.New(mgr.GetConfig(), func(c *cluster.Options) {
+// ownCluster watches one Secret and the configurations of one name: the manager's own cache would read all of them.
+func ownCluster(mgr manager.Manager, o Options) (cluster.Cluster, error) {
+	configuration := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", o.Configurations)}
+	own, err := cluster.New(mgr.GetConfig(), func(c *cluster.Options) {
 		c.Scheme, c.Logger = mgr.GetScheme(), mgr.GetLogger()
-		c.Cache.ByObject = map[client.Object]cache.ByObject{&corev1.Secret{}: {
-			Namespaces: map[string]cache.Config{o.Namespace: {}},
-			Field:      fields.OneTermEqualSelector("metadata.name", o.Secret),
-		}}
+		c.Cache.ByObject = map[client.Object]cache.ByObject{
+			&corev1.Secret{}: {
+				Namespaces: map[string]cache.Config{o.Namespace: {}},
+				Field:      fields.OneTermEqualSelector("metadata.name", o.Secret),
+			},
+			&admissionv1.MutatingWebhookConfiguration{}:   configuration,
+			&admissionv1.ValidatingWebhookConfiguration{}: configuration,
+		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("building the cache of the webhooks' Secret: %w", err)
+		return nil, fmt.Errorf("building the cache of the webhooks' Secret and configurations: %w", err)
 	}
-	if err := mgr.Add(secrets); err != nil {
-		return nil, fmt.Errorf("adding the cache of the webhooks' Secret: %w", err)
+	if err := mgr.Add(own); err != nil {
+		return nil, fmt.Errorf("adding the cache of the webhooks' Secret and configurations: %w", err)
 	}
-	return secrets, nil
+	return own, nil
 }
 
-func addCertificate(mgr manager.Manager, secrets cluster.Cluster, server *certs.Server) error {
-	changed := source.Kind(secrets.GetCache(), &corev1.Secret{}, &handler.TypedEnqueueRequestForObject[*corev1.Secret]{})
+func addCertificate(mgr manager.Manager, own cluster.Cluster, server *certs.Server) error {
+	changed := source.Kind(own.GetCache(), &corev1.Secret{}, &handler.TypedEnqueueRequestForObject[*corev1.Secret]{})
 	err := ctrl.NewControllerManagedBy(mgr).Named("webhooks.certificate").WatchesRawSource(changed).
 		WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).
-		Complete(&certificate{reader: secrets.GetCache(), server: server})
+		Complete(&certificate{reader: own.GetCache(), server: server})
 	if err != nil {
 		return fmt.Errorf("adding controller webhooks.certificate: %w", err)
 	}
 	return nil
 }
 
-// addConfigurations wakes the one reconciliation for the Secret and every McKube, and once at the start.
-func addConfigurations(mgr manager.Manager, secrets cluster.Cluster, clk clock.PassiveClock, o Options) error {
+// addPathToken has every replica follow the token in the validating configuration, which the leader writes first.
+func addPathToken(mgr manager.Manager, own cluster.Cluster, token *pathToken) error {
+	changed := source.Kind(own.GetCache(), &admissionv1.ValidatingWebhookConfiguration{}, &handler.TypedEnqueueRequestForObject[*admissionv1.ValidatingWebhookConfiguration]{})
+	err := ctrl.NewControllerManagedBy(mgr).Named("webhooks.path").WatchesRawSource(changed).
+		WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).
+		Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			config := &admissionv1.ValidatingWebhookConfiguration{}
+			if err := own.GetCache().Get(ctx, req.NamespacedName, config); err != nil {
+				return reconcile.Result{}, client.IgnoreNotFound(err)
+			}
+			token.set(validatingClients(config)...)
+			return reconcile.Result{}, nil
+		}))
+	if err != nil {
+		return fmt.Errorf("adding controller webhooks.path: %w", err)
+	}
+	return nil
+}
+
+// addConfigurations wakes the one reconciliation for the Secret, the configurations and every McKube, and once at the start.
+func addConfigurations(mgr manager.Manager, own cluster.Cluster, clk clock.PassiveClock, o Options) error {
 	one := func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} }
 	err := ctrl.NewControllerManagedBy(mgr).Named("webhooks.configurations").
-		WatchesRawSource(source.Kind[client.Object](secrets.GetCache(), &corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(one))).
+		WatchesRawSource(source.Kind[client.Object](own.GetCache(), &corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(one))).
+		WatchesRawSource(source.Kind[client.Object](own.GetCache(), &admissionv1.MutatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(one))).
+		WatchesRawSource(source.Kind[client.Object](own.GetCache(), &admissionv1.ValidatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(one))).
 		// Their status changes all the time and matters here never.
 		WatchesRawSource(source.Kind[client.Object](mgr.GetCache(), &mcv1.McKube{}, handler.EnqueueRequestsFromMapFunc(one), predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(atStart)).

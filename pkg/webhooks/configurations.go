@@ -40,7 +40,7 @@ const (
 )
 
 // Configurations keeps the webhook configurations true: the certificate in their Secret, the bundle
-// that it is verified with, and an entry for the pods that McKubes govern and that have no label. It
+// that it is verified with, the secret path at which the API server calls them, and an entry for the pods that McKubes govern and that have no label. It
 // runs on the leader only.
 type Configurations struct {
 	// Reader reads the API itself, Cache McKubes from informers.
@@ -51,6 +51,8 @@ type Configurations struct {
 	Options       Options
 	// missing: the Secret is gone and not ours to create, and this was told.
 	missing bool
+	// tokenMade is when this process made the token of the paths; zero: it made none.
+	tokenMade time.Time
 }
 
 // Reconcile looks at everything; there is nothing to tell requests apart by.
@@ -67,11 +69,11 @@ func (c *Configurations) Reconcile(ctx context.Context, _ reconcile.Request) (re
 	if len(secret.Data[certs.KeyCA]) > 0 {
 		bundle = certs.Bundle(secret.Data)
 	}
-	mutating, err := c.injectMutating(ctx, bundle)
-	if err != nil {
+	mutating, err := c.inject(ctx, bundle)
+	if mutating == nil {
 		return reconcile.Result{}, err
 	}
-	return next, errors.Join(c.injectValidating(ctx, bundle), c.govern(ctx, mutating))
+	return next, errors.Join(err, c.govern(ctx, mutating))
 }
 
 // certificate reads the Secret and, where that is ours to do, renews what is in it. The Secret is
@@ -131,36 +133,75 @@ func (c *Configurations) tell(ctx context.Context, secret *corev1.Secret) {
 		"The webhooks' Secret is gone: replicas that run keep the certificate they have, one that starts gets none. To bring it back: kubectl create secret generic %s -n %s", secret.Name, secret.Namespace)
 }
 
-func (c *Configurations) injectMutating(ctx context.Context, bundle []byte) (*admissionv1.MutatingWebhookConfiguration, error) {
-	config := &admissionv1.MutatingWebhookConfiguration{}
-	if err := c.Reader.Get(ctx, types.NamespacedName{Name: c.Options.Configurations}, config); err != nil {
-		return nil, fmt.Errorf("getting the mutating webhooks: %w", err)
+// inject writes the bundle and the secret paths into the configurations of the chart, the validating one first: the replicas read the token
+// there. It returns the mutating configuration, or nil where that could not be written.
+func (c *Configurations) inject(ctx context.Context, bundle []byte) (*admissionv1.MutatingWebhookConfiguration, error) {
+	mutating, validating := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
+	for _, config := range []client.Object{mutating, validating} {
+		if err := c.Reader.Get(ctx, types.NamespacedName{Name: c.Options.Configurations}, config); err != nil {
+			return nil, fmt.Errorf("getting the webhook configurations: %w", err)
+		}
 	}
-	changed := false
-	for i := range config.Webhooks {
-		changed = inject(&config.Webhooks[i].ClientConfig, bundle) || changed
+	in := injection{token: c.token(append(validatingClients(validating), mutatingClients(mutating)...)), bundle: bundle}
+	for i := range validating.Webhooks {
+		in.into(validating.Webhooks[i].Name, &validating.Webhooks[i].ClientConfig)
 	}
-	return config, c.update(ctx, config, changed)
+	if err := c.update(ctx, validating, in.changed); err != nil {
+		return nil, err
+	}
+	in.changed = false
+	for i := range mutating.Webhooks {
+		in.into(mutating.Webhooks[i].Name, &mutating.Webhooks[i].ClientConfig)
+	}
+	if err := c.update(ctx, mutating, in.changed); err != nil {
+		return nil, err
+	}
+	return mutating, errors.Join(in.errs...)
 }
 
-func (c *Configurations) injectValidating(ctx context.Context, bundle []byte) error {
-	config := &admissionv1.ValidatingWebhookConfiguration{}
-	if err := c.Reader.Get(ctx, types.NamespacedName{Name: c.Options.Configurations}, config); err != nil {
-		return fmt.Errorf("getting the validating webhooks: %w", err)
+// token returns the one that the configurations have, or a new one where it is old. This process made it, or it replaces that of the leader before.
+func (c *Configurations) token(configs []admissionv1.WebhookClientConfig) string {
+	now := c.Clock.Now()
+	if token := tokenIn(configs...); token != "" && !c.tokenMade.IsZero() && now.Sub(c.tokenMade) < tokenLife {
+		return token
 	}
-	changed := false
-	for i := range config.Webhooks {
-		changed = inject(&config.Webhooks[i].ClientConfig, bundle) || changed
-	}
-	return c.update(ctx, config, changed)
+	c.tokenMade = now
+	return newToken()
 }
 
-func inject(config *admissionv1.WebhookClientConfig, bundle []byte) bool {
-	if len(bundle) == 0 || bytes.Equal(config.CABundle, bundle) {
-		return false
+// injection is what each webhook of a configuration is given.
+type injection struct {
+	token   string
+	bundle  []byte
+	changed bool
+	errs    []error
+}
+
+// into gives it to the webhook of the name. A webhook that this version has no handler for is left alone.
+func (in *injection) into(name string, config *admissionv1.WebhookClientConfig) {
+	path, ok := handlerPaths[name]
+	if !ok {
+		in.errs = append(in.errs, fmt.Errorf("webhook %s has no handler in this version", name))
+		return
 	}
-	config.CABundle = bundle
-	return true
+	in.changed = setPath(config, "/"+in.token+path) || in.changed
+	if len(in.bundle) > 0 && !bytes.Equal(config.CABundle, in.bundle) {
+		config.CABundle, in.changed = in.bundle, true
+	}
+}
+
+func mutatingClients(c *admissionv1.MutatingWebhookConfiguration) (list []admissionv1.WebhookClientConfig) {
+	for _, w := range c.Webhooks {
+		list = append(list, w.ClientConfig)
+	}
+	return list
+}
+
+func validatingClients(c *admissionv1.ValidatingWebhookConfiguration) (list []admissionv1.WebhookClientConfig) {
+	for _, w := range c.Webhooks {
+		list = append(list, w.ClientConfig)
+	}
+	return list
 }
 
 // govern writes the generated configuration from that of the labelled pods.
@@ -177,11 +218,15 @@ func (c *Configurations) govern(ctx context.Context, labelled *admissionv1.Mutat
 	for i := range list.Items {
 		mckubes[i] = &list.Items[i]
 	}
-	entries, without := Entries(labelled.Webhooks[at], mckubes)
-	leftOut.Set(float64(len(without)))
+	entries, without, tooLong := Entries(labelled.Webhooks[at], mckubes)
+	leftOut.Set(float64(len(without) + len(tooLong)))
 	for _, m := range without {
 		c.Recorder.Eventf(m, corev1.EventTypeWarning, reasonLabelNeeded,
-			"There are more than %d different selectors: only pods with label %s get their core when they are created", maxEntries, mcv1.LabelRT)
+			"There are more than %d different selectors, and namespace %s has had its turns: only pods with label %s get their core when they are created", maxEntries, m.Namespace, mcv1.LabelRT)
+	}
+	for _, m := range tooLong {
+		c.Recorder.Eventf(m, corev1.EventTypeWarning, reasonLabelNeeded,
+			"The selector has %d bytes of keys and values; with more than %d, only pods with label %s get their core when they are created", selectorBytes(m.Spec.Selector), maxEntryBytes, mcv1.LabelRT)
 	}
 	config := &admissionv1.MutatingWebhookConfiguration{}
 	if err := c.Reader.Get(ctx, types.NamespacedName{Name: c.Options.Configurations + governedSuffix}, config); err != nil {

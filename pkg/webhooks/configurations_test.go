@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -175,5 +176,78 @@ func TestMcKubesWithoutAnEntryAreTold(t *testing.T) {
 	}
 	if event := <-recorder.Events; !strings.Contains(event, "LabelNeeded") || !strings.Contains(event, "sdv.com") || len(recorder.Events) != 0 {
 		t.Errorf("%s, and %d more", event, len(recorder.Events))
+	}
+}
+
+// The leader that starts and the token's age replace the paths; nothing else does. What an upgrade wrote over them comes back.
+func TestThePathsAreSecret(t *testing.T) {
+	c, _ := keeper(t, true, nil, emptySecret(nil))
+	clock := clocktesting.NewFakePassiveClock(start)
+	c.Clock = clock
+	reconciled := func() (paths []string) {
+		t.Helper()
+		if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		mutating, validating := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
+		if err := errors.Join(c.Reader.Get(t.Context(), client.ObjectKey{Name: "mainspring"}, mutating), c.Reader.Get(t.Context(), client.ObjectKey{Name: "mainspring"}, validating)); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range mutating.Webhooks {
+			paths = append(paths, strings.TrimPrefix(*w.ClientConfig.URL, "https://localhost:9443"))
+		}
+		for _, w := range validating.Webhooks {
+			paths = append(paths, strings.TrimPrefix(*w.ClientConfig.URL, "https://localhost:9443"))
+		}
+		return paths
+	}
+	first := reconciled()
+	ends := []string{webhooks.PathMutatePods, webhooks.PathValidatePods, webhooks.PathValidateMcKubes, webhooks.PathValidateMigrationPolicies, webhooks.PathEvictions}
+	for i, path := range first {
+		if token := strings.TrimSuffix(path, ends[i]); len(token) != 65 || token != first[0][:65] {
+			t.Errorf("webhook %d is at %s, want one token of 64 digits and %s", i, path, ends[i])
+		}
+	}
+	clock.SetTime(start.Add(9 * time.Minute))
+	if again := reconciled(); !slices.Equal(again, first) {
+		t.Errorf("replaced too soon: %v", again)
+	}
+	config := &admissionv1.ValidatingWebhookConfiguration{}
+	if err := c.Reader.Get(t.Context(), client.ObjectKey{Name: "mainspring"}, config); err != nil {
+		t.Fatal(err)
+	}
+	config.Webhooks[0].ClientConfig.URL = new(string)
+	*config.Webhooks[0].ClientConfig.URL = "https://localhost:9443"
+	if err := c.Client.Update(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	if again := reconciled(); !slices.Equal(again, first) {
+		t.Errorf("written over by an upgrade: %v", again)
+	}
+	clock.SetTime(start.Add(10 * time.Minute))
+	if next := reconciled(); next[0] == first[0] {
+		t.Error("not replaced in time")
+	}
+	before := reconciled()
+	restarted := *c
+	c = &webhooks.Configurations{Reader: restarted.Reader, Cache: restarted.Cache, Client: restarted.Client, Recorder: restarted.Recorder, Clock: clock, Options: restarted.Options}
+	if after := reconciled(); after[0] == before[0] {
+		t.Error("calls may have failed while no controller ran, and have told the path; it is still in use")
+	}
+}
+
+// A webhook of another version keeps its address; the others get theirs.
+func TestAWebhookWithoutAHandlerIsNamed(t *testing.T) {
+	c, _ := keeper(t, true, nil, emptySecret(nil))
+	config := &admissionv1.ValidatingWebhookConfiguration{}
+	if err := c.Reader.Get(t.Context(), client.ObjectKey{Name: "mainspring"}, config); err != nil {
+		t.Fatal(err)
+	}
+	config.Webhooks[0].Name = "nodes.validate.mckube.io"
+	if err := c.Client.Update(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err == nil || !strings.Contains(err.Error(), "nodes.validate.mckube.io") || bundleOf(t, c) == "" {
+		t.Errorf("%v, bundle %q", err, bundleOf(t, c))
 	}
 }

@@ -1,12 +1,13 @@
 package webhooks
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -15,16 +16,25 @@ import (
 // conflict finds another McKube that provably governs a container that m governs too: both name the
 // same pod, every pod of the one's selector is in the other's, or a pod that exists is in both. What cannot be
 // proven now, the pod's own admission finds.
-func conflict(m *mcv1.McKube, cluster Cluster) *field.Error {
+//
+// It takes time in the number of the namespace's McKubes and pods, and ends with ctx: the error is then that of ctx.
+func conflict(ctx context.Context, m *mcv1.McKube, cluster Cluster) (*field.Error, error) {
+	mine := requirementsOf(m.Spec.Selector)
 	for _, other := range cluster.McKubesIn(m.Namespace) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		if !rivals(m, other) {
 			continue
 		}
-		if path, value, ok := samePods(m, other); ok {
-			return taken(path, value, other.Name, "the same pods")
+		if path, value, ok := samePods(m, mine, other); ok {
+			return taken(path, value, other.Name, "the same pods"), nil
 		}
 	}
 	for _, pod := range cluster.PodsFor(m) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		container, err := mcv1.ContainerOf(m, pod)
 		if err != nil {
 			continue
@@ -32,11 +42,11 @@ func conflict(m *mcv1.McKube, cluster Cluster) *field.Error {
 		for _, other := range cluster.McKubesFor(pod) {
 			if theirs, err := mcv1.ContainerOf(other, pod); rivals(m, other) && err == nil && theirs == container {
 				path, value := target(m)
-				return taken(path, value, other.Name, fmt.Sprintf("container %s of pod %s", container, pod.Name))
+				return taken(path, value, other.Name, fmt.Sprintf("container %s of pod %s", container, pod.Name)), nil
 			}
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 func taken(path *field.Path, value any, other, what string) *field.Error {
@@ -60,8 +70,8 @@ func target(m *mcv1.McKube) (*field.Path, any) {
 	return spec.Child("selector"), metav1.FormatLabelSelector(m.Spec.Selector)
 }
 
-// samePods tells that every pod of one is a pod of the other, whatever pods there are.
-func samePods(m, other *mcv1.McKube) (*field.Path, any, bool) {
+// samePods tells that every pod of one is a pod of the other, whatever pods there are. mine are m's requirements.
+func samePods(m *mcv1.McKube, mine requirements, other *mcv1.McKube) (*field.Path, any, bool) {
 	path, value := target(m)
 	if (m.Spec.Selector == nil) != (other.Spec.Selector == nil) {
 		return nil, nil, false
@@ -69,27 +79,29 @@ func samePods(m, other *mcv1.McKube) (*field.Path, any, bool) {
 	if m.Spec.Selector == nil {
 		return path, value, m.Spec.Podname != "" && m.Spec.Podname == other.Spec.Podname
 	}
-	return path, value, implies(m.Spec.Selector, other.Spec.Selector) || implies(other.Spec.Selector, m.Spec.Selector)
+	theirs := requirementsOf(other.Spec.Selector)
+	return path, value, mine.allIn(theirs) || theirs.allIn(mine)
 }
 
-// implies tells that a's requirements are all among b's, so that every pod of b is one of a.
-func implies(a, b *metav1.LabelSelector) bool {
-	wide, err := metav1.LabelSelectorAsSelector(a)
+// requirements are those of a selector, as text. Nil: the selector cannot be read.
+type requirements sets.Set[string]
+
+func requirementsOf(selector *metav1.LabelSelector) requirements {
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
-		return false
+		return nil
 	}
-	narrow, err := metav1.LabelSelectorAsSelector(b)
-	if err != nil {
-		return false
+	all := requirements{}
+	list, _ := parsed.Requirements()
+	for _, r := range list {
+		all[r.String()] = sets.Empty{}
 	}
-	wanted, _ := wide.Requirements()
-	given, _ := narrow.Requirements()
-	for _, r := range wanted {
-		if !slices.ContainsFunc(given, func(g labels.Requirement) bool { return g.String() == r.String() }) {
-			return false
-		}
-	}
-	return true
+	return all
+}
+
+// allIn tells that each of r is among others, so that every pod of theirs is one of r's.
+func (r requirements) allIn(others requirements) bool {
+	return r != nil && others != nil && sets.Set[string](others).IsSuperset(sets.Set[string](r))
 }
 
 // containerAdvice warns of pods that exist and do not have the container.

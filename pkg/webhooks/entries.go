@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -16,10 +17,12 @@ import (
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 )
 
-// Bounds of what is generated: the API server looks at every entry for every pod that is created.
+// Bounds of what is generated: the API server looks at every entry for every pod that is created, and stores an object of 1.5 MiB at most.
 const (
 	maxEntries = 200
-	maxNames   = 100 // of pods in an entry
+	// maxEntryBytes bounds what McKubes put into one entry, the text of their selector, names and namespaces.
+	maxEntryBytes = 4 << 10
+	maxNames      = 100 // of pods in an entry
 )
 
 // group is McKubes whose pods one entry describes: those with one selector, or the podnames of one
@@ -29,41 +32,88 @@ type group struct {
 	namespaces []string
 	names      []string
 	mckubes    []*mcv1.McKube
+	// bytes is the size of the three.
+	bytes int
 }
 
 // Entries are webhooks for the pods without label sdv.com that McKubes govern, shaped like template,
 // which is the one for those with it: the same server, the same namespaces left out. McKubes with one
-// selector share an entry, and so do those with a podname in a namespace. There are at most maxEntries,
-// for the oldest McKubes; the pods of those in leftOut need the label.
-func Entries(template admissionv1.MutatingWebhook, mckubes []*mcv1.McKube) (entries []admissionv1.MutatingWebhook, leftOut []*mcv1.McKube) {
-	for _, g := range groups(template, mckubes) {
+// selector share an entry, and so do those with a podname in a namespace. There are at most maxEntries. Namespaces take turns for
+// them, the oldest McKube of each first, so that a namespace with many selectors takes only what others leave. The pods of the McKubes in leftOut, and of
+// those in tooLong, whose selector fits no entry, need the label.
+func Entries(template admissionv1.MutatingWebhook, mckubes []*mcv1.McKube) (entries []admissionv1.MutatingWebhook, leftOut, tooLong []*mcv1.McKube) {
+	groups, tooLong := groups(template, mckubes)
+	for _, g := range byTurns(groups) {
 		if len(entries) == maxEntries {
 			leftOut = append(leftOut, g.mckubes...)
 			continue
 		}
 		entries = append(entries, g.entry(template))
 	}
-	return entries, leftOut
+	return entries, leftOut, tooLong
 }
 
-// groups are in the order of their oldest McKube, so that a new one never takes an older one's place.
-func groups(template admissionv1.MutatingWebhook, mckubes []*mcv1.McKube) []*group {
-	var list []*group
+// groups are in the order of their oldest McKube.
+func groups(template admissionv1.MutatingWebhook, mckubes []*mcv1.McKube) (list []*group, tooLong []*mcv1.McKube) {
 	open := map[string]*group{}
 	for _, m := range byAge(mckubes) {
 		key, ok := groupKey(template, m)
 		if !ok {
 			continue
 		}
+		if bytesOf(m) > maxEntryBytes {
+			tooLong = append(tooLong, m)
+			continue
+		}
 		g := open[key]
-		if g == nil || len(g.names) == maxNames {
-			g = &group{selector: m.Spec.Selector}
+		if g == nil || !g.fits(m) {
+			g = &group{selector: m.Spec.Selector, bytes: selectorBytes(m.Spec.Selector)}
 			open[key] = g
 			list = append(list, g)
 		}
 		g.add(m)
 	}
-	return list
+	return list, tooLong
+}
+
+// byTurns orders groups by how many older ones the namespace of their oldest McKube has, then by age. A new McKube takes the place of an older one only
+// where that one's namespace has more of them.
+func byTurns(groups []*group) []*group {
+	turns, of := map[*group]int{}, map[string]int{}
+	for _, g := range groups {
+		namespace := g.mckubes[0].Namespace
+		turns[g] = of[namespace]
+		of[namespace]++
+	}
+	slices.SortStableFunc(groups, func(a, b *group) int { return cmp.Compare(turns[a], turns[b]) })
+	return groups
+}
+
+// bytesOf is what the McKube puts into an entry of its own.
+func bytesOf(m *mcv1.McKube) int {
+	return selectorBytes(m.Spec.Selector) + len(m.Namespace) + len(m.Spec.Podname)
+}
+
+// selectorBytes is the length of all keys and values.
+func selectorBytes(selector *metav1.LabelSelector) (n int) {
+	if selector == nil {
+		return 0
+	}
+	for key, value := range selector.MatchLabels {
+		n += len(key) + len(value)
+	}
+	for _, e := range selector.MatchExpressions {
+		n += len(e.Key) + len(e.Operator)
+		for _, value := range e.Values {
+			n += len(value)
+		}
+	}
+	return n
+}
+
+// fits reports whether the McKube still has room in the group.
+func (g *group) fits(m *mcv1.McKube) bool {
+	return len(g.names) < maxNames && g.bytes+len(m.Namespace)+len(m.Spec.Podname) <= maxEntryBytes
 }
 
 func byAge(mckubes []*mcv1.McKube) []*mcv1.McKube {
@@ -106,18 +156,24 @@ func serves(template admissionv1.MutatingWebhook, namespace string) bool {
 
 func (g *group) add(m *mcv1.McKube) {
 	g.mckubes = append(g.mckubes, m)
-	g.namespaces = insert(g.namespaces, m.Namespace)
-	if m.Spec.Selector == nil {
-		g.names = insert(g.names, m.Spec.Podname)
+	var added bool
+	if g.namespaces, added = insert(g.namespaces, m.Namespace); added {
+		g.bytes += len(m.Namespace)
+	}
+	if m.Spec.Selector != nil {
+		return
+	}
+	if g.names, added = insert(g.names, m.Spec.Podname); added {
+		g.bytes += len(m.Spec.Podname)
 	}
 }
 
-func insert(sorted []string, value string) []string {
+func insert(sorted []string, value string) (list []string, added bool) {
 	at, found := slices.BinarySearch(sorted, value)
 	if found {
-		return sorted
+		return sorted, false
 	}
-	return slices.Insert(sorted, at, value)
+	return slices.Insert(sorted, at, value), true
 }
 
 func (g *group) entry(template admissionv1.MutatingWebhook) admissionv1.MutatingWebhook {

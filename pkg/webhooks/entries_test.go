@@ -1,6 +1,7 @@
 package webhooks_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,7 +67,7 @@ func TestEntriesAreShared(t *testing.T) {
 		"no pods":                          {[]*mcv1.McKube{mckube("a", selecting()), mckube("b", podname(""))}, 0},
 		"a label that must not be sdv.com": {[]*mcv1.McKube{mckube("a", func(m *mcv1.McKube) { selecting("app", "web")(m); without(m) })}, 1},
 	} {
-		entries, left := webhooks.Entries(entryTemplate(t), tc.mckubes)
+		entries, left, _ := webhooks.Entries(entryTemplate(t), tc.mckubes)
 		if len(entries) != tc.want || len(left) > 0 {
 			t.Errorf("%s: %d entries, %d left out", name, len(entries), len(left))
 		}
@@ -80,10 +81,10 @@ func without(m *mcv1.McKube) {
 // An entry differs from the webhook of labelled pods in what it is for and in nothing else.
 func TestEntriesAreAsStrictAsTheTemplate(t *testing.T) {
 	template := entryTemplate(t)
-	entries, _ := webhooks.Entries(template, []*mcv1.McKube{mckube("m"), mckube("s", selecting("app", "web"))})
+	entries, _, _ := webhooks.Entries(template, []*mcv1.McKube{mckube("m"), mckube("s", selecting("app", "web"))})
 	for _, e := range entries {
 		if *e.FailurePolicy != admissionv1.Fail || *e.SideEffects != admissionv1.SideEffectClassNone || *e.TimeoutSeconds > 5 ||
-			*e.ClientConfig.URL != "https://localhost:9443/mutate-pods" || len(e.Rules) != 1 || e.Rules[0].Resources[0] != "pods" {
+			*e.ClientConfig.URL != "https://localhost:9443" || len(e.Rules) != 1 || e.Rules[0].Resources[0] != "pods" {
 			t.Errorf("%+v", e)
 		}
 		if strings.Count(e.Name, ".") < 2 || !strings.Contains(e.Name, ".default.g") {
@@ -106,7 +107,7 @@ func TestOnlyGovernedPodsAreSent(t *testing.T) {
 			}
 			mckubes = append(mckubes, mckube(fmt.Sprint(i), how, in(space.Draw(t, "namespace"))))
 		}
-		entries, left := webhooks.Entries(template, mckubes)
+		entries, left, _ := webhooks.Entries(template, mckubes)
 		p := labelled(pod("app"), "app", some.Draw(t, "label"))
 		p.Namespace, p.Name = space.Draw(t, "where"), rapid.SampledFrom([]string{"", "a", "b", "x"}).Draw(t, "name")
 		if rapid.Bool().Draw(t, "sdv.com") {
@@ -132,7 +133,7 @@ func TestEntriesAreBounded(t *testing.T) {
 		mckubes = append(mckubes, mckube(fmt.Sprintf("s%d", i), selecting("app", fmt.Sprint(i)), at(i)))
 	}
 	slices.Reverse(mckubes)
-	entries, left := webhooks.Entries(entryTemplate(t), mckubes)
+	entries, left, _ := webhooks.Entries(entryTemplate(t), mckubes)
 	if len(entries) != 200 || len(left) != 50 || left[0].Name != "s200" {
 		t.Errorf("%d entries, %d left out", len(entries), len(left))
 	}
@@ -140,9 +141,54 @@ func TestEntriesAreBounded(t *testing.T) {
 	for i := range 250 {
 		names = append(names, mckube(fmt.Sprintf("m%d", i), podname(fmt.Sprintf("pod-%d", i)), at(i)))
 	}
-	entries, left = webhooks.Entries(entryTemplate(t), names)
+	entries, left, _ = webhooks.Entries(entryTemplate(t), names)
 	if len(entries) != 3 || len(left) != 0 || strings.Count(entries[0].MatchConditions[0].Expression, "pod-") != 100 {
 		t.Errorf("%d entries for 250 names, %d left out", len(entries), len(left))
+	}
+}
+
+// What one namespace asks for costs others nothing: neither their entries nor the object's size, which etcd bounds.
+func TestEntriesOfOneNamespaceLeaveRoomForOthers(t *testing.T) {
+	at := func(i int) func(*mcv1.McKube) {
+		return func(m *mcv1.McKube) {
+			m.CreationTimestamp = metav1.Time{Time: start.Add(time.Duration(i) * time.Second)}
+		}
+	}
+	huge := func(m *mcv1.McKube) {
+		m.Spec.Selector.MatchExpressions = append(m.Spec.Selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: make([]string, 3000)})
+		for i := range 3000 {
+			m.Spec.Selector.MatchExpressions[0].Values[i] = fmt.Sprintf("%063d", i)
+		}
+	}
+	long := func(i int) func(*mcv1.McKube) {
+		return func(m *mcv1.McKube) {
+			m.Spec.Selector.MatchLabels["long"] = fmt.Sprintf("%063d", i)
+			for k := range 50 {
+				m.Spec.Selector.MatchLabels[fmt.Sprintf("k%d", k)] = fmt.Sprintf("%063d", k)
+			}
+		}
+	}
+	var mckubes []*mcv1.McKube
+	for i := range 300 {
+		mckubes = append(mckubes, mckube(fmt.Sprintf("greedy%d", i), selecting("app", fmt.Sprint(i)), in("greedy"), at(i), long(i)))
+	}
+	for i := range 3 {
+		mckubes = append(mckubes, mckube(fmt.Sprintf("huge%d", i), selecting("app", fmt.Sprint(i)), in("greedy"), at(i), huge))
+	}
+	for i := range 5000 { // one selector in many namespaces
+		mckubes = append(mckubes, mckube("shared", selecting("app", "shared"), in(fmt.Sprintf("namespace-%04d", i)), at(400)))
+	}
+	mckubes = append(mckubes, mckube("modest", selecting("app", "brake"), in("modest"), at(1000)))
+	entries, left, tooLong := webhooks.Entries(entryTemplate(t), mckubes)
+	if !slices.ContainsFunc(entries, func(e admissionv1.MutatingWebhook) bool { return strings.HasPrefix(e.Name, "modest.modest.") }) {
+		t.Error("the McKube of another namespace has no entry")
+	}
+	if len(tooLong) != 3 || slices.ContainsFunc(left, func(m *mcv1.McKube) bool { return m.Namespace != "greedy" }) {
+		t.Errorf("%d are too long; left out are %d", len(tooLong), len(left))
+	}
+	data, err := json.Marshal(admissionv1.MutatingWebhookConfiguration{Webhooks: entries})
+	if err != nil || len(data) > 1_400_000 {
+		t.Errorf("the configuration has %d bytes: %v", len(data), err)
 	}
 }
 
@@ -152,7 +198,7 @@ func TestEntriesAreNamedByTheirMcKube(t *testing.T) {
 	mckubes := []*mcv1.McKube{
 		mckube("camera", in(strings.Repeat("n", 63))), mckube(long+"x", selecting("app", "x")), mckube(long+"y", selecting("app", "y")),
 	}
-	entries, _ := webhooks.Entries(entryTemplate(t), mckubes)
+	entries, _, _ := webhooks.Entries(entryTemplate(t), mckubes)
 	seen := map[string]bool{}
 	for _, e := range entries {
 		seen[e.Name] = true

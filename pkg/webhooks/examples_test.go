@@ -33,7 +33,7 @@ func TestExamplesPassTheWebhook(t *testing.T) {
 			if m.Kind != "McKube" {
 				continue
 			}
-			warnings, errs := webhooks.ValidateMcKube(m, w, granularity)
+			warnings, errs, _ := webhooks.ValidateMcKube(t.Context(), m, w, granularity)
 			if len(errs) > 0 || len(warnings) > 0 && !strings.HasPrefix(filepath.Base(file), "seed-") {
 				t.Errorf("%s: %v, warnings %q", file, errs, warnings)
 			}

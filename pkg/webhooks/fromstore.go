@@ -71,7 +71,7 @@ func skeleton(v *state.PodView) *corev1.Pod {
 func (s fromStore) Preempting() (rt.Criticality, bool) {
 	highest, any := rt.Low, false
 	for _, p := range s.Snapshot().Preemptions() {
-		if s.clock.Now().Before(p.Deadline.Time) {
+		if p.InForce(s.clock.Now()) {
 			highest, any = max(highest, p.Criticality), true
 		}
 	}

@@ -1,6 +1,8 @@
 package webhooks_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,5 +88,24 @@ func TestPreemptionsEndAtTheirDeadline(t *testing.T) {
 	clock.Step(2 * time.Minute)
 	if got, any := cluster.Preempting(); any {
 		t.Errorf("after the deadline: %v", got)
+	}
+}
+
+// A plan beyond what the controller plans holds no other tenant's pods back.
+func TestAPlanThatTheControllerDidNotMakeHoldsNobodyBack(t *testing.T) {
+	for what, text := range map[string]string{
+		"until 2099":      `{"node":"n","core":1,"deadline":"2099-01-01T00:00:00Z","life":"1m0s"}`,
+		"of two hours":    fmt.Sprintf(`{"node":"n","core":1,"deadline":%q,"life":"2h0m0s"}`, start.Add(time.Minute).Format(time.RFC3339)),
+		"many victims":    fmt.Sprintf(`{"node":"n","core":1,"deadline":%q,"life":"1m0s","victims":["x"%s]}`, start.Add(time.Minute).Format(time.RFC3339), strings.Repeat(`,"x"`, 256)),
+		"many bytes":      fmt.Sprintf(`{"node":%q,"core":1,"deadline":%q,"life":"1m0s"}`, strings.Repeat("n", 1<<16), start.Add(time.Minute).Format(time.RFC3339)),
+		"no plan":         `[]`,
+		"a negative life": fmt.Sprintf(`{"node":"n","core":1,"deadline":%q,"life":"-1m0s"}`, start.Add(time.Minute).Format(time.RFC3339)),
+	} {
+		waiting := withUID(annotated(pod("app"), mcv1.AnnotationPreempting, text), "p1")
+		waiting.Status.Phase = corev1.PodPending
+		cluster, _ := built(t, waiting, withUID(mckube("m", critical("high")), "m1"))
+		if got, any := cluster.Preempting(); any {
+			t.Errorf("%s: %v", what, got)
+		}
 	}
 }

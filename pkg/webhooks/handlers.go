@@ -117,7 +117,7 @@ func (h Handlers) validatePod(ctx context.Context, req admission.Request) admiss
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-func (h Handlers) validateMcKube(_ context.Context, req admission.Request) admission.Response {
+func (h Handlers) validateMcKube(ctx context.Context, req admission.Request) admission.Response {
 	m := &mcv1.McKube{}
 	if err := json.Unmarshal(req.Object.Raw, m); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the McKube: %w", err))
@@ -126,7 +126,10 @@ func (h Handlers) validateMcKube(_ context.Context, req admission.Request) admis
 	if slices.Contains(h.Spared, m.Namespace) {
 		return invalid(req, spared(m.Namespace))
 	}
-	warnings, errs := ValidateMcKube(m, h.Cluster, h.Granularity)
+	warnings, errs, err := ValidateMcKube(ctx, m, h.Cluster, h.Granularity)
+	if err != nil {
+		return unavailable(err)
+	}
 	if len(errs) > 0 {
 		return invalid(req, errs.ToAggregate())
 	}

@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,25 +22,29 @@ var (
 
 // ValidateMcKube refuses a McKube for what CEL cannot say: names and selectors that nothing can have,
 // cores listed twice, budgets that a core could not measure, and a container that another McKube
-// governs already. Every error names field, value and bound. The warnings are advice.
-func ValidateMcKube(m *mcv1.McKube, cluster Cluster, granularity int64) (warnings []string, errs field.ErrorList) {
+// governs already. Every error names field, value and bound. The warnings are advice. err is that of ctx, where it ended first.
+func ValidateMcKube(ctx context.Context, m *mcv1.McKube, cluster Cluster, granularity int64) (warnings []string, errs field.ErrorList, err error) {
 	errs = append(nameErrors(m), selectorErrors(m.Spec.Selector)...)
 	if m.Spec.RTSettings == nil {
-		return nil, errs
+		return nil, errs, nil
 	}
 	errs = append(errs, coreErrors(m.Spec.RTSettings)...)
 	errs = append(errs, budgetErrors(m.Spec.RTSettings, granularity)...)
 	if len(errs) > 0 {
-		return nil, errs
+		return nil, errs, nil
 	}
 	server, err := rtdra.ServerOf(m, "", "")
 	if err != nil {
-		return nil, field.ErrorList{field.Invalid(rtSettings, field.OmitValueType{}, err.Error())}
+		return nil, field.ErrorList{field.Invalid(rtSettings, field.OmitValueType{}, err.Error())}, nil //nolint:nilerr // it is about the object, not about the request
 	}
-	if err := conflict(m, cluster); err != nil {
-		return nil, field.ErrorList{err}
+	taken, err := conflict(ctx, m, cluster)
+	if err != nil {
+		return nil, nil, fmt.Errorf("looking for other McKubes of its containers: %w", err)
 	}
-	return append(advice(m, server, granularity), containerAdvice(m, cluster)...), nil
+	if taken != nil {
+		return nil, field.ErrorList{taken}, nil
+	}
+	return append(advice(m, server, granularity), containerAdvice(m, cluster)...), nil, nil
 }
 
 // spared refuses a McKube where it could keep no promise: a pod there would start without its claim.
@@ -68,7 +73,11 @@ func nameErrors(m *mcv1.McKube) (errs field.ErrorList) {
 	return errs
 }
 
+// selectorErrors refuses a selector that fits no entry of the webhook configuration before it is parsed, which takes time in its length.
 func selectorErrors(selector *metav1.LabelSelector) field.ErrorList {
+	if n := selectorBytes(selector); n > maxEntryBytes {
+		return field.ErrorList{field.TooLong(spec.Child("selector"), field.OmitValueType{}, maxEntryBytes)}
+	}
 	return metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, spec.Child("selector"))
 }
 

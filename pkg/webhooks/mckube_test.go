@@ -37,7 +37,7 @@ func TestMcKubesThatAreFine(t *testing.T) {
 		"for others by selector": mckube("x", selecting("app", "web")),
 		"tasks that are served":  mckube("m", budget(2_000, 1_000, 1_000), tasks(mcv1.Task{Period: 20_000, WCET: 4_000})),
 	} {
-		warnings, errs := webhooks.ValidateMcKube(m, w, granularity)
+		warnings, errs, _ := webhooks.ValidateMcKube(t.Context(), m, w, granularity)
 		if len(errs) > 0 || len(warnings) > 0 {
 			t.Errorf("%s: %v %v", name, errs, warnings)
 		}
@@ -64,7 +64,7 @@ func TestMcKubesThatAreRefused(t *testing.T) {
 		"what CEL would have refused":  {mckube("m", budget(10_000, 1_000, 9_999)), []string{"runtime_hi: 9999us", "9500us"}},
 		"a criticality of its own":     {mckube("m", critical("urgent")), []string{`"urgent"`, "High, Middle, Low"}},
 	} {
-		_, errs := webhooks.ValidateMcKube(tc.mckube, &world{}, granularity)
+		_, errs, _ := webhooks.ValidateMcKube(t.Context(), tc.mckube, &world{}, granularity)
 		for _, want := range tc.want {
 			if len(errs) == 0 || !strings.Contains(errs.ToAggregate().Error(), want) {
 				t.Errorf("%s: %v, want %q", name, errs, want)
@@ -98,7 +98,7 @@ func TestMcKubesInConflict(t *testing.T) {
 		"a name and a selector, no pod":       {mckube("m"), mckube("o", selecting("app", "web")), nil, ""},
 	} {
 		w := &world{mckubes: []*mcv1.McKube{tc.other}, pods: tc.pods}
-		_, errs := webhooks.ValidateMcKube(tc.mckube, w, granularity)
+		_, errs, _ := webhooks.ValidateMcKube(t.Context(), tc.mckube, w, granularity)
 		if (len(errs) > 0) != (tc.want != "") {
 			t.Errorf("%s: %v", name, errs)
 		}
@@ -122,7 +122,7 @@ func TestMcKubesThatAreAdvisedAgainst(t *testing.T) {
 		"a pod without it":           {mckube("m", of("db")), []*corev1.Pod{pod("app")}, []string{`"db", which pod app does not have`}},
 		"a pod with several":         {mckube("m"), []*corev1.Pod{pod("app", "log")}, []string{"several containers"}},
 	} {
-		warnings, errs := webhooks.ValidateMcKube(tc.mckube, &world{pods: tc.pods}, granularity)
+		warnings, errs, _ := webhooks.ValidateMcKube(t.Context(), tc.mckube, &world{pods: tc.pods}, granularity)
 		if len(errs) > 0 {
 			t.Errorf("%s: refused: %v", name, errs)
 		}

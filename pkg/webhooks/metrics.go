@@ -62,11 +62,15 @@ var (
 		Name: "mainspring_webhook_selectors_left_out",
 		Help: "McKubes whose pods are only governed when they carry label sdv.com, because there are too many selectors to send each to the webhooks.",
 	})
+	strangers = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "mainspring_webhook_unknown_clients_total",
+		Help: "Requests to the webhooks that did not know their secret path, and were not answered.",
+	})
 )
 
 // RegisterMetrics adds the package's metrics to a registry, once, before the webhooks answer.
 func RegisterMetrics(registry prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{requests, evictions, expiry, secretMissing, leftOut} {
+	for _, c := range []prometheus.Collector{requests, evictions, expiry, secretMissing, leftOut, strangers} {
 		if err := registry.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}

@@ -3,12 +3,16 @@ package webhooks_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/webhooks"
 	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
 )
 
@@ -33,7 +38,8 @@ func TestWebhooksOnAnAPIServer(t *testing.T) {
 	t.Run("refusals and warnings reach the user", s.refusesAndWarns)
 	t.Run("policies that cannot be used are refused", s.refusesPolicies)
 	t.Run("evictions become migrations", s.migratesEvictions)
-	t.Run("certificates are replaced", s.replacesCertificates)
+	t.Run("strangers are not answered", s.refusesStrangers)
+	t.Run("certificates and paths are replaced", s.replacesCertificates)
 	t.Run("entries go with their McKubes", s.removesEntries)
 	s.stop()
 	t.Run("while they are down", s.blocksOnlyRealTimePods)
@@ -174,6 +180,53 @@ func (s *stage) refusesAndWarns(t *testing.T) {
 	}
 }
 
+// refusesStrangers: who does not know the path is neither answered nor obeyed.
+func (s *stage) refusesStrangers(t *testing.T) {
+	known := s.path(t, "evictions.migrate.mckube.io")
+	for _, path := range []string{
+		webhooks.PathEvictions, webhooks.PathMutatePods, webhooks.PathValidatePods, "/", "//evictions", "/" + strings.Repeat("0", 64) + webhooks.PathEvictions,
+		known[:len(known)-1], known + "/", strings.ToUpper(known), "/x" + known,
+	} {
+		if code := s.post(t, path); code != http.StatusNotFound {
+			t.Errorf("POST %s: %d", path, code)
+		}
+	}
+	if code := s.post(t, known); code != http.StatusOK {
+		t.Errorf("the API server's own path: %d", code)
+	}
+}
+
+// path is where the API server calls the validating webhook.
+func (s *stage) path(t *testing.T, webhook string) string {
+	t.Helper()
+	config := &admissionv1.ValidatingWebhookConfiguration{}
+	if err := s.client.Get(t.Context(), client.ObjectKey{Name: "mainspring"}, config); err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(config.Webhooks, func(w admissionv1.ValidatingWebhook) bool { return w.Name == webhook })
+	return strings.TrimPrefix(*config.Webhooks[at].ClientConfig.URL, fmt.Sprintf("https://localhost:%d", s.port))
+}
+
+// post sends a review that asks nothing, as anybody on the network could, and returns the status code.
+func (s *stage) post(t *testing.T, path string) int {
+	t.Helper()
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(s.secret(t).Data[certs.KeyCA])
+	browser := &http.Client{Timeout: eventually, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}}
+	body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"UPDATE","object":{},"oldObject":{}}}`
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, fmt.Sprintf("https://localhost:%d%s", s.port, path), strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := browser.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	return response.StatusCode
+}
+
 func (s *stage) secret(t *testing.T) *corev1.Secret {
 	t.Helper()
 	secret := &corev1.Secret{}
@@ -185,7 +238,7 @@ func (s *stage) secret(t *testing.T) *corev1.Secret {
 
 // replacesCertificates lets most of an hour pass for our clock; the API server's shows the same hour.
 func (s *stage) replacesCertificates(t *testing.T) {
-	first := s.secret(t)
+	first, path := s.secret(t), s.path(t, "pods.validate.mckube.io")
 	s.clock.Step(45 * time.Minute)
 	s.mustCreate(t, mckube("wakes-it", podname("nobody"))) // the clock of the queue is not ours
 	s.soon(t, func() error {
@@ -198,6 +251,16 @@ func (s *stage) replacesCertificates(t *testing.T) {
 		t.Error("the authority is replaced with every certificate")
 	}
 	s.soon(t, func() error { _, err := s.try(t, labelled(pod("app"), "sdv.com", ""), "renewed"); return err })
+	if next := s.path(t, "pods.validate.mckube.io"); next == path {
+		t.Error("the path that a failed call may have disclosed is still in use")
+	}
+	if code := s.post(t, path); code != http.StatusOK {
+		t.Errorf("an API server that has not seen the new path yet: %d", code)
+	}
+	s.clock.Step(2 * time.Minute)
+	if code := s.post(t, path); code != http.StatusNotFound {
+		t.Errorf("the old path: %d", code)
+	}
 
 	broken := s.secret(t)
 	broken.Data = nil

@@ -144,6 +144,7 @@ var flagValues = []flagValue{
 	{"overrun", object{"enabled": true}, "--overrun-dns-names=mainspring." + namespace + ".svc"},
 	{"webhook.enabled", false, "--webhook-port=0"},
 	{"webhook.port", 9444, "--webhook-port=9444"},
+	{"webhook.clientCAConfigMap", "apiservers", "--webhook-client-ca-file=/etc/mainspring/webhook-client-ca/ca.crt"},
 	{"webhook.certificateValidity", "720h", "--webhook-cert-validity=720h"},
 	{"webhook.evictionDeadline", "1h", "--webhook-eviction-deadline=1h"},
 	{"webhook.certManager.enabled", true, "--webhook-cert-rotation=false"},

@@ -1,6 +1,7 @@
 package charts_test
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -33,8 +35,8 @@ func TestWebhooksAreThoseOfTheLocalStack(t *testing.T) {
 	}
 	for i, w := range mutating.Webhooks {
 		want := local.Mutating[0].Webhooks[i]
-		if path := *w.ClientConfig.Service.Path; *want.ClientConfig.URL != "https://localhost:9443"+path {
-			t.Errorf("%s is at %s", w.Name, *want.ClientConfig.URL)
+		if w.ClientConfig.Service.Path != nil || *want.ClientConfig.URL != "https://localhost:9443" {
+			t.Errorf("%s is at %s; its path would be reset by an upgrade: %v", w.Name, *want.ClientConfig.URL, w.ClientConfig.Service)
 		}
 		want.ClientConfig = w.ClientConfig
 		if !reflect.DeepEqual(w, want) {
@@ -215,5 +217,39 @@ func TestAgentsOfSimulatedNodesAreConfinedAndAlone(t *testing.T) {
 		if strings.Contains(m.GetName(), "hollow") {
 			t.Errorf("%s %s is left", m.GetKind(), m.GetName())
 		}
+	}
+}
+
+// The controller is reached on the ports that are in use, by those that the values name.
+func TestTheControllerIsReachedOnItsPortsOnly(t *testing.T) {
+	ports := func(manifests chart.Manifests) map[int]int {
+		peers := map[int]int{}
+		for _, rule := range decode[networkingv1.NetworkPolicy](t, manifests, "NetworkPolicy", "mainspring").Spec.Ingress {
+			for _, p := range rule.Ports {
+				peers[p.Port.IntValue()] = len(rule.From)
+			}
+		}
+		return peers
+	}
+	if got := ports(template(t, nil)); !maps.Equal(got, map[int]int{8080: 0, 9443: 0}) {
+		t.Errorf("ports and their peers: %v", got)
+	}
+	server := []any{map[string]any{"ipBlock": map[string]any{"cidr": "192.0.2.1/32"}}}
+	values := map[string]any{"overrun": map[string]any{"enabled": true}, "networkPolicy": map[string]any{"webhooksFrom": server}}
+	if got := ports(template(t, values)); !maps.Equal(got, map[int]int{8080: 0, 9443: 1, 8090: 0}) {
+		t.Errorf("ports and their peers: %v", got)
+	}
+}
+
+// The authority of API servers is read from a file that is mounted.
+func TestTheAuthorityOfAPIServersIsMounted(t *testing.T) {
+	d := decode[appsv1.Deployment](t, template(t, map[string]any{"webhook": map[string]any{"clientCAConfigMap": "apiservers"}}), "Deployment", "mainspring")
+	c := d.Spec.Template.Spec.Containers[0]
+	mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == "webhook-client-ca" && m.MountPath == "/etc/mainspring/webhook-client-ca"
+	})
+	volume := slices.ContainsFunc(d.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "webhook-client-ca" && v.ConfigMap.Name == "apiservers" })
+	if !mounted || !volume || !slices.Contains(c.Args, "--webhook-client-ca-file=/etc/mainspring/webhook-client-ca/ca.crt") {
+		t.Errorf("mounted %t, volume %t, arguments %v", mounted, volume, c.Args)
 	}
 }

@@ -101,8 +101,12 @@ app.kubernetes.io/component: agent
 {{- end -}}
 
 {{/* Whether the controller has anything mounted. */}}
+{{- define "mainspring.hasClientCA" -}}
+{{- if and .Values.webhook.enabled .Values.webhook.clientCAConfigMap -}}true{{- end -}}
+{{- end -}}
+
 {{- define "mainspring.hasVolumes" -}}
-{{- if or (include "mainspring.hasCatalogue" .) .Values.metrics.certificateSecret (include "mainspring.hasOverrunSecret" .) .Values.cloudProvider.inventory.programs (include "mainspring.migrationSecrets" .) -}}true{{- end -}}
+{{- if or (include "mainspring.hasCatalogue" .) .Values.metrics.certificateSecret (include "mainspring.hasOverrunSecret" .) .Values.cloudProvider.inventory.programs (include "mainspring.hasClientCA" .) (include "mainspring.migrationSecrets" .) -}}true{{- end -}}
 {{- end -}}
 
 {{/* The feature gates as the flag takes them, each named: what a release runs with never depends on a default in the binary. */}}
@@ -192,6 +196,9 @@ app.kubernetes.io/component: agent
   (printf "--webhook-eviction-deadline=%s" .Values.webhook.evictionDeadline)
   (printf "--webhook-dns-names=%s" (include "mainspring.webhookDNSName" .))
   (printf "--webhook-configurations=%s" (include "mainspring.fullname" .))) -}}
+{{- if include "mainspring.hasClientCA" . -}}
+{{- $args = append $args "--webhook-client-ca-file=/etc/mainspring/webhook-client-ca/ca.crt" -}}
+{{- end -}}
 {{- end -}}
 {{- if .Values.overrun.enabled -}}
 {{- if has (int .Values.overrun.port) (list (int .Values.metrics.port) (int .Values.healthProbe.port) (int .Values.webhook.port)) }}

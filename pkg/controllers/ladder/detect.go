@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/record"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
@@ -159,11 +160,11 @@ func highestOf(s *state.ServerView) int64 {
 
 // missesAllowed is how many missed deadlines within which time are too many; 0 for no limit.
 func missesAllowed(s *state.ServerView) (total int64, period time.Duration) {
-	spec := s.McKube.Spec
-	if spec.PressuredDeadlinesTotal == nil || spec.PressuredDeadlinesPeriod == nil {
+	misses, seconds := ptr.Deref(s.McKube.Spec.PressuredDeadlinesTotal, 0), ptr.Deref(s.McKube.Spec.PressuredDeadlinesPeriod, 0)
+	if misses == 0 || seconds == 0 {
 		return 0, time.Second
 	}
-	return int64(*spec.PressuredDeadlinesTotal), time.Duration(*spec.PressuredDeadlinesPeriod) * time.Second
+	return int64(misses), time.Duration(seconds) * time.Second
 }
 
 // quiet is how long no deadline is missed before misses count as over: with fewer there would be no pressure.

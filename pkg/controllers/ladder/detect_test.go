@@ -92,6 +92,10 @@ func TestMissesWithinTheirPeriod(t *testing.T) {
 	l := newLookout()
 	miss := func() { l.applied("a", "low").Misses++ }
 	expect(t, "misses that no McKube limits", l.after(100, miss))
+	for _, zero := range [][2]int32{{0, 0}, {0, 60}, {4, 0}} {
+		l.mckubes["low"].Spec.PressuredDeadlinesTotal, l.mckubes["low"].Spec.PressuredDeadlinesPeriod = &zero[0], &zero[1]
+		expect(t, fmt.Sprintf("misses that a McKube with zeros limits, %v", zero), l.after(100, miss))
+	}
 	l.mckubes["low"].Spec.PressuredDeadlinesTotal, l.mckubes["low"].Spec.PressuredDeadlinesPeriod = ptr.To(int32(4)), ptr.To(int32(60))
 	each := func(seconds int64) func() {
 		return func() {

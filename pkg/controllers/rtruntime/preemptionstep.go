@@ -49,7 +49,7 @@ func claimsCores(pod *state.PodView) bool {
 // live are the plans that hold at a time, but for that of the pod itself.
 func live(plans []state.Preempting, self types.UID, now time.Time) []state.Preempting {
 	return slices.DeleteFunc(slices.Clone(plans), func(p state.Preempting) bool {
-		return p.Pod.UID == self || !now.Before(p.Deadline.Time)
+		return p.Pod.UID == self || !p.InForce(now)
 	})
 }
 
@@ -81,7 +81,7 @@ func nextStep(s scene, plan state.Preemption, now time.Time) preemptionStep {
 		return preemptionStep{Outcome: "The pod is on node " + s.pod.NodeName}
 	case s.pod.Deleting || s.pod.Finished():
 		return preemptionStep{Outcome: "The pod is ending"}
-	case !now.Before(plan.Deadline.Time):
+	case !plan.InForce(now):
 		return preemptionStep{Outcome: late(plan), Failed: true}
 	case !waitsForCore(s.pod):
 		return preemptionStep{Outcome: "The pod no longer waits for a core", Failed: true}

@@ -69,8 +69,11 @@ type McKubeSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	Podname string `json:"podname,omitempty"`
 	// selector chooses the pods it governs, in the McKube's namespace, so that the pods of a
-	// Deployment are governed and stay so when they are re-created. An empty selector is refused.
+	// Deployment are governed and stay so when they are re-created. An empty selector is refused, and one with more than 64 labels, 32 expressions or
+	// 4096 bytes of keys and values.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchLabels) || size(self.matchLabels) <= 64",message="matchLabels has more than 64 labels",fieldPath=".matchLabels"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || size(self.matchExpressions) <= 32",message="matchExpressions has more than 32 expressions",fieldPath=".matchExpressions"
 	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="selector is empty; a selector must hold at least one label or expression"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// container is the container's name. It may be left out when the pod has one container.
@@ -96,14 +99,14 @@ type McKubeSpec struct {
 	// +optional
 	Migration *Migration `json:"migration,omitempty"`
 	// pressuredDeadlinesTotal is the number of deadline misses, within pressuredDeadlinesPeriod,
-	// from which the pod's node counts as pressured.
+	// from which the pod's node counts as pressured. 0, as MC-Kube's own manifests have it, means no limit.
 	// +optional
-	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	PressuredDeadlinesTotal *int32 `json:"pressuredDeadlinesTotal,omitempty"`
-	// pressuredDeadlinesPeriod is the length of that window in seconds.
+	// pressuredDeadlinesPeriod is the length of that window in seconds. 0 means no limit.
 	// +optional
-	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	PressuredDeadlinesPeriod *int32 `json:"pressuredDeadlinesPeriod,omitempty"`
 }
