@@ -36,7 +36,7 @@ func TestAgentsWriteOfTheirOwnNodeOnly(t *testing.T) {
 	p.install(t, release(mainChart, agentValues(nil)))
 	for _, name := range []string{"mine", "other"} {
 		p.apply(t,
-			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": "a"}}},
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": "a"}, Finalizers: []string{"karpenter.sh/termination"}}},
 			&mckubev1alpha1.RTNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, coreSlice(name))
 	}
 	mine, nobodys := p.agentOn(t, "mine"), p.agentOn(t, "")
@@ -59,11 +59,37 @@ func TestAgentsWriteOfTheirOwnNodeOnly(t *testing.T) {
 	}
 	for what, does := range map[string]func(client.Client, string) error{
 		"another label": notes("zone", "labels"), "another annotation": notes("who/knows", "annotations"), "a taint": taints,
+		"a label of the controller's": notes("mckube.io/hardware-class", "labels"), "a price": notes("mckube.io/price-per-hour", "annotations"),
+		"a label to an annotation's name": notes("mckube.sdv.com/cpu-usage", "labels"),
+		"no finalizers":                   changes(`{"metadata":{"finalizers":null}}`), "another finalizer": changes(`{"metadata":{"finalizers":["karpenter.sh/termination","example.com/x"]}}`),
+		"an owner that does not exist": changes(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"none","uid":"none"}]}}`),
+		"a long annotation":            changes(`{"metadata":{"annotations":{"mckube.io/rt-guarantee":"` + strings.Repeat("x", 1025) + `"}}}`),
+		"a slice with a finalizer": func(c client.Client, node string) error {
+			s := coreSlice(node)
+			s.Name, s.Finalizers = "finalized", []string{"example.com/x"}
+			return c.Create(context.Background(), s)
+		},
+		"a slice that another object owns": func(c client.Client, node string) error {
+			s := coreSlice(node)
+			s.Name, s.OwnerReferences = "owned", []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "none"}}
+			return c.Create(context.Background(), s)
+		},
+		"a Lease with a finalizer": func(c client.Client, node string) error {
+			l := heartbeat.Lease(node, "uid-of-"+types.UID(node), time.Now())
+			l.Finalizers = []string{"example.com/x"}
+			return c.Create(context.Background(), l)
+		},
+		"a Lease that another object owns": func(c client.Client, node string) error {
+			l := heartbeat.Lease(node, "uid-of-"+types.UID(node), time.Now())
+			l.OwnerReferences[0].Kind, l.OwnerReferences[0].Name = "Node", "other"
+			return c.Create(context.Background(), l)
+		},
 	} {
 		if err := refusedByPolicy(does(mine, "mine")); err != nil {
 			t.Errorf("%s of its own node: %v", what, err)
 		}
 	}
+	expectMetadataStays(t, p, mine)
 	expectNoLeaseOfAKubelet(t, p, mine)
 	foreign := coreSlice("other")
 	if err := refusedByPolicy(mine.Delete(t.Context(), foreign)); err != nil {
@@ -165,6 +191,29 @@ func notes(key, where string) func(client.Client, string) error {
 func taints(c client.Client, node string) error {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
 	return c.Patch(context.Background(), n, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"taints":[{"key":"x","effect":"NoSchedule"}]}}`)))
+}
+
+// changes patches a Node.
+func changes(patch string) func(client.Client, string) error {
+	return func(c client.Client, node string) error {
+		return c.Patch(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch(types.MergePatchType, []byte(patch)))
+	}
+}
+
+// expectMetadataStays expects that an agent cannot change the metadata of an RTNode by its status, which has what the controller was asked for.
+func expectMetadataStays(t *testing.T, p plane, agent client.Client) {
+	t.Helper()
+	r := &mckubev1alpha1.RTNode{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}
+	patch := `{"metadata":{"annotations":{"mckube.io/asked":"{}"},"labels":{"x":"y"},"finalizers":["example.com/x"],"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"none","uid":"none"}]},"status":{"agentVersion":"new"}}`
+	if err := agent.Status().Patch(t.Context(), r.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+		t.Fatal(err)
+	}
+	if err := p.client.Get(t.Context(), client.ObjectKeyFromObject(r), r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Annotations) > 0 || len(r.Labels) > 0 || len(r.Finalizers) > 0 || len(r.OwnerReferences) > 0 {
+		t.Errorf("an agent has changed the metadata of its RTNode: %+v", r.ObjectMeta)
+	}
 }
 
 // renews writes the Lease of a node's agent, which may not be there yet.
