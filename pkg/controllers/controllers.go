@@ -131,6 +131,7 @@ func withOwnDisruption(ctx context.Context, op *operator.Operator, queue *orches
 		informer.NewNodeClaimController(op.GetClient(), d.CloudProvider, d.Cluster, d.Cost),
 		informer.NewPricingController(op.GetClient(), d.CloudProvider, d.Cost),
 		d.Queue, ours,
+		disruption.NewBudgets(disruption.BudgetsDependencies{Clock: op.Clock, Client: op.GetClient(), Recorder: op.EventRecorder}),
 	)
 	if observed {
 		list = append(list, metricsnodepool.NewController(op.GetClient(), d.CloudProvider, d.Cost))

@@ -79,7 +79,7 @@ func (d *disrupted) Disrupted(name string) string {
 }
 
 // Allowed implements orchestration.Nodes.
-func (d *disrupted) Allowed(ctx context.Context) (map[string]int, error) {
+func (d *disrupted) Allowed(ctx context.Context) (map[string]orchestration.PoolAllowance, error) {
 	pools, err := nodepoolutils.ListManaged(ctx, d.client, d.provider)
 	if err != nil {
 		return nil, fmt.Errorf("listing NodePools: %w", err)
@@ -88,11 +88,14 @@ func (d *disrupted) Allowed(ctx context.Context) (map[string]int, error) {
 }
 
 // allowed is what Karpenter's loop reckons, but that less than nothing is left where more nodes go than may.
-func allowed(clk clock.Clock, pools []*karpenterv1.NodePool, cluster *state.Cluster) map[string]int {
+func allowed(clk clock.Clock, pools []*karpenterv1.NodePool, cluster *state.Cluster) map[string]orchestration.PoolAllowance {
 	nodes, disrupting := karpenterdisruption.NodePoolStats(cluster, disruption.Reason)
-	out := map[string]int{}
+	out := map[string]orchestration.PoolAllowance{}
 	for _, pool := range pools {
-		out[pool.Name] = pool.MustGetAllowedDisruptions(clk, nodes[pool.Name], disruption.Reason) - disrupting[pool.Name]
+		out[pool.Name] = orchestration.PoolAllowance{
+			Nodes:   pool.MustGetAllowedDisruptions(clk, nodes[pool.Name], disruption.Reason) - disrupting[pool.Name],
+			Invalid: disruption.InvalidBudget(pool, clk, disruption.Reason),
+		}
 	}
 	return out
 }

@@ -42,8 +42,8 @@ func TestBudgetsTellHowFarTheyAreExceeded(t *testing.T) {
 	}
 	got := allowed(clk, pools, cluster)
 	for name, want := range map[string]int{"none": -1, "one": 0, "two": 1} {
-		if got[name] != want {
-			t.Errorf("NodePool %s, of which a node is closed, lets %d more go, want %d", name, got[name], want)
+		if got[name].Nodes != want {
+			t.Errorf("NodePool %s, of which a node is closed, lets %d more go, want %d", name, got[name].Nodes, want)
 		}
 	}
 }

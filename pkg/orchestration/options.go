@@ -99,8 +99,16 @@ type Recorder interface {
 type Nodes interface {
 	// Disrupted tells why a node is being closed already; empty: it is not.
 	Disrupted(node string) string
-	// Allowed is how many more nodes each NodePool's disruption budgets let go now; negative: more go than they would.
-	Allowed(ctx context.Context) (map[string]int, error)
+	// Allowed is what each NodePool's disruption budgets allow now.
+	Allowed(ctx context.Context) (map[string]PoolAllowance, error)
+}
+
+// PoolAllowance is what the disruption budgets of a NodePool allow.
+type PoolAllowance struct {
+	// Nodes is how many more nodes may go now; negative: more go than may.
+	Nodes int
+	// Invalid says which field of a budget cannot be read. Karpenter then lets no node go, at any time. Empty: all can be read.
+	Invalid string
 }
 
 // Dependencies are the collaborators of the queue. All are required.

@@ -203,11 +203,13 @@ func TestWhatAnActionWaitsForIsSaid(t *testing.T) {
 	s.node("n1")
 	s.node("n2")
 	s.node("n3")
+	s.node("n4")
 	s.budget("web", "a", 0)
 	s.budget("one", "b", 1)
 	s.budget("two", "b", 1)
 	s.nodes.disrupted["n2"] = "is being replaced"
-	s.nodes.allowed["pool"] = 0
+	s.nodes.allowed["pool"], s.nodes.allowed["typo"] = 0, 0
+	s.nodes.invalid = map[string]string{"typo": "spec.disruption.budgets[0].schedule is x"}
 	s.unable[rules.Migrate] = true
 	s.options.NamespaceLimit = 1
 	p := s.spawn()
@@ -219,10 +221,14 @@ func TestWhatAnActionWaitsForIsSaid(t *testing.T) {
 	pool := s.request(rules.ReplaceNode, "Pool", "n3")
 	pool.NodePool = "pool"
 	s.submit(p, pool)
+	typo := s.request(rules.ReplaceNode, "Typo", "n4")
+	typo.NodePool = "typo"
+	s.submit(p, typo)
 	s.submit(p, s.request(rules.Preempt, "Several", "n1", s.pod("b1")))
 	s.turns(p, 1)
 	s.is("Budget Waiting for PodDisruptionBudget", "Disrupted Waiting for NodeBeingDisrupted", "Executor Waiting for NoExecutor",
-		"Limit Waiting for Limit", "Pool Waiting for NodePoolBudget", "Several Waiting for SeveralPodDisruptionBudgets")
+		"Limit Waiting for Limit", "Pool Waiting for NodePoolBudget", "Several Waiting for SeveralPodDisruptionBudgets",
+		"Typo Waiting for NodePoolBudgetInvalid")
 	if got := s.told.on("m-disrupted"); !slices.Equal(got, []string{"ActionWaits"}) {
 		t.Errorf("told: %v", got)
 	}
@@ -230,11 +236,11 @@ func TestWhatAnActionWaitsForIsSaid(t *testing.T) {
 		t.Errorf("done: %v", s.effects)
 	}
 	delete(s.nodes.disrupted, "n2")
-	s.nodes.allowed["pool"] = 1
+	s.nodes.allowed["pool"], s.nodes.allowed["typo"], s.nodes.invalid = 1, 1, nil
 	s.allow("web", 1)
 	s.turns(p, 12)
 	s.is("Budget Succeeded", "Disrupted Succeeded", "Executor Waiting for NoExecutor",
-		"Limit Waiting for Limit", "Pool Succeeded", "Several Waiting for SeveralPodDisruptionBudgets")
+		"Limit Waiting for Limit", "Pool Succeeded", "Several Waiting for SeveralPodDisruptionBudgets", "Typo Succeeded")
 }
 
 // A node that is being closed waits for its pods to go: what takes them away does not wait for the node.

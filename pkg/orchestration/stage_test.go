@@ -87,11 +87,18 @@ func (s *stage) must(err error) {
 type nodes struct {
 	disrupted map[string]string
 	allowed   map[string]int
+	invalid   map[string]string
 }
 
 func (n *nodes) Disrupted(node string) string { return n.disrupted[node] }
 
-func (n *nodes) Allowed(context.Context) (map[string]int, error) { return n.allowed, nil }
+func (n *nodes) Allowed(context.Context) (map[string]orchestration.PoolAllowance, error) {
+	out := map[string]orchestration.PoolAllowance{}
+	for pool, allowed := range n.allowed {
+		out[pool] = orchestration.PoolAllowance{Nodes: allowed, Invalid: n.invalid[pool]}
+	}
+	return out, nil
+}
 
 // told records Events.
 type told struct{ list []events.Event }

@@ -24,6 +24,8 @@ const (
 	ReasonNodeBeingDisrupted = "NodeBeingDisrupted"
 	// ReasonManyBudgets: several PodDisruptionBudgets cover a pod, and then the API server evicts it for nobody.
 	ReasonManyBudgets = "SeveralPodDisruptionBudgets"
+	// ReasonPoolBudgetInvalid: a disruption budget of the NodePool cannot be read, and allows nothing for as long as that is so.
+	ReasonPoolBudgetInvalid = "NodePoolBudgetInvalid"
 	// ReasonNoExecutor: nothing here does actions of the kind.
 	ReasonNoExecutor = "NoExecutor"
 )
@@ -31,7 +33,7 @@ const (
 // Reasons lists all for which an action may wait.
 var Reasons = []string{
 	rules.ReasonInUse, rules.ReasonTurn, rules.ReasonDisruptionBudget, rules.ReasonPoolBudget, rules.ReasonLimit,
-	ReasonNodeBeingDisrupted, ReasonManyBudgets, ReasonNoExecutor,
+	ReasonNodeBeingDisrupted, ReasonManyBudgets, ReasonPoolBudgetInvalid, ReasonNoExecutor,
 }
 
 // picture is everything that one round decides on.
@@ -295,11 +297,27 @@ func (q *Queue) pools(ctx context.Context, p *picture) error {
 	if err != nil {
 		return fmt.Errorf("asking for disruption budgets of NodePools: %w", err)
 	}
-	for pool, n := range allowed {
-		p.allowed[rules.Key{Resource: rules.PoolBudget, Name: pool}] = n
+	for pool, allowance := range allowed {
+		p.allowed[rules.Key{Resource: rules.PoolBudget, Name: pool}] = allowance.Nodes
 	}
+	p.vetoInvalid(allowed)
 	p.uncharge()
 	return nil
+}
+
+// vetoInvalid names the budget that cannot be read to the actions that are charged to it: no time will come at which it allows them.
+func (p *picture) vetoInvalid(allowed map[string]PoolAllowance) {
+	for i := range p.actions {
+		a := &p.actions[i]
+		invalid := func(u rules.Use) bool { return u.Resource == rules.PoolBudget && allowed[u.Name].Invalid != "" }
+		at := slices.IndexFunc(a.Uses, invalid)
+		if _, vetoed := p.vetoes[a.ID]; at < 0 || vetoed || a.Phase != rules.Waiting {
+			continue
+		}
+		pool := a.Uses[at].Name
+		p.vetoes[a.ID] = veto{ReasonPoolBudgetInvalid, fmt.Sprintf("NodePool %s: %s", pool, allowed[pool].Invalid)}
+		a.Uses = slices.DeleteFunc(a.Uses, invalid) // or it would wait for a place in the budget
+	}
 }
 
 // uncharge takes off the NodePool's budget from actions that wait for a node which is going already, and has the place there: it is for the node that

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
@@ -20,8 +21,8 @@ func (c *consolidating) Disrupted(name string) string {
 	return ""
 }
 
-func (*consolidating) Allowed(context.Context) (map[string]int, error) {
-	return map[string]int{"edge": 1}, nil
+func (*consolidating) Allowed(context.Context) (map[string]orchestration.PoolAllowance, error) {
+	return map[string]orchestration.PoolAllowance{"edge": {Nodes: 1}}, nil
 }
 
 // besideLow has a High container suffer from its Low neighbour, on a node that consolidation has; the other core has room for Low, or none.

@@ -13,6 +13,7 @@ import (
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
@@ -53,8 +54,8 @@ func TestNothingIsDoneForAPodThatIsEnding(t *testing.T) {
 // thrifty has NodePools whose budgets let no node go.
 type thrifty struct{ anybody }
 
-func (thrifty) Allowed(context.Context) (map[string]int, error) {
-	return map[string]int{"edge": 0}, nil
+func (thrifty) Allowed(context.Context) (map[string]orchestration.PoolAllowance, error) {
+	return map[string]orchestration.PoolAllowance{"edge": {Nodes: 0}}, nil
 }
 
 // A replacement ends when the pod goes for which it is, whether it waits or runs, and while others that are less critical suffer on.

@@ -200,8 +200,8 @@ type anybody struct{}
 
 func (anybody) Disrupted(string) string { return "" }
 
-func (anybody) Allowed(context.Context) (map[string]int, error) {
-	return map[string]int{"edge": 1}, nil
+func (anybody) Allowed(context.Context) (map[string]orchestration.PoolAllowance, error) {
+	return map[string]orchestration.PoolAllowance{"edge": {Nodes: 1}}, nil
 }
 
 // watched counts what an executor has done for good.

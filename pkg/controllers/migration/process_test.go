@@ -29,8 +29,8 @@ import (
 // calm nodes are not disrupted by others.
 type calm struct{}
 
-func (calm) Disrupted(string) string                         { return "" }
-func (calm) Allowed(context.Context) (map[string]int, error) { return nil, nil }
+func (calm) Disrupted(string) string                                                 { return "" }
+func (calm) Allowed(context.Context) (map[string]orchestration.PoolAllowance, error) { return nil, nil }
 
 // process is a controller with a queue, the executor, and a cache of its own, which it fills before each turn.
 type process struct {

@@ -132,9 +132,9 @@ type (
 	silent struct{}
 )
 
-func (calm) Disrupted(string) string                         { return "" }
-func (calm) Allowed(context.Context) (map[string]int, error) { return nil, nil }
-func (silent) Publish(...events.Event)                       {}
+func (calm) Disrupted(string) string                                                 { return "" }
+func (calm) Allowed(context.Context) (map[string]orchestration.PoolAllowance, error) { return nil, nil }
+func (silent) Publish(...events.Event)                                               {}
 
 // recorder stores Karpenter's Events at once.
 type recorder struct{ *site }

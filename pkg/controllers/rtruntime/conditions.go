@@ -157,7 +157,7 @@ func conflict(g *governance) metav1.Condition {
 
 func escalated(g *governance, status mcv1.McKubeStatus) metav1.Condition {
 	if status.CurrentRuntime == "" || status.CurrentRuntime == v1alpha1.LevelLow {
-		return metav1.Condition{Type: mcv1.ConditionEscalated, Status: metav1.ConditionFalse, Reason: reasonAtLow, Message: "no container runs above runtime_low"}
+		return metav1.Condition{Type: mcv1.ConditionEscalated, Status: metav1.ConditionFalse, Reason: reasonAtLow, Message: "no container runs above runtime_low" + neverRaised(g.mckube)}
 	}
 	var raised []string
 	for _, p := range g.parts {
@@ -166,6 +166,20 @@ func escalated(g *governance, status mcv1.McKubeStatus) metav1.Condition {
 		}
 	}
 	return metav1.Condition{Type: mcv1.ConditionEscalated, Status: metav1.ConditionTrue, Reason: reasonRaised, Message: "raised: " + listed(raised)}
+}
+
+// neverRaised says why no container of the McKube is ever raised; empty: one may be.
+func neverRaised(m *mcv1.McKube) string {
+	s := m.Spec.RTSettings
+	switch {
+	case s == nil:
+		return ""
+	case s.RuntimeLow == s.RuntimeHi:
+		return fmt.Sprintf(", nor ever will: runtime_hi is %d us, as runtime_low is; a container that uses it up waits for its next period", s.RuntimeHi)
+	case strings.EqualFold(string(m.Spec.Criticality), string(mcv1.CriticalityLow)) || m.Spec.Criticality == "":
+		return fmt.Sprintf(", nor ever will: criticality Low is never escalated, so runtime_hi, %d us, is not given", s.RuntimeHi)
+	}
+	return ""
 }
 
 // listed names the first of many: a McKube may govern thousands of pods, and a condition has an end.

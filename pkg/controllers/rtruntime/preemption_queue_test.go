@@ -24,8 +24,8 @@ import (
 // calm nodes are not disrupted by others.
 type calm struct{}
 
-func (calm) Disrupted(string) string                         { return "" }
-func (calm) Allowed(context.Context) (map[string]int, error) { return nil, nil }
+func (calm) Disrupted(string) string                                                 { return "" }
+func (calm) Allowed(context.Context) (map[string]orchestration.PoolAllowance, error) { return nil, nil }
 
 // actions is the orchestration queue of a controller, with its executor.
 func (s *siege) actions(process client.Client) *orchestration.Queue {
