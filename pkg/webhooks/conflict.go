@@ -18,7 +18,7 @@ import (
 // proven now, the pod's own admission finds.
 //
 // It takes time in the number of the namespace's McKubes and pods, and ends with ctx: the error is then that of ctx.
-func conflict(ctx context.Context, m *mcv1.McKube, cluster Cluster) (*field.Error, error) {
+func conflict(ctx context.Context, m *mcv1.McKube, cluster Cluster) (field.ErrorList, error) {
 	mine := requirementsOf(m.Spec.Selector)
 	for _, other := range cluster.McKubesIn(m.Namespace) {
 		if err := ctx.Err(); err != nil {
@@ -28,7 +28,7 @@ func conflict(ctx context.Context, m *mcv1.McKube, cluster Cluster) (*field.Erro
 			continue
 		}
 		if path, value, ok := samePods(m, mine, other); ok {
-			return taken(path, value, other.Name, "the same pods"), nil
+			return field.ErrorList{taken(path, value, other.Name, "the same pods")}, nil
 		}
 	}
 	for _, pod := range cluster.PodsFor(m) {
@@ -42,7 +42,7 @@ func conflict(ctx context.Context, m *mcv1.McKube, cluster Cluster) (*field.Erro
 		for _, other := range cluster.McKubesFor(pod) {
 			if theirs, err := mcv1.ContainerOf(other, pod); rivals(m, other) && err == nil && theirs == container {
 				path, value := target(m)
-				return taken(path, value, other.Name, fmt.Sprintf("container %s of pod %s", container, pod.Name)), nil
+				return field.ErrorList{taken(path, value, other.Name, fmt.Sprintf("container %s of pod %s", container, pod.Name))}, nil
 			}
 		}
 	}

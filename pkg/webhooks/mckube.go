@@ -33,16 +33,15 @@ func ValidateMcKube(ctx context.Context, m *mcv1.McKube, cluster Cluster, granul
 	if len(errs) > 0 {
 		return nil, errs, nil
 	}
-	server, err := rtdra.ServerOf(m, "", "")
-	if err != nil {
-		return nil, field.ErrorList{field.Invalid(rtSettings, field.OmitValueType{}, err.Error())}, nil //nolint:nilerr // it is about the object, not about the request
+	server, invalid := rtdra.ServerOf(m, "", "")
+	if invalid != nil {
+		return nil, field.ErrorList{field.Invalid(rtSettings, field.OmitValueType{}, invalid.Error())}, nil
 	}
-	taken, err := conflict(ctx, m, cluster)
-	if err != nil {
+	switch taken, err := conflict(ctx, m, cluster); {
+	case err != nil:
 		return nil, nil, fmt.Errorf("looking for other McKubes of its containers: %w", err)
-	}
-	if taken != nil {
-		return nil, field.ErrorList{taken}, nil
+	case len(taken) > 0:
+		return nil, taken, nil
 	}
 	return append(advice(m, server, granularity), containerAdvice(m, cluster)...), nil, nil
 }
