@@ -73,7 +73,7 @@ whether the pod could be, where to, and how, or why not.`,
 	cmd.Flags().StringVar(&settings.to, "to", "", "the `node` that it goes to; empty: the one that takes it and then has most left")
 	cmd.Flags().BoolVar(&settings.wait, "wait", false, "wait until it is over, and show how far it is")
 	cmd.Flags().BoolVar(&settings.dryRun, "dry-run", false, "only show what would be done")
-	cmd.Flags().DurationVar(&settings.timeout, "timeout", 0, "how long the whole migration may take before it is undone; 0s: by the size of its state")
+	cmd.Flags().DurationVar(&settings.timeout, "timeout", 0, "how long the whole migration may take with --wait before it is aborted; without, how long it may wait for its turn, and as long again from then on. 0s: an hour of waiting, and then by the size of its state")
 	return cmd
 }
 
@@ -101,6 +101,11 @@ func runMigrate(ctx context.Context, s Streams, settings migrateSettings, pod st
 	if !settings.wait && !settings.dryRun {
 		fmt.Fprintf(s.Out, "PodMigration %s/%s is created; follow it with kubectl get podmigration -n %s %s -w\n", m.Namespace, m.Name, m.Namespace, m.Name)
 		return nil
+	}
+	if settings.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, settings.timeout, timedOut(settings.timeout))
+		defer cancel()
 	}
 	follower := move.Follower{Client: c, Clock: clock.RealClock{}, Out: s.Out, Every: settings.every, Farewell: settings.farewell}
 	over, err := follower.Follow(ctx, client.ObjectKeyFromObject(m))

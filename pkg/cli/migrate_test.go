@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,7 +79,7 @@ func TestMigrateWaitsAndTellsWhatBecameOfIt(t *testing.T) {
 	if code, out, _ := run(append([]string{"migrate", "web", "-n", namespace}, flags...)...); code != 0 || !strings.Contains(out, "is created; follow it with kubectl get podmigration -n "+namespace) {
 		t.Errorf("exit %d, %q", code, out)
 	}
-	if code, _, err := run(append([]string{"migrate", "web", "-n", namespace, "--to", "nowhere"}, flags...)...); code != 1 || !strings.Contains(err, "there is no node nowhere") {
+	if code, _, err := run(append([]string{"migrate", "web", "-n", namespace, "--to", "nowhere"}, flags...)...); code != 1 || !strings.Contains(err, "node nowhere not found") {
 		t.Errorf("exit %d, %q", code, err)
 	}
 }
@@ -120,6 +121,23 @@ func TestDrainThatTakesTooLongIsAborted(t *testing.T) {
 	node := &corev1.Node{}
 	if err := api.Get(t.Context(), client.ObjectKey{Name: namespace}, node); err != nil || !node.Spec.Unschedulable {
 		t.Errorf("%v, cordoned %t", err, node.Spec.Unschedulable)
+	}
+}
+
+// The time counts from the command on, whatever the migration waits for.
+func TestMigrateThatTakesTooLongIsAborted(t *testing.T) {
+	_, namespace, flags := movable(t, func(m *v1alpha1.PodMigration) v1alpha1.MigrationPhase {
+		switch {
+		case m.Spec.Timeout == nil || m.Spec.WaitTimeout == nil || m.Spec.Timeout.Duration != 2*time.Second || m.Spec.WaitTimeout.Duration != 2*time.Second:
+			return v1alpha1.MigrationFailed
+		case m.Spec.Abort:
+			return v1alpha1.MigrationAborted
+		}
+		return ""
+	})
+	code, out, err := run(append([]string{"migrate", "web", "-n", namespace, "--wait", "--timeout", "2s"}, flags...)...)
+	if code != 1 || !strings.Contains(out, "it took longer than --timeout 2s: aborting") || !strings.Contains(out, "web: Aborted") || err != "mainspring: it took longer than --timeout 2s\n" {
+		t.Errorf("exit %d, %q, %q", code, out, err)
 	}
 }
 

@@ -157,7 +157,7 @@ func (d *Drain) node(ctx context.Context) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	switch err := d.Client.Get(ctx, types.NamespacedName{Name: d.Node}, node); {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("there is no node %s", d.Node)
+		return nil, fmt.Errorf("node %s not found", d.Node)
 	case err != nil:
 		return nil, fmt.Errorf("reading node %s: %w", d.Node, err)
 	}

@@ -215,7 +215,7 @@ func TestNothingIsDoneWhereSomethingWouldBeLost(t *testing.T) {
 	s.expect("plan", s.out.String(), fmt.Sprintf("pod %s/bare evicts: no controller owns it\npod %s/scratch migrates\npod %s/web migrates\n", ns, ns, ns))
 	s.expect("afterwards", s.pods()+" "+s.migrations(), "bare scratch web ")
 	d.Node = "nowhere"
-	if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "there is no node nowhere") {
+	if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "node nowhere not found") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -44,7 +44,7 @@ type Explanation struct {
 func Pod(s *state.Snapshot, namespace, name string) (Explanation, error) {
 	pod, ok := s.PodNamed(namespace, name)
 	if !ok {
-		return Explanation{}, fmt.Errorf("pod %q: there is none in namespace %q", name, namespace)
+		return Explanation{}, fmt.Errorf("pod %s/%s not found", namespace, name)
 	}
 	out := Explanation{
 		Namespace: namespace, Pod: name, UID: string(pod.UID), Phase: string(pod.Phase), Node: pod.NodeName,

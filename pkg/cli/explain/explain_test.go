@@ -218,7 +218,7 @@ func TestJSONHasTheNumbers(t *testing.T) {
 
 func TestThereIsNoSuchPod(t *testing.T) {
 	t.Parallel()
-	if _, err := explain.Pod(statetest.Build(), "car", "brake"); err == nil || err.Error() != `pod "brake": there is none in namespace "car"` {
+	if _, err := explain.Pod(statetest.Build(), "car", "brake"); err == nil || err.Error() != `pod car/brake not found` {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -74,7 +74,7 @@ type NodeAction struct {
 func Node(s *state.Snapshot, name string) (NodeExplanation, error) {
 	n, ok := s.NodeView(name)
 	if !ok {
-		return NodeExplanation{}, fmt.Errorf("node %q: there is none with real-time cores or containers", name)
+		return NodeExplanation{}, fmt.Errorf("node %s not found among those with real-time cores or containers", name)
 	}
 	out := NodeExplanation{Node: name, UID: string(n.UID), Tainted: n.Tainted(mcv1.TaintPressure), Agent: string(n.Agent)}
 	if n.RTNode != nil {

@@ -2,6 +2,7 @@ package move
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -28,7 +29,7 @@ type Follower struct {
 }
 
 // Follow tells each change until the migration is over. When the context ends it aborts the migration, and waits for that: up
-// to the cut-over everything is undone. The error is the context's then, whatever became of the migration, which is given in
+// to the cut-over everything is undone. The error is the context's cause then, whatever became of the migration, which is given in
 // any case.
 func (f Follower) Follow(ctx context.Context, key types.NamespacedName) (*v1alpha1.PodMigration, error) {
 	shown := ""
@@ -36,7 +37,7 @@ func (f Follower) Follow(ctx context.Context, key types.NamespacedName) (*v1alph
 	if err == nil || ctx.Err() == nil {
 		return m, err
 	}
-	fmt.Fprintf(f.Out, "%s  interrupted: aborting\n", f.time())
+	fmt.Fprintf(f.Out, "%s  %s: aborting\n", f.time(), interruption(ctx))
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.Farewell)
 	defer cancel()
 	if err := Abort(last, f.Client, key); err != nil {
@@ -49,7 +50,15 @@ func (f Follower) Follow(ctx context.Context, key types.NamespacedName) (*v1alph
 	case err != nil:
 		return after, err
 	}
-	return after, ctx.Err()
+	return after, context.Cause(ctx)
+}
+
+// interruption is why the context has ended.
+func interruption(ctx context.Context) string {
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause.Error()
+	}
+	return "interrupted"
 }
 
 // until the migration is over, or the context.

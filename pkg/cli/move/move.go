@@ -30,7 +30,7 @@ type Request struct {
 	Strategy v1alpha1.MigrationStrategy
 	Trigger  v1alpha1.MigrationTrigger
 	Reason   string
-	// Timeout of the whole migration; 0: by its size.
+	// Timeout is how long the migration may wait for its turn, and how long it may take from then on; 0: an hour, and by its size.
 	Timeout time.Duration
 	DryRun  bool
 }
@@ -42,7 +42,7 @@ func Pod(ctx context.Context, c client.Client, r Request) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	switch err := c.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: r.Pod}, pod); {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("pod %s is not in namespace %s", r.Pod, r.Namespace)
+		return nil, fmt.Errorf("pod %s/%s not found", r.Namespace, r.Pod)
 	case err != nil:
 		return nil, fmt.Errorf("reading pod %s/%s: %w", r.Namespace, r.Pod, err)
 	}
@@ -54,7 +54,7 @@ func Pod(ctx context.Context, c client.Client, r Request) (*corev1.Pod, error) {
 	}
 	switch err := c.Get(ctx, types.NamespacedName{Name: r.To}, &corev1.Node{}); {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("there is no node %s", r.To)
+		return nil, fmt.Errorf("node %s not found", r.To)
 	case err != nil:
 		return nil, fmt.Errorf("reading node %s: %w", r.To, err)
 	}
@@ -76,7 +76,7 @@ func Create(ctx context.Context, c client.Client, r Request) (*v1alpha1.PodMigra
 		},
 	}
 	if r.Timeout > 0 {
-		m.Spec.Timeout = &metav1.Duration{Duration: r.Timeout}
+		m.Spec.Timeout, m.Spec.WaitTimeout = &metav1.Duration{Duration: r.Timeout}, &metav1.Duration{Duration: r.Timeout}
 	}
 	switch err := c.Create(ctx, m); {
 	case meta.IsNoMatchError(err):

@@ -90,7 +90,7 @@ func TestRequestsThatCannotBe(t *testing.T) {
 	s := newScene(t)
 	s.must(s.api.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "move-b"}}))
 	for _, c := range []struct{ pod, to, want string }{
-		{"web", "", ""}, {"web", "move-b", ""}, {"wbe", "", "pod wbe is not in namespace " + s.namespace}, {"web", "a", "is on node a already"}, {"web", "c", "there is no node c"},
+		{"web", "", ""}, {"web", "move-b", ""}, {"wbe", "", "pod " + s.namespace + "/wbe not found"}, {"web", "a", "is on node a already"}, {"web", "c", "node c not found"},
 	} {
 		_, err := move.Pod(t.Context(), s.api, move.Request{Namespace: s.namespace, Pod: c.pod, To: c.to})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -149,18 +149,36 @@ func (r row) text(name string) string {
 	return v
 }
 
-// whole is an integer in [low, high]; a field without a column or value gives unset.
-func (r row) whole(name string, low, high, unset int64) int64 {
+// number is the raw value of a field that has a number; empty for none. pandas writes "nan" for none where it was made a text before.
+func (r row) number(name string) string {
 	v := r.raw(name)
+	if strings.EqualFold(v, "nan") {
+		return ""
+	}
+	return v
+}
+
+// whole is an integer in [low, high]; a field without a column or value gives unset. pandas writes the integers of a column that has a gap with a
+// decimal point, "1.0".
+func (r row) whole(name string, low, high, unset int64) int64 {
+	v := r.number(name)
 	if v == "" {
 		return unset
 	}
-	n, err := strconv.ParseInt(v, 10, 64)
+	n, err := parseWhole(v)
 	if err != nil || n < low || n > high {
 		r.fault(name, fmt.Sprintf("a whole number from %d to %d", low, high))
 		return unset
 	}
 	return n
+}
+
+// parseWhole reads an integer, with a decimal point or without.
+func parseWhole(v string) (int64, error) {
+	if whole, fraction, found := strings.Cut(v, "."); found && fraction != "" && strings.Trim(fraction, "0") == "" {
+		v = whole
+	}
+	return strconv.ParseInt(v, 10, 64)
 }
 
 // scale holds how much one of a unit is in the field's own unit.
@@ -191,7 +209,7 @@ const maxTime = 100 * 365 * 24 * time.Hour
 
 // moment is an offset >= 0 from the start of the trace. It says whether there is one.
 func (r row) moment(name string) (time.Duration, bool) {
-	v := r.raw(name)
+	v := r.number(name)
 	if v == "" {
 		return 0, false
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -53,12 +54,30 @@ func TestReadsOnePod(t *testing.T) {
 	}
 }
 
+// A column of integers that has a gap comes back from pandas with decimal points, and the gap as nothing or as nan.
+func TestReadsWhatPandasWrites(t *testing.T) {
+	t.Parallel()
+	plain, err := trace.ReadPods(strings.NewReader(header+"a,6000,12288,1,460,,LS,Running,10,100,12\nb,6000,12288,0,0,,LS,Running,10,100,\n"), "in.csv", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pandas, err := trace.ReadPods(strings.NewReader(header+"a,6000.0,12288.0,1.0,460.0,,LS,Running,10.0,100.0,12.0\nb,6000.0,12288.0,0.0,nan,,LS,Running,10.0,100.00,NaN\n"), "in.csv", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(plain, pandas) {
+		t.Errorf("got  %+v\nwant %+v", pandas, plain)
+	}
+}
+
 func TestFaultsNameLineColumnValueAndWhatIsRight(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ row, want string }{
 		"cpu":           {"a,x,1,0,0,,,,0,1,0", `in.csv:2: column "cpu_milli": "x"; want a number >= 0 in milli`},
 		"negative":      {"a,1,-1,0,0,,,,0,1,0", `in.csv:2: column "memory_mib": "-1"; want a number >= 0 in mib`},
 		"gpus":          {"a,1,1,1.5,0,,,,0,1,0", `in.csv:2: column "num_gpu": "1.5"; want a whole number from 0 to 1024`},
+		"gpus, a tenth": {"a,1,1,1.10,0,,,,0,1,0", `in.csv:2: column "num_gpu": "1.10"; want a whole number from 0 to 1024`},
+		"gpus, a point": {"a,1,1,1.,0,,,,0,1,0", `in.csv:2: column "num_gpu": "1."; want a whole number from 0 to 1024`},
 		"share":         {"a,1,1,1,1500,,,,0,1,0", `in.csv:2: column "gpu_milli": "1500"; want a whole number from 0 to 1000`},
 		"no share":      {"a,1,1,1,0,,,,0,1,0", `in.csv:2: column "gpu_milli": "0"; want 1 to 1000, because the pod asks for one GPU`},
 		"no name":       {",1,1,0,0,,,,0,1,0", `in.csv:2: column "name": ""; want a name`},
