@@ -74,6 +74,8 @@ func (c *machines) judge(m *Machine, err error) {
 		reason = v1alpha1.ReasonCredentialsRefused
 	case errors.Is(err, power.ErrConfig):
 		reason = v1alpha1.ReasonPowerMisconfigured
+	case errors.Is(err, power.ErrNoState):
+		reason = v1alpha1.ReasonPowerStateMissing
 	case err != nil:
 		reason = v1alpha1.ReasonPowerUnreachable
 	}

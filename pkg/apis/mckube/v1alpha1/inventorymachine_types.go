@@ -252,7 +252,7 @@ const (
 )
 
 // ConditionMachinePower says whether the power driver answers. Reasons: Answering, CredentialsRefused,
-// Misconfigured, Unreachable.
+// Misconfigured, Unreachable, PowerStateMissing (it answers, and does not say whether the machine is on).
 const ConditionMachinePower = "PowerDriverReady"
 
 // Reasons of ConditionMachinePower.
@@ -261,6 +261,7 @@ const (
 	ReasonCredentialsRefused = "CredentialsRefused"
 	ReasonPowerMisconfigured = "Misconfigured"
 	ReasonPowerUnreachable   = "Unreachable"
+	ReasonPowerStateMissing  = "PowerStateMissing"
 )
 
 // FinalizerInventoryMachine keeps an InventoryMachine until nothing uses the machine any more.

@@ -39,8 +39,9 @@ func FuzzAnswers(f *testing.F) {
 		_ = s.explain(a)
 		system := computerSystem{}
 		if a.into(&system) == nil {
-			if state := stateOf(system.PowerState); state != v1alpha1.PowerOn && state != v1alpha1.PowerOff && state != v1alpha1.PowerUnknown {
-				t.Errorf("state %q", state)
+			state, err := stateOf(&system)
+			if state != v1alpha1.PowerOn && state != v1alpha1.PowerOff && state != v1alpha1.PowerUnknown || err != nil && state != v1alpha1.PowerUnknown {
+				t.Errorf("state %q, error %v", state, err)
 			}
 		}
 	})

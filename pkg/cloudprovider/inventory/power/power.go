@@ -18,6 +18,8 @@ var (
 	ErrCredentials = errors.New("credentials refused")
 	// ErrConfig says that the settings cannot work: a Secret or a program is missing, or what is asked for is not offered.
 	ErrConfig = errors.New("misconfigured")
+	// ErrNoState says that the other side answers, and does not say whether the machine is on. It may pass, as while a controller starts.
+	ErrNoState = errors.New("no power state")
 )
 
 // Permanent tells whether an error needs a person.

@@ -60,9 +60,10 @@ func (r *redfish) State(ctx context.Context) (State, error) {
 	state := v1alpha1.PowerUnknown
 	err := r.withSession(ctx, func(s *session) error {
 		system, err := s.computerSystem(ctx)
-		if err == nil {
-			state = stateOf(system.PowerState)
+		if err != nil {
+			return err
 		}
+		state, err = stateOf(system)
 		return err
 	})
 	return state, err
@@ -91,7 +92,10 @@ func (r *redfish) reset(ctx context.Context, types []string, want State) error {
 		if err != nil {
 			return err
 		}
-		state := stateOf(system.PowerState)
+		state, err := stateOf(system)
+		if err != nil {
+			return err
+		}
 		if want != "" && state == want {
 			return nil
 		}
@@ -109,15 +113,18 @@ func (r *redfish) reset(ctx context.Context, types []string, want State) error {
 	})
 }
 
-// stateOf reads a ComputerSystem's PowerState; PoweringOn, PoweringOff and Paused are on the way.
-func stateOf(state string) State {
-	switch state {
+// stateOf reads a ComputerSystem's PowerState (DMTF DSP0268, Resource.PowerState); PoweringOn, PoweringOff and Paused are on the way. A service that
+// gives none, or another, cannot tell whether what it was asked for is done: nothing is switched by it.
+func stateOf(system *computerSystem) (State, error) {
+	switch system.PowerState {
 	case "On":
-		return v1alpha1.PowerOn
+		return v1alpha1.PowerOn, nil
 	case "Off":
-		return v1alpha1.PowerOff
+		return v1alpha1.PowerOff, nil
+	case "PoweringOn", "PoweringOff", "Paused":
+		return v1alpha1.PowerUnknown, nil
 	}
-	return v1alpha1.PowerUnknown
+	return v1alpha1.PowerUnknown, fmt.Errorf("%w: ComputerSystem %s has PowerState %.40q; want On, Off, PoweringOn, PoweringOff or Paused", ErrNoState, system.ID, system.PowerState)
 }
 
 // taskPoll is how often a task is asked after where its service does not say.

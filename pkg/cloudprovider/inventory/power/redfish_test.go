@@ -114,10 +114,34 @@ func TestRedfishTaskThatDoesNotEnd(t *testing.T) {
 }
 
 func TestRedfishStatesOnTheWay(t *testing.T) {
-	for given, want := range map[string]power.State{"On": "On", "Off": "Off", "PoweringOn": "Unknown", "PoweringOff": "Unknown", "Paused": "Unknown", "": "Unknown"} {
+	for given, want := range map[string]power.State{"On": "On", "Off": "Off", "PoweringOn": "Unknown", "PoweringOff": "Unknown", "Paused": "Unknown"} {
 		s := rackmount()
 		s.state = given
 		expect(t, newWorld(t, s).redfish(t), want)
+	}
+}
+
+// A service that does not say whether the machine is on is not ready: nothing is switched, until it says so.
+func TestRedfishWithoutAPowerState(t *testing.T) {
+	for _, given := range []string{"", "on", "Standby"} {
+		s := rackmount()
+		s.state = given
+		driver := newWorld(t, s).redfish(t)
+		for what, do := range map[string]func() error{
+			"state": func() error { _, err := driver.State(t.Context()); return err },
+			"on":    func() error { return driver.On(t.Context()) },
+			"off":   func() error { return driver.Off(t.Context(), true) },
+		} {
+			if err := do(); !errors.Is(err, power.ErrNoState) || power.Permanent(err) || !strings.Contains(err.Error(), "want On, Off, PoweringOn") {
+				t.Errorf("%q, %s: %v", given, what, err)
+			}
+		}
+		if len(s.resets) > 0 {
+			t.Errorf("%q: resets %v", given, s.resets)
+		}
+		s.state = "Off"
+		succeed(t, driver.On(t.Context()))
+		expect(t, driver, v1alpha1.PowerOn)
 	}
 }
 
