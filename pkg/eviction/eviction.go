@@ -39,14 +39,24 @@ func (a Answer) Refused() bool { return a.Verdict == Later || a.Verdict == Never
 // Ask asks for the eviction of this very pod, not of one that has taken its name. Errors are those of the way there: asking again
 // may help.
 func Ask(ctx context.Context, c client.Client, pod *corev1.Pod, options ...client.SubResourceCreateOption) (Answer, error) {
-	return AskAs(ctx, c, pod, nil, options...)
+	return ask(ctx, c, pod, nil, nil, options...)
 }
 
 // AskAs is Ask with annotations on the Eviction, by which admission webhooks tell for what it is.
 func AskAs(ctx context.Context, c client.Client, pod *corev1.Pod, annotations map[string]string, options ...client.SubResourceCreateOption) (Answer, error) {
+	return ask(ctx, c, pod, annotations, nil, options...)
+}
+
+// AskWithin is AskAs for a pod that is to end within so many seconds, whatever its own grace period is. A kubelet that has begun to end a pod does not
+// shorten that any longer.
+func AskWithin(ctx context.Context, c client.Client, pod *corev1.Pod, seconds int64, annotations map[string]string) (Answer, error) {
+	return ask(ctx, c, pod, annotations, &seconds)
+}
+
+func ask(ctx context.Context, c client.Client, pod *corev1.Pod, annotations map[string]string, grace *int64, options ...client.SubResourceCreateOption) (Answer, error) {
 	body := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, Annotations: annotations},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}, GracePeriodSeconds: grace},
 	}
 	err := c.SubResource("eviction").Create(ctx, pod.DeepCopy(), body, options...)
 	switch {

@@ -135,7 +135,7 @@ func (m *migrate) takeLeave(ctx context.Context, task orchestration.Task, source
 	if err := m.enter(ctx, task, v1alpha1.MigrationCuttingOver, carrying(nc)); err != nil {
 		return rules.Result{}, err
 	}
-	answer, err := m.ask(ctx, task, source)
+	answer, err := m.evictStopped(ctx, task, source)
 	if err != nil {
 		return rules.Result{}, err
 	}

@@ -157,7 +157,7 @@ func (m *migrate) dismissed(ctx context.Context, task orchestration.Task) (bool,
 	case source == nil || !copied && metav1.GetControllerOf(source) == nil:
 		return true, nil
 	case !copied:
-		_, err = m.ask(ctx, task, source)
+		_, err = m.evictStopped(ctx, task, source)
 	default:
 		_, err = m.dismiss(ctx, task, source, twin)
 	}

@@ -62,7 +62,7 @@ func (m *migrate) dismiss(ctx context.Context, task orchestration.Task, source, 
 	case err != nil || why != "" && !adopted(twin) && !m.lingers(task):
 		return rules.Result{Message: why}, err
 	case metav1.GetControllerOf(source) == nil || why != "" && !adopted(twin):
-		answer, err := m.ask(ctx, task, source)
+		answer, err := m.evictStopped(ctx, task, source)
 		if err != nil || answer.Refused() {
 			return rules.Result{Message: "the source may not be evicted yet: " + answer.Why}, err
 		}
@@ -95,7 +95,7 @@ func (m *migrate) bereft(ctx context.Context, task orchestration.Task, source *c
 	if source != nil {
 		said = fmt.Sprintf("; the source is stopped on node %s", source.Spec.NodeName)
 		if metav1.GetControllerOf(source) != nil {
-			if answer, err := m.ask(ctx, task, source); err != nil || answer.Refused() && !m.ends(task) {
+			if answer, err := m.evictStopped(ctx, task, source); err != nil || answer.Refused() && !m.ends(task) {
 				return rules.Result{Message: "the pod in its place was taken away; the source, which is stopped, may not be evicted yet: " + answer.Why}, err
 			}
 			said = "; the source, which was stopped, is evicted, so that its owner makes it again"

@@ -310,6 +310,10 @@ func replicaSetBy(ctx context.Context, from client.Reader, pod *corev1.Pod) (*ap
 // ask asks for the eviction of the source, and says whose it is: the gate passes it. Pods of Jobs go one after the other, so that the next is asked about when
 // it shows that the one before ends.
 func (m *migrate) ask(ctx context.Context, task orchestration.Task, source *corev1.Pod) (eviction.Answer, error) {
+	return m.askEviction(ctx, task, source, false)
+}
+
+func (m *migrate) askEviction(ctx context.Context, task orchestration.Task, source *corev1.Pod, stopped bool) (eviction.Answer, error) {
 	if isJob(metav1.GetControllerOf(source)) {
 		select { // one that the API server keeps waiting keeps others for no longer than they have
 		case m.Evicting <- struct{}{}:
@@ -325,5 +329,14 @@ func (m *migrate) ask(ctx context.Context, task orchestration.Task, source *core
 	if name := task.Progress[progressMigration]; name != "" {
 		by[v1alpha1.AnnotationMigration] = source.Namespace + "/" + name
 	}
+	if stopped {
+		return eviction.AskWithin(ctx, m.Client, source, briefly, by)
+	}
 	return eviction.AskAs(ctx, m.Client, source, by)
+}
+
+// evictStopped asks for the eviction of a source that is stopped: it cannot hear that it is asked to end, and its outage would contain the
+// whole of its terminationGracePeriodSeconds.
+func (m *migrate) evictStopped(ctx context.Context, task orchestration.Task, source *corev1.Pod) (eviction.Answer, error) {
+	return m.askEviction(ctx, task, source, true)
 }

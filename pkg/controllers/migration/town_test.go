@@ -14,6 +14,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -165,6 +166,7 @@ func (w *town) seen() client.WithWatch {
 				w.hiccups--
 				return apierrors.NewInternalError(errors.New("etcdserver: leader changed"))
 			}
+			w.expectGrace(o, body)
 			err := api.SubResource(sub).Create(ctx, o, body, opts...)
 			if err == nil {
 				w.lock.Lock()
@@ -174,6 +176,19 @@ func (w *town) seen() client.WithWatch {
 			return err
 		},
 	})
+}
+
+// expectGrace expects the eviction of a stopped source to say that it ends at once, and that of any other to leave it its time.
+func (w *town) expectGrace(o, body client.Object) {
+	e, ok := body.(*policyv1.Eviction)
+	if !ok || w.agents == nil {
+		return
+	}
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if stopped, grace := w.agents.stopped[o.GetUID()], e.DeleteOptions.GracePeriodSeconds; stopped != (grace != nil) || stopped && *grace != 1 {
+		w.Errorf("pod %s, stopped %t, is evicted with a grace period of %v seconds", o.GetName(), stopped, ptr.Deref(grace, -1))
+	}
 }
 
 func (w *town) must(err error) {

@@ -21,9 +21,10 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/environment"
 )
 
-// countingTemplate is what owners of these scenarios make their pods of.
+// countingTemplate is what owners of these scenarios make their pods of. They have the grace period that pods have by default.
 func countingTemplate(app string) corev1.PodTemplateSpec {
 	p := counting(app, "")
+	p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(corev1.DefaultTerminationGracePeriodSeconds))
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}}, Spec: p.Spec}
 }
 
@@ -85,6 +86,7 @@ func movesAlong(app string, meanwhile ...func(*mckubev1alpha1.PodMigration)) (*m
 	Expect(metav1.GetControllerOf(moved)).NotTo(BeNil())
 	Expect(metav1.GetControllerOf(moved).UID).To(Equal(metav1.GetControllerOf(p).UID))
 	Expect(pm.Status.UnavailableMilliseconds).NotTo(BeNil())
+	Expect(*pm.Status.UnavailableMilliseconds).To(BeNumerically("<", 1000*corev1.DefaultTerminationGracePeriodSeconds), "a source that is stopped is not given its grace period")
 	AddReportEntry("migration", fmt.Sprintf("%s: unavailable %d ms, over after %v: %s", metav1.GetControllerOf(p).Kind, *pm.Status.UnavailableMilliseconds,
 		time.Since(began).Round(time.Millisecond), pm.Status.Message), ReportEntryVisibilityAlways)
 	return pm, moved
