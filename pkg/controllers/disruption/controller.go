@@ -121,6 +121,9 @@ func standardMethods(ctx context.Context, d Dependencies) []*mannered {
 	quiet, all := list(), list()
 	out := make([]*mannered, len(quiet))
 	for i := range quiet {
+		if quiet[i].ConsolidationType() == "" {
+			all[i] = quiet[i]
+		}
 		out[i] = newMannered(d, quiet[i], all[i])
 	}
 	return out

@@ -1,6 +1,8 @@
 package disruption
 
 import (
+	"context"
+
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
 )
@@ -27,3 +29,11 @@ func (s *search) Stop() { s.stop() }
 
 // Ringing tells whether somebody waits for the next pass.
 func (d *Doorbell) Ringing() bool { return d.ringing() }
+
+// Instances are those of each standard method: for nodes without real-time work, and for all.
+func Instances(ctx context.Context, d Dependencies) (out [][2]disruption.Method) {
+	for _, m := range standardMethods(ctx, d) {
+		out = append(out, [2]disruption.Method{m.Method, m.any})
+	}
+	return out
+}

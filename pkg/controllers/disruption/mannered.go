@@ -21,11 +21,12 @@ import (
 const rests = 5 * time.Minute
 
 // mannered is a standard method that leaves nodes alone which real-time work needs. It tries the nodes without
-// such work first, and all of them when that comes to nothing. There are two instances of the method for that: each
-// remembers when it has looked at everything in vain.
+// such work first, and all of them when that comes to nothing. Of consolidation there are two instances for that: each
+// remembers when it has looked at everything in vain. Of every other method there is one: repair counts the reboots of a node, and two instances would
+// each know of some.
 type mannered struct {
 	disruption.Method                   // for nodes without real-time work
-	any               disruption.Method // for all nodes
+	any               disruption.Method // for all nodes; the same, but of consolidation
 	Dependencies
 
 	mutex sync.Mutex
@@ -81,7 +82,7 @@ func (m *mannered) SetNodePoolTotals(totals map[string]disruption.NodePoolTotals
 func (m *mannered) ComputeCommands(ctx context.Context, budgets map[string]int, candidates ...*disruption.Candidate) ([]disruption.Command, error) {
 	search := m.Bell.search(ctx)
 	defer search.stop()
-	for _, way := range m.ways(candidates) {
+	for _, way := range m.ways(m.decideReboots(ctx, candidates)) {
 		commands, err := way.method.ComputeCommands(search, maps.Clone(budgets), way.candidates...)
 		if m.Bell.ringing() {
 			m.release(commands)
@@ -131,6 +132,10 @@ func (m *mannered) ways(candidates []*disruption.Candidate) (out []way) {
 // were chosen, for methods validate what they have found for a while, so that is looked at again too.
 func (m *mannered) permitted(ctx context.Context, commands []disruption.Command) (out []disruption.Command) {
 	for _, c := range commands {
+		if c.Reboot { // it was judged before, and is under way
+			out = append(out, c)
+			continue
+		}
 		permitted, objections := m.judge(ctx, c)
 		for _, o := range objections {
 			m.refuse(c, o)
