@@ -156,6 +156,8 @@ func (r *Reconciler) conclude(ctx context.Context, o *v1alpha1.PodMigration, act
 			setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionFalse, ReasonRestoreFailed, lost, r.Clock.Now())
 		} else if lost := cmp.Or(action.Status.Progress[progressForfeited], unsaved); lost != "" {
 			setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionFalse, ReasonStateLost, lostMemory+lost, r.Clock.Now())
+		} else if undone := phase == v1alpha1.MigrationRolledBack || phase == v1alpha1.MigrationAborted; undone && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionMigrationState) {
+			setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionTrue, ReasonStateStayed, "the pod has its state where it was", r.Clock.Now())
 		}
 		if down, err := time.ParseDuration(action.Status.Progress[progressDown]); err == nil {
 			ms := down.Milliseconds()

@@ -72,6 +72,10 @@ func (j journey) tell(t *testing.T, dieAt int, dieBefore bool) *town {
 	if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionMigrationState); j.state != "" && (c == nil || c.Status != j.state) {
 		t.Errorf("it is %s: %s; condition State is %+v", o.Status.Phase, o.Status.Message, c)
 	}
+	undone := o.Status.Phase == v1alpha1.MigrationRolledBack || o.Status.Phase == v1alpha1.MigrationAborted
+	if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionMigrationState); undone && c != nil && c.Reason == string(v1alpha1.StrategyCheckpoint) {
+		t.Errorf("it is %s, and condition State is as of one whose state comes along: %+v", o.Status.Phase, c)
+	}
 	if n := len(w.evicted); j.evictions > 0 && n != j.evictions {
 		t.Errorf("%d evictions, want %d", n, j.evictions)
 	}

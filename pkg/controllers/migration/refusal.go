@@ -45,6 +45,9 @@ const (
 // ReasonRestoreFailed is the reason of condition State when the pod begins anew because its state could not be restored.
 const ReasonRestoreFailed = "RestoreFailed"
 
+// ReasonStateStayed is that of condition State of a migration that was undone: nothing was taken along, and nothing is lost.
+const ReasonStateStayed = "Stayed"
+
 // ReasonStateLost is the reason of condition State when the state is lost in another way, as of a pod that has ended while it stood still.
 const ReasonStateLost = "StateLost"
 
