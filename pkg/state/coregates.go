@@ -169,7 +169,7 @@ func (s *Snapshot) classesOf(n *NodeView, server rt.Server) []Number {
 func (s *Snapshot) nowhere(server rt.Server, numbers []Number) Gate {
 	need := percent(server.Charge(s.granularity))
 	if len(numbers) == 0 {
-		return closed(GateCore, ReasonNoCores, "it needs %s of a core, and no node has real-time cores; a node has to be opened", need)
+		return closed(GateCore, ReasonNoCores, "it needs %s of a core, and no node has real-time cores", need)
 	}
 	short, ruledOut := 0, map[string]int{}
 	for _, n := range numbers {
