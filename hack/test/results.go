@@ -28,6 +28,7 @@ type results struct {
 
 	mu          sync.Mutex // guards the rest, as steps run beside each other
 	out         io.Writer
+	printed     time.Time // when out was last written to
 	running     []*step
 	steps       []stepTime
 	packages    []packageTime
@@ -103,6 +104,7 @@ func (r *results) print(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fmt.Fprintf(r.out, format+"\n", args...)
+	r.printed = time.Now()
 }
 
 // timeout bounds a step.

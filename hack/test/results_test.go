@@ -183,3 +183,23 @@ func TestMachineIsRead(t *testing.T) {
 		t.Errorf("%+v of what is no /proc/stat", got)
 	}
 }
+
+// A step that prints dots, and no end of a line, is as silent as one that prints nothing.
+func TestDotsAreProgressThatIsPrinted(t *testing.T) {
+	out := &strings.Builder{}
+	r := &results{out: out, began: time.Now().Add(-time.Minute), printed: time.Now().Add(-silentFor)}
+	s := &step{results: r, name: "suite", lane: "kernel", began: r.began}
+	r.running = []*step{s}
+	if _, err := s.Write([]byte("..")); err != nil || out.Len() > 0 {
+		t.Fatalf("%v, %q", err, out)
+	}
+	r.reportSilence()
+	if got := out.String(); !strings.HasPrefix(got, "kernel | ..\n... 1m0s: suite for 60.") {
+		t.Errorf("printed %q", got)
+	}
+	before := out.Len()
+	r.reportSilence()
+	if out.Len() != before {
+		t.Errorf("it is told twice: %q", out)
+	}
+}

@@ -22,12 +22,11 @@ type step struct {
 	// cpu is the CPU time of the commands that have ended, and of all that they waited for.
 	cpu     time.Duration
 	partial bytes.Buffer // of a line
-	wrote   time.Time
 }
 
 // step runs and times one.
 func (r *results) step(ctx context.Context, p plannedStep, lane string) error {
-	s := &step{results: r, name: p.name, lane: lane, began: time.Now(), wrote: time.Now()}
+	s := &step{results: r, name: p.name, lane: lane, began: time.Now()}
 	before := readMachine()
 	r.mu.Lock()
 	r.running = append(r.running, s)
@@ -48,7 +47,6 @@ func (r *results) step(ctx context.Context, p plannedStep, lane string) error {
 func (s *step) Write(p []byte) (int, error) {
 	s.results.mu.Lock()
 	defer s.results.mu.Unlock()
-	s.wrote = time.Now()
 	for line := range strings.Lines(string(p)) {
 		s.partial.WriteString(line)
 		if strings.HasSuffix(line, "\n") {
@@ -68,6 +66,7 @@ func (s *step) flush() {
 		prefix = s.lane + " | "
 	}
 	fmt.Fprintf(s.results.out, "%s%s\n", prefix, strings.TrimSuffix(s.partial.String(), "\n"))
+	s.results.printed = time.Now()
 	s.partial.Reset()
 }
 
@@ -96,21 +95,17 @@ func (r *results) reportProgress() (stop func()) {
 func (r *results) reportSilence() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	latest := time.Time{}
 	var names []string
 	for _, s := range r.running {
-		if s.wrote.After(latest) {
-			latest = s.wrote
-		}
 		names = append(names, fmt.Sprintf("%s for %s s", s.name, seconds(time.Since(s.began))))
 	}
-	if len(names) == 0 || time.Since(latest) < silentFor*3/4 {
+	if len(names) == 0 || time.Since(r.printed) < silentFor*3/4 {
 		return
 	}
 	for _, s := range r.running {
-		s.wrote = time.Now()
 		s.flush()
 	}
+	r.printed = time.Now()
 	fmt.Fprintf(r.out, "... %s: %s\n", time.Since(r.began).Round(time.Second), strings.Join(names, ", "))
 }
 
