@@ -150,9 +150,9 @@ func TestTwoActionsForPodsOfAJobThatBearsOneFailure(t *testing.T) {
 // not go along, which is known before anything is stopped.
 func TestAJobThatKeepsItsFailedPods(t *testing.T) {
 	t.Parallel()
-	w := journey{town: func(w *town) { w.house("Job by index") }, ask: ask("Checkpoint"), phase: "SucceededWithoutState", says: "in place of", places: "b", state: metav1.ConditionFalse}.tell(t, 0, false)
-	if c := meta.FindStatusCondition(w.move().Status.Conditions, v1alpha1.ConditionMigrationState); c == nil || c.Reason != "StateImpossible" || !strings.Contains(c.Message, "backoffLimitPerIndex") || len(w.agents.stopped) > 0 {
-		t.Errorf("condition %+v, stopped %v", c, w.agents.stopped)
+	w := journey{town: func(w *town) { w.house("Job by index") }, ask: ask("Checkpoint"), phase: "Refused", says: "backoffLimitPerIndex", places: "a"}.tell(t, 0, false)
+	if c := meta.FindStatusCondition(w.move().Status.Conditions, v1alpha1.ConditionMigrationAdmitted); c == nil || c.Reason != "StateImpossible" || len(w.agents.stopped) > 0 || len(w.evicted) > 0 {
+		t.Errorf("condition %+v, stopped %v, evicted %v", c, w.agents.stopped, w.evicted)
 	}
 }
 

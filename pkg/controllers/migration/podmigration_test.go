@@ -371,7 +371,11 @@ func TestCheckpoint(t *testing.T) {
 		}), phase: "Succeeded", says: "in place of", places: "b"},
 		{name: "ordinary-threads", town: func(w *town) { able(w); w.agents.ordinary = true }, ask: ask("Checkpoint"), phase: "RolledBack", says: "has 1 threads of a real-time policy, and its source 2", places: "a"},
 		{name: "other-budgets", town: func(w *town) { able(w); w.agents.lax = true }, ask: ask("Checkpoint"), phase: "RolledBack", says: "has a budget of 0 of 7 us", places: "a"},
-		{name: "incapable", town: func(w *town) { w.rollout(1) }, ask: ask("Checkpoint"), phase: "SucceededWithoutState", says: "in place of", places: "b"},
+		{name: "incapable", town: func(w *town) { w.rollout(1) }, ask: ask("Checkpoint"), phase: "Refused", says: "say strategy Restart, and it begins anew", places: "a"},
+		{name: "incapable-wish", town: func(w *town) {
+			w.rollout(1)
+			wants(mcv1.MigrationCheckpoint, v1alpha1.MigrationPolicySpec{})(w)
+		}, ask: ask(""), phase: "SucceededWithoutState", says: "in place of", places: "b"},
 		{name: "incapable-bare", town: bare, ask: ask("Checkpoint"), phase: "Refused", says: "its state cannot come along", places: "a"},
 		{name: "state-required", town: func(w *town) {
 			w.rollout(1)

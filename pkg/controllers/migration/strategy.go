@@ -68,7 +68,7 @@ func (d Dependencies) find(ctx context.Context, q question, choose chooser) (way
 	}
 	out := way{}
 	if w.strategy == v1alpha1.StrategyCheckpoint {
-		with, no, err := d.carried(ctx, q, choose)
+		with, no, err := d.carried(ctx, q, w, choose)
 		if err != nil || no != nil || with.strategy != "" {
 			return with, no, err
 		}
@@ -110,8 +110,9 @@ func (d Dependencies) oneOrTwo(ctx context.Context, q question, w wish) (v1alpha
 	return v1alpha1.StrategyRestart, nil, nil
 }
 
-// carried is the way of a pod that is to take its state along; without strategy it is only why the pod begins anew.
-func (d Dependencies) carried(ctx context.Context, q question, choose chooser) (way, *refusal, error) {
+// carried is the way of a pod that is to take its state along; without strategy it is only why the pod begins anew. One for which the user
+// said Checkpoint does not begin anew unasked: what it has in memory would be lost.
+func (d Dependencies) carried(ctx context.Context, q question, w wish, choose chooser) (way, *refusal, error) {
 	bound := q.policy != nil && q.policy.Spec.RequireState
 	target, no, err := d.withState(ctx, q, choose)
 	switch {
@@ -121,6 +122,8 @@ func (d Dependencies) carried(ctx context.Context, q question, choose chooser) (
 		return way{strategy: v1alpha1.StrategyCheckpoint, target: target, bound: bound}, nil, nil
 	case bound || metav1.GetControllerOf(q.pod) == nil:
 		return way{}, no, nil
+	case w.order:
+		return way{}, &refusal{no.reason, no.message + "; say strategy Restart, and it begins anew"}, nil
 	}
 	return way{stateless: no.message}, nil, nil
 }

@@ -291,10 +291,13 @@ var _ = Describe("What the SDI Migration Service gets wrong: success.", func() {
 		Eventually(points.written).Should(ContainElement(MatchRegexp(`^pod_migration,pod_name=nobody,success=false migration_count=1i [0-9]+$`)))
 	})
 
-	It("A checkpoint is a name and its restore always succeeds: here a state that cannot come along is told, and the migration is not called a success", func() {
+	It("A checkpoint is a name and its restore always succeeds: here what would lose its state is refused where Checkpoint was said, and else told, and not called a success", func() {
 		nodes := twoNodes()
-		place := replicated(test.McKube("control", 40), 1)[0]
-		m := test.PodMigration("move", place.Pod, test.To(other(nodes, place.Pod)), test.By(mckubev1alpha1.StrategyCheckpoint))
+		mckube := test.McKube("control", 40)
+		mckube.Spec.Migration = &mcoperatorv1.Migration{Policy: mcoperatorv1.MigrationCheckpoint}
+		place := replicated(mckube, 1)[0]
+		refused(test.PodMigration("ordered", place.Pod, test.To(other(nodes, place.Pod)), test.By(mckubev1alpha1.StrategyCheckpoint)), "StateImpossible: its state cannot come along")
+		m := test.PodMigration("move", place.Pod, test.To(other(nodes, place.Pod)))
 		env.ExpectApplied(m)
 		end := eventuallyEnds(m, mckubev1alpha1.MigrationSucceededWithoutState)
 		why := meta.FindStatusCondition(end.Status.Conditions, mckubev1alpha1.ConditionMigrationState)
