@@ -65,7 +65,7 @@ func (o *InfluxOptions) complete(given map[string]bool, lookup func(string) (str
 	case o.Bucket == "":
 		return errors.New("--influx-bucket is empty; it must name a bucket, or, of 1.x, a database")
 	case o.Write == influx.ModeV2 && !hasToken:
-		return fmt.Errorf("migrations are written to InfluxDB 2.x, which wants a token, and there is none; give environment variable %s from a Secret, --influx-token-file, or --influx-write=off", influxToken)
+		return fmt.Errorf("migrations are written to InfluxDB 2.x, which wants a token, and there is none; give environment variable %s from a Secret, --influx-token-file, --influx-write=v1 where the server is InfluxDB 1.x, or --influx-write=off", influxToken)
 	case o.Write == influx.ModeV2 && o.Org == "":
 		return errors.New("--influx-org is empty; InfluxDB 2.x wants an organization")
 	}

@@ -96,7 +96,7 @@ func TestMigrationSettingsThatAreRefused(t *testing.T) {
 		"policy engine":      {env: map[string]string{"POLICY_ENGINE_URL": "ftp://policy"}, want: []string{"POLICY_ENGINE_URL", `"ftp://policy"`, "http://service"}},
 		"analysis engine":    {env: map[string]string{"ANALYSIS_ENGINE_URL": "http://"}, want: []string{"ANALYSIS_ENGINE_URL", `"http://"`, "http://service"}},
 		"token placeholder":  {env: map[string]string{"INFLUX_TOKEN": "<put the token here>"}, want: []string{"INFLUX_TOKEN", "not shown", "the token itself"}},
-		"no token":           {env: map[string]string{"INFLUX_URL": "http://influx:8086"}, want: []string{"INFLUX_TOKEN", "wants a token", "--influx-write=off"}},
+		"no token":           {env: map[string]string{"INFLUX_URL": "http://influx:8086"}, want: []string{"INFLUX_TOKEN", "wants a token", "--influx-write=v1 where the server is InfluxDB 1.x", "--influx-write=off"}},
 		"two tokens":         {env: map[string]string{"INFLUX_TOKEN": "t0ken"}, args: []string{"--influx-token-file=" + empty}, want: []string{"INFLUX_TOKEN", "--influx-token-file", "one of them"}},
 		"no bucket":          {args: []string{"--influx-bucket="}, want: []string{"--influx-bucket is empty"}},
 		"no organization":    {env: map[string]string{"INFLUX_TOKEN": "t0ken"}, args: []string{"--influx-org="}, want: []string{"--influx-org is empty"}},

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -188,7 +190,16 @@ func (r *Reconciler) aborted(ctx context.Context, o *v1alpha1.PodMigration, reas
 
 // refuse ends a migration that never begins.
 func (r *Reconciler) refuse(ctx context.Context, o *v1alpha1.PodMigration, d *v1alpha1.MigrationDecision, no *refusal) error {
+	pod := &corev1.Pod{}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.PodName}, pod)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading pod %s/%s: %w", o.Namespace, o.Spec.PodName, err)
+	}
+	found := err == nil && (o.Spec.PodUID == "" || o.Spec.PodUID == pod.UID)
 	return r.end(ctx, o, v1alpha1.MigrationRefused, no.reason, no.message, func(s *v1alpha1.PodMigrationStatus) {
+		if found && s.Source == nil { // from which node it does not go is told in time series
+			s.Source = sourceOf(pod)
+		}
 		s.Decision = d
 		setCondition(s, v1alpha1.ConditionMigrationAdmitted, metav1.ConditionFalse, no.reason, no.message, r.Clock.Now())
 	})

@@ -497,6 +497,9 @@ func TestRefusals(t *testing.T) {
 			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != reason || len(w.evicted) > 0 || len(w.actions(t.Context())) > 0 {
 				t.Errorf("condition %+v, evicted %v", c, w.evicted)
 			}
+			if source := w.move().Status.Source; (source != nil && source.Node == w.name("a")) == (reason == "PodNotFound" || reason == "PodReplaced") {
+				t.Errorf("the source is %+v", source)
+			}
 		})
 	}
 }
