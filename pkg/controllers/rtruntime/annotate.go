@@ -40,7 +40,10 @@ func annotationsOf(s *state.Snapshot, pod *state.PodView) map[string]string {
 	out := map[string]string{
 		mcv1.AnnotationPeriod: period.String(), mcv1.AnnotationRuntimeLow: low.String(), mcv1.AnnotationRuntimeHi: hi.String(),
 		mcv1.AnnotationCurrent: current.String(), mcv1.AnnotationCore: core.String(),
-		mcv1.AnnotationPending: strconv.FormatBool(!placed), mcv1.AnnotationConfigured: "",
+		mcv1.AnnotationPending: "", mcv1.AnnotationConfigured: "",
+	}
+	if !placed {
+		out[mcv1.AnnotationPending] = "true"
 	}
 	if configured {
 		out[mcv1.AnnotationConfigured] = "true"
@@ -71,7 +74,7 @@ func (c *mckubes) annotate(ctx context.Context, g *governance) (time.Duration, e
 	mckube, now, waiting := client.ObjectKeyFromObject(g.mckube), c.Clock.Now(), map[types.UID]bool{}
 	for _, pod := range g.pods() {
 		want := annotationsOf(g.snapshot, pod)
-		if pod.Pending && want[mcv1.AnnotationPending] == "false" && want[mcv1.AnnotationConfigured] == "" {
+		if pod.Pending && want[mcv1.AnnotationPending] == "" && want[mcv1.AnnotationConfigured] == "" {
 			waiting[pod.UID] = true
 			if left := passing - c.placed.age(mckube, pod.UID, now); left > 0 {
 				soonest = earliest(soonest, left)

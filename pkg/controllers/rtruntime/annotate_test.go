@@ -37,7 +37,7 @@ func TestAPodIsToldOnceOfItsCore(t *testing.T) {
 			if got := told(); got != "true" {
 				t.Errorf("the pod is told %s", got)
 			}
-			want := "0falsetrue"
+			want := "0true"
 			if obeys {
 				status := heartbeat(o.clock.Now())
 				status.ObservedGeneration = o.rtNode(n.Name).Generation
@@ -46,7 +46,7 @@ func TestAPodIsToldOnceOfItsCore(t *testing.T) {
 				o.lookAndAct(n.Name)
 			} else {
 				o.clock.Step(time.Second)
-				want = "0false"
+				want = "0"
 			}
 			_, err := o.serve("m")
 			o.must(err)

@@ -59,7 +59,7 @@ func TestARunningPodIsAdoptedWhateverHappens(t *testing.T) {
 			if got, want := o.cores(p), "app-rt=401000@core-0"; got != want {
 				t.Errorf("claims %s, want %s", got, want)
 			}
-			if got := o.annotation(p, mcv1.AnnotationCore) + o.annotation(p, mcv1.AnnotationPending); got != "0false" {
+			if got := o.annotation(p, mcv1.AnnotationCore) + o.annotation(p, mcv1.AnnotationPending); got != "0" {
 				t.Errorf("the pod is told %s", got)
 			}
 			m := o.get("m")

@@ -20,7 +20,7 @@ import (
 func TestAnnotationsRepeatWhatIs(t *testing.T) {
 	base := map[string]string{
 		mcv1.AnnotationPeriod: "100000", mcv1.AnnotationRuntimeLow: "20000", mcv1.AnnotationRuntimeHi: "40000",
-		mcv1.AnnotationCurrent: "low", mcv1.AnnotationCore: "1", mcv1.AnnotationPending: "false", mcv1.AnnotationConfigured: "true",
+		mcv1.AnnotationCurrent: "low", mcv1.AnnotationCore: "1", mcv1.AnnotationPending: "", mcv1.AnnotationConfigured: "true",
 	}
 	with := func(pairs ...string) map[string]string {
 		out := maps.Clone(base)
