@@ -81,6 +81,7 @@ func addOverruns(ctx context.Context, mgr manager.Manager, own *Options, store *
 	if err != nil {
 		return fmt.Errorf("listening for POST /overrun: %w", err)
 	}
+	logger.Info("Starting overrun listener", "address", listener.Addr().String())
 	overruns := &rtruntime.Overruns{Pods: mgr.GetCache(), Live: mgr.GetAPIReader(), Client: mgr.GetClient(), Store: store, Clock: clk}
 	server := frontdoor.New(frontdoor.Options{Listener: listener, TLS: certificate.TLS(), Judge: judge, Clock: clk, Log: logger},
 		frontdoor.Route{Pattern: "POST /overrun", Handler: frontdoor.Post(logger, frontdoor.ParseOverrun, overruns.Report)})

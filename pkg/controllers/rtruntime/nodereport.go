@@ -1,6 +1,7 @@
 package rtruntime
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/events"
@@ -17,13 +20,24 @@ import (
 )
 
 // report tells and counts what a decision that was carried out has changed.
-func (c *nodes) report(n *state.NodeView, known memory, d nodeDecision, asked moves) {
+func (c *nodes) report(ctx context.Context, n *state.NodeView, known memory, d nodeDecision, asked moves) {
 	c.publish(placementEvents(n, d, asked)...)
 	c.publish(unmovedEvents(n, known, d, asked)...)
 	c.publish(refusalEvents(n, known, d)...)
-	c.publish(levelEvents(n, known)...)
+	levels := levelEvents(n, known)
+	logLevels(ctx, levels)
+	c.publish(levels...)
 	c.publish(pressureEvents(n, known, d)...)
 	count(n, known, d)
+}
+
+// logLevels logs each escalation and recovery once, as MC-Kube's controller does: the McKube's Event says the same as the pod's.
+func logLevels(ctx context.Context, list []events.Event) {
+	for _, e := range list {
+		if pod, ok := e.Object.(*corev1.Pod); ok {
+			log.FromContext(ctx).Info(e.Message, "reason", e.Reason, "Pod", client.ObjectKeyFromObject(pod))
+		}
+	}
 }
 
 // count adds to the counters.

@@ -95,7 +95,7 @@ func (c *nodes) keep(ctx context.Context, n *state.NodeView) (time.Duration, err
 	if err != nil {
 		return 0, err
 	}
-	c.report(n, known, d, asked)
+	c.report(ctx, n, known, d, asked)
 	c.memories.put(n, known.after(n, d, asked))
 	if n.RTNode == nil {
 		c.measure(n, d, false)

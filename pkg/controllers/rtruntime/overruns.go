@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/frontdoor"
@@ -116,6 +117,9 @@ func (o *Overruns) Report(ctx context.Context, r frontdoor.Overrun) (OverrunRepl
 	news, err := o.write(ctx, node, id, r.Timestamp)
 	if err == nil && !news {
 		reply.Result, reply.Reason = ResultDuplicate, "an overrun of the container with this or a later timestamp is known"
+	}
+	if err == nil && news {
+		log.FromContext(ctx).Info("Overrun reported", "Node", r.Node, "Pod", client.ObjectKeyFromObject(pod), "container", container, "containerID", r.ContainerID.ID, "timestamp", r.Timestamp)
 	}
 	return reply, err
 }
