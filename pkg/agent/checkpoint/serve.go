@@ -5,22 +5,26 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"net/http"
 	"os"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/frontdoor"
 )
 
 const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = time.Minute
-	closeTimeout  = 5 * time.Second
+	// stallTimeout is how long a client may take no byte of an archive. A whole archive may take hours.
+	stallTimeout = 30 * time.Second
+	// maxConnections at once, and those of one address. A target fetches the archives of a pod's containers one after the other.
+	maxConnections, maxOfAddress = 64, 16
 	// maxTransfers is how many archives are given out at once; others are told to come back.
 	maxTransfers = 4
 	// piece is the most that one write hands on; the bucket of the rate must hold it.
@@ -43,10 +47,11 @@ type server struct {
 	find  func(uid types.UID, container string) (holding, bool)
 	limit *rate.Limiter // nil: as fast as it goes
 	busy  chan struct{}
+	stall time.Duration
 }
 
 func newServer(find func(types.UID, string) (holding, bool), bytesPerSecond int64) *server {
-	s := &server{find: find, busy: make(chan struct{}, maxTransfers)}
+	s := &server{find: find, busy: make(chan struct{}, maxTransfers), stall: stallTimeout}
 	if bytesPerSecond > 0 {
 		s.limit = rate.NewLimiter(rate.Limit(bytesPerSecond), int(max(piece, min(bytesPerSecond/10, 16<<20))))
 	}
@@ -57,23 +62,9 @@ func newServer(find func(types.UID, string) (holding, bool), bytesPerSecond int6
 func (s *server) serve(ctx context.Context, listener net.Listener, config *tls.Config) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+archivePath("{uid}", "{container}"), s.get)
-	server := &http.Server{
-		Handler: mux, TLSConfig: config, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 8 << 10,
-		ErrorLog: log.New(io.Discard, "", 0), // handshakes of strangers are theirs to explain
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.ServeTLS(listener, "", "") }()
-	select {
-	case err := <-ended:
-		return fmt.Errorf("serving archives: %w", err)
-	case <-ctx.Done():
-	}
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	if err := server.Shutdown(closing); err != nil {
-		_ = server.Close() // a transfer goes on with the next agent
-	}
-	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+	// No bound for a whole answer or a whole request: the first would end long transfers, and the second ends the context of requests that are answered.
+	limits := frontdoor.Limits{Connections: maxConnections, OfAddress: maxOfAddress, Header: headerTimeout, Idle: idleTimeout}
+	if err := frontdoor.Bounded(listener, config, mux, limits, logr.Discard()).Start(ctx); err != nil { // handshakes of strangers are theirs to explain
 		return fmt.Errorf("serving archives: %w", err)
 	}
 	return nil
@@ -81,6 +72,10 @@ func (s *server) serve(ctx context.Context, listener net.Listener, config *tls.C
 
 // get gives an archive, or a part of it, to whom it is for. Nobody else learns whether there is one.
 func (s *server) get(w http.ResponseWriter, r *http.Request) {
+	out := &limited{ResponseWriter: w, ctx: r.Context(), limit: s.limit, stall: s.stall}
+	if err := out.extend(); err != nil {
+		return
+	}
 	held, ok := s.find(types.UID(r.PathValue("uid")), r.PathValue("container"))
 	if !ok || held.to == "" || shown(r.TLS) != held.to {
 		http.NotFound(w, r)
@@ -102,14 +97,24 @@ func (s *server) get(w http.ResponseWriter, r *http.Request) {
 	defer file.Close()
 	w.Header().Set("Content-Type", "application/x-tar")
 	w.Header().Set("ETag", `"`+held.digest+`"`)
-	http.ServeContent(&limited{ResponseWriter: w, ctx: r.Context(), limit: s.limit}, r, "", time.Time{}, file)
+	http.ServeContent(out, r, "", time.Time{}, file)
 }
 
-// limited writes no faster than the limit that all transfers share.
+// limited writes no faster than the limit that all transfers share, and gives up on a client that takes nothing for long.
 type limited struct {
 	http.ResponseWriter
 	ctx   context.Context //nolint:containedctx // of the request, for which this lives
 	limit *rate.Limiter
+	stall time.Duration
+}
+
+// extend gives the client its time for the next piece.
+func (l *limited) extend() error {
+	err := http.NewResponseController(l.ResponseWriter).SetWriteDeadline(time.Now().Add(l.stall))
+	if errors.Is(err, http.ErrNotSupported) {
+		return nil
+	}
+	return err
 }
 
 // Write implements io.Writer.
@@ -121,6 +126,9 @@ func (l *limited) Write(data []byte) (int, error) {
 			if err := l.limit.WaitN(l.ctx, len(part)); err != nil {
 				return written, err
 			}
+		}
+		if err := l.extend(); err != nil {
+			return written, err
 		}
 		n, err := l.ResponseWriter.Write(part)
 		written += n

@@ -2,7 +2,11 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
+	"net"
+	"net/http"
 	"net/http/httptest"
+	"os"
 	"testing"
 	"time"
 
@@ -33,5 +37,29 @@ func TestTransfersShareTheRate(t *testing.T) {
 	}
 	if newServer(find, 0).limit != nil {
 		t.Error("0 is no bound")
+	}
+}
+
+// A client that takes nothing of what it has asked for does not keep its place among the transfers.
+func TestAClientThatTakesNothingIsGivenUp(t *testing.T) {
+	t.Parallel()
+	s := newServer(func(types.UID, string) (holding, bool) { return holding{}, false }, 0)
+	s.stall = 50 * time.Millisecond
+	ended := make(chan error, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := (&limited{ResponseWriter: w, ctx: r.Context(), stall: s.stall}).Write(make([]byte, 64<<20)) // more than any socket takes
+		ended <- err
+	}))
+	defer server.Close()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("got %v", err)
 	}
 }
