@@ -110,7 +110,7 @@ type limited struct {
 
 // extend gives the client its time for the next piece.
 func (l *limited) extend() error {
-	err := http.NewResponseController(l.ResponseWriter).SetWriteDeadline(time.Now().Add(l.stall))
+	err := http.NewResponseController(l.ResponseWriter).SetWriteDeadline(time.Now().Add(l.stall)) //nolint:forbidigo // a deadline of the kernel
 	if errors.Is(err, http.ErrNotSupported) {
 		return nil
 	}

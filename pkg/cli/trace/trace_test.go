@@ -57,7 +57,7 @@ func TestReadsOnePod(t *testing.T) {
 // A column of integers that has a gap comes back from pandas with decimal points, and the gap as nothing or as nan.
 func TestReadsWhatPandasWrites(t *testing.T) {
 	t.Parallel()
-	plain, err := trace.ReadPods(strings.NewReader(header+"a,6000,12288,1,460,,LS,Running,10,100,12\nb,6000,12288,0,0,,LS,Running,10,100,\n"), "in.csv", nil)
+	plain, err := trace.ReadPods(strings.NewReader(header+"a,6000,12288,1,460,,LS,Running,10,100,12\nb,6000,12288,0,,,LS,Running,10,100,\n"), "in.csv", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,8 @@ type finds struct {
 	command karpdisruption.Command
 }
 
+func (finds) Reason() karpv1.DisruptionReason { return karpv1.DisruptionReasonDrifted }
+
 func (f finds) ShouldDisrupt(context.Context, *karpdisruption.Candidate) bool { return true }
 
 func (f finds) ComputeCommands(context.Context, map[string]int, ...*karpdisruption.Candidate) ([]karpdisruption.Command, error) {

@@ -188,6 +188,8 @@ type slow struct {
 	begun chan struct{}
 }
 
+func (slow) Reason() karpv1.DisruptionReason { return karpv1.DisruptionReasonDrifted }
+
 func (s slow) ComputeCommands(ctx context.Context, _ map[string]int, _ ...*karpdisruption.Candidate) ([]karpdisruption.Command, error) {
 	close(s.begun)
 	<-ctx.Done()

@@ -9,6 +9,8 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpcloud "sigs.k8s.io/karpenter/pkg/cloudprovider"
 	karpdisruption "sigs.k8s.io/karpenter/pkg/controllers/disruption"
+	"sigs.k8s.io/karpenter/pkg/controllers/node/health"
+	karpstate "sigs.k8s.io/karpenter/pkg/controllers/state"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
 	karpentertest "sigs.k8s.io/karpenter/pkg/test"
 
@@ -81,6 +83,9 @@ func TestRebootsAreJudgedBeforeTheyBegin(t *testing.T) {
 func TestNoMethodRemembersNodesTwice(t *testing.T) {
 	w := begin(t, statetest.Cores(1)...)
 	ctx := options.ToContext(w.ctx, karpentertest.Options(karpentertest.OptionsFields{FeatureGates: karpentertest.FeatureGates{NodeRepair: ptr.To(true)}}))
+	matcher, err := health.NewRepairPolicyMatcher(ctx, w.cloud)
+	w.must(err)
+	w.dependencies.Cluster = karpstate.NewCluster(w.clock, w.client, w.cloud, karpstate.WithRepairPolicyMatcher(matcher))
 	repair := false
 	for _, instances := range disruption.Instances(ctx, w.dependencies) {
 		once := instances[0] == instances[1]

@@ -154,13 +154,7 @@ func (r *Reconciler) conclude(ctx context.Context, o *v1alpha1.PodMigration, act
 		if phase == v1alpha1.MigrationRefused {
 			setCondition(s, v1alpha1.ConditionMigrationAdmitted, metav1.ConditionFalse, ReasonQueueRefused, action.Status.Message, r.Clock.Now())
 		}
-		if lost := action.Status.Progress[progressLost]; lost != "" {
-			setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionFalse, ReasonRestoreFailed, lost, r.Clock.Now())
-		} else if lost := cmp.Or(action.Status.Progress[progressForfeited], unsaved); lost != "" {
-			setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionFalse, ReasonStateLost, lostMemory+lost, r.Clock.Now())
-		} else if undone := phase == v1alpha1.MigrationRolledBack || phase == v1alpha1.MigrationAborted; undone && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionMigrationState) {
-			setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionTrue, ReasonStateStayed, "the pod has its state where it was", r.Clock.Now())
-		}
+		concludeState(s, phase, action.Status.Progress, unsaved, r.Clock.Now())
 		if down, err := time.ParseDuration(action.Status.Progress[progressDown]); err == nil {
 			ms := down.Milliseconds()
 			s.UnavailableMilliseconds = &ms
@@ -169,6 +163,18 @@ func (r *Reconciler) conclude(ctx context.Context, o *v1alpha1.PodMigration, act
 			setCondition(s, v1alpha1.ConditionMigrationVerified, metav1.ConditionTrue, "Steady", evidence, r.Clock.Now())
 		}
 	})
+}
+
+// concludeState says in condition State what became of the pod's state.
+func concludeState(s *v1alpha1.PodMigrationStatus, phase v1alpha1.MigrationPhase, progress map[string]string, unsaved string, now time.Time) {
+	undone := phase == v1alpha1.MigrationRolledBack || phase == v1alpha1.MigrationAborted
+	if lost := progress[progressLost]; lost != "" {
+		setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionFalse, ReasonRestoreFailed, lost, now)
+	} else if lost := cmp.Or(progress[progressForfeited], unsaved); lost != "" {
+		setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionFalse, ReasonStateLost, lostMemory+lost, now)
+	} else if undone && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionMigrationState) {
+		setCondition(s, v1alpha1.ConditionMigrationState, metav1.ConditionTrue, ReasonStateStayed, "the pod has its state where it was", now)
+	}
 }
 
 // touched tells whether anything was done, by the last phase that is on record.

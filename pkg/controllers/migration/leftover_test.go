@@ -139,6 +139,7 @@ func TestAJobsPodThatStandsStillForNobody(t *testing.T) {
 	w := newTown(t, 1)
 	w.house("Job")
 	source := w.pods()[0]
+	w.agents.stopped[source.UID] = true // before the NodeCheckpoint came to stage Release
 	nc := &v1alpha1.NodeCheckpoint{
 		ObjectMeta: metav1.ObjectMeta{Name: "left-" + w.namespace, Labels: map[string]string{v1alpha1.LabelMigrationAction: "left-" + w.namespace}},
 		Spec: v1alpha1.NodeCheckpointSpec{
