@@ -42,8 +42,8 @@ func (p Preemption) Encode() (string, error) {
 	return string(text), nil
 }
 
-// Bounds of a plan. The chart's admission policy lets only the controller write one; where it is not installed, a plan by
-// somebody else is no worse than one of the controller's own.
+// Bounds of a plan. The chart's admission policy lets only the controller write one. Where the policy is not installed, a plan that another
+// user wrote does no more than one of the controller's own.
 const (
 	// MaxPreemptionLife is how long a plan may take, and how far ahead its deadline may be.
 	MaxPreemptionLife = time.Hour

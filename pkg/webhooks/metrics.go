@@ -62,7 +62,7 @@ var (
 		Name: "mainspring_webhook_selectors_left_out",
 		Help: "McKubes whose pods are only governed when they carry label sdv.com, because there are too many selectors to send each to the webhooks.",
 	})
-	strangers = prometheus.NewCounter(prometheus.CounterOpts{
+	unknownClients = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "mainspring_webhook_unknown_clients_total",
 		Help: "Requests to the webhooks that did not know their secret path, and were not answered.",
 	})
@@ -70,7 +70,7 @@ var (
 
 // RegisterMetrics adds the package's metrics to a registry, once, before the webhooks answer.
 func RegisterMetrics(registry prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{requests, evictions, expiry, secretMissing, leftOut, strangers} {
+	for _, c := range []prometheus.Collector{requests, evictions, expiry, secretMissing, leftOut, unknownClients} {
 		if err := registry.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}

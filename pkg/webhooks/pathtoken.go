@@ -137,7 +137,7 @@ func (t *pathToken) require(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		parts := tokenPath.FindStringSubmatch(r.URL.Path)
 		if parts == nil || !t.accepts(parts[1]) {
-			strangers.Inc()
+			unknownClients.Inc()
 			http.NotFound(w, r)
 			return
 		}
