@@ -124,11 +124,15 @@ func (s State) clone() State {
 }
 
 // Disrupting returns the names of pool's NodeClaims whose node is on its way out: tainted for
-// disruption or being deleted. It is what a disruption budget counts. An empty pool means all.
+// disruption or being deleted. It is what a disruption budget counts: not a NodeClaim whose node is drained and whose machine is
+// ending, which stays until its finalizer goes, and longer where the controller dies meanwhile. An empty pool means all.
 func (s State) Disrupting(pool string) []string {
 	var names []string
 	for name, claim := range s.NodeClaims {
 		if pool != "" && claim.Labels[karpenterv1.NodePoolLabelKey] != pool {
+			continue
+		}
+		if claim.StatusConditions().Get(karpenterv1.ConditionTypeInstanceTerminating).IsTrue() {
 			continue
 		}
 		node := s.Nodes[claim.Status.NodeName]
@@ -149,7 +153,7 @@ func (s State) Initialized(pool string) []string {
 		if pool != "" && claim.Labels[karpenterv1.NodePoolLabelKey] != pool {
 			continue
 		}
-		if IsInitialized(claim) && !slices.Contains(leaving, name) {
+		if IsInitialized(claim) && claim.DeletionTimestamp.IsZero() && !slices.Contains(leaving, name) {
 			names = append(names, name)
 		}
 	}
