@@ -28,7 +28,7 @@ func (m *mannered) decideReboots(ctx context.Context, candidates []*disruption.C
 		}
 		reboot := disruption.Command{Candidates: []*disruption.Candidate{c}, Reboot: true}
 		if o := m.kept(hand, snapshot, c); o != nil {
-			m.refuse(reboot, *o)
+			m.tell(c, *o) // it is looked at again in the next pass: nothing was searched for it
 			return false
 		}
 		m.replaceInstead(ctx, snapshot, reboot)
