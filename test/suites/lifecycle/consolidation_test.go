@@ -43,6 +43,7 @@ var _ = Describe("Consolidation", func() {
 		before := env.History().Last().PricePerHour()
 
 		env.ExpectScaled(shrinks, 2)
+		env.EventuallyPodsBound("shrinks", 2)
 		claim := env.NodeClaimOf(large)
 		deciding("replace", "single", func() {
 			consolidate(pool, karpenterv1.ConsolidationPolicyWhenEmptyOrUnderutilized)
