@@ -67,7 +67,7 @@ func (o options) plan() (first []plannedStep, lanes []lane, err error) {
 	first = append(first, plannedStep{"tools", o.buildTools})
 	switch o.what {
 	case "all":
-		lanes = append(o.suiteLanes(), o.unitLanes()...)
+		lanes = append(o.unitLanes(), o.suiteLanes()...)
 	case "unit":
 		lanes = o.unitLanes()
 	case "e2e":
@@ -99,7 +99,7 @@ func (o options) unitLanes() []lane {
 		{"unit", func(ctx context.Context, s *step) error { return testPackages(ctx, s, "unit", false) }},
 		{"race", func(ctx context.Context, s *step) error { return testPackages(ctx, s, "race", true) }},
 	}
-	// They follow the suites that are done first, so that all lanes end at about the same time.
+	// They share the lane of the suites that are done first, so that all lanes end at about the same time.
 	named := lane{name: laneName(suiteLanes[0])}
 	for pkg, tests := range raceTests {
 		name := "race of " + strings.TrimPrefix(pkg, "./")
@@ -140,7 +140,11 @@ func (o options) suiteLanes() []lane {
 		}
 		return []lane{{name: "suites", steps: []plannedStep{s.planned("suites")}}}
 	}
-	lanes := []lane{{name: "kernel", steps: []plannedStep{suites{names: []string{nodeSuite}, processes: 1, args: o.ginkgoArgs()}.planned(nodeSuite)}}}
+	lanes := []lane{
+		// On a machine that has never built them these take longer than anything that is tested meanwhile.
+		{name: "tools of the node", steps: []plannedStep{{"tools of the node", buildNodeTools}}},
+		{name: "kernel", steps: []plannedStep{suites{names: []string{nodeSuite}, processes: 1, args: o.ginkgoArgs()}.planned(nodeSuite)}},
+	}
 	for _, names := range suiteLanes {
 		name := laneName(names)
 		lanes = append(lanes, lane{name: name, steps: []plannedStep{suites{names: names, processes: suiteProcesses, args: o.ginkgoArgs()}.planned(name)}})
@@ -164,7 +168,16 @@ func (o options) buildTools(ctx context.Context, s *step) error {
 	if o.what != "e2e" || !slices.Equal(o.suites, []string{"lifecycle"}) {
 		wanted = append(wanted, toolchain.Helm)
 	}
+	if slices.Contains(o.suites, nodeSuite) {
+		wanted = append(wanted, programs.NodeTools()...)
+	}
 	_, err := toolchain.Ensure(ctx, s, wanted...)
+	return err
+}
+
+// buildNodeTools builds what only the suite with a real node needs.
+func buildNodeTools(ctx context.Context, s *step) error {
+	_, err := toolchain.Ensure(ctx, s, programs.NodeTools()...)
 	return err
 }
 

@@ -19,6 +19,9 @@ const (
 	VerdictRefused  = "refused"
 )
 
+// TestNone is the value of the label test where no core could be asked.
+const TestNone = "none"
+
 // Values of the label action of mainspring_preemptions_total.
 const (
 	// ActionMove is a container moved to another core of its node for a more critical one.
@@ -44,6 +47,10 @@ const KindPreemption = "preemption"
 var (
 	// Admissions counts containers that were given a core, or refused one, by the test that decided.
 	Admissions = counter("admission_total", "Containers that were given a core or refused one, by the admission test that decided.", "verdict", "test")
+	// ContainersRefused is how many containers wait for a core that they have been refused.
+	ContainersRefused = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "containers_refused", Help: "Containers that wait, having been refused a core, by the admission test that decided; none where no core could be asked.",
+	}, []string{"test"})
 	// Preemptions counts containers and pods that gave way to more critical ones.
 	Preemptions = counter("preemptions_total", "Containers moved and pods evicted for more critical ones.", "action")
 	// Escalations counts raises of budgets.
@@ -99,7 +106,7 @@ var (
 
 // Register adds every metric of the package to a registry, once, before the controllers start.
 func Register(registry prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{Admissions, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Actions, ActionsUnderWay, ActionsWaiting, ActionsUnwritable, ActionWait, DisruptionRefusals, DisruptionHeld, SearchesPreempted, Migrations, MigrationDowntime, MigrationPhases, Charged, Nodes,
+	for _, c := range []prometheus.Collector{Admissions, ContainersRefused, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Actions, ActionsUnderWay, ActionsWaiting, ActionsUnwritable, ActionWait, DisruptionRefusals, DisruptionHeld, SearchesPreempted, Migrations, MigrationDowntime, MigrationPhases, Charged, Nodes,
 		PressureNodes, PressureUnanswered, PressureEpisodes, PressureAnswers, PressureReturns, PressureSeconds,
 		UsageReads, UsageNodes, NodeUsage, ResourcePressed, ResourceDecisions, SinkPoints, SinkFailures, SinkBuffered,
 		PolicyDecisions,
@@ -115,7 +122,8 @@ func Register(registry prometheus.Registerer) error {
 // zero makes every closed series exist, so that a rate over it is 0 and not absent.
 func zero() {
 	zeroInventory()
-	for _, test := range []string{rt.TestT1, rt.TestT1k, rt.TestEDFVD, rt.TestAMC} {
+	for _, test := range []string{rt.TestT1, rt.TestT1k, rt.TestEDFVD, rt.TestAMC, TestNone} {
+		ContainersRefused.WithLabelValues(test)
 		for _, verdict := range []string{VerdictAdmitted, VerdictRefused} {
 			Admissions.WithLabelValues(verdict, test)
 		}

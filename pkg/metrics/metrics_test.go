@@ -77,7 +77,7 @@ func TestClosedSeriesExistFromTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]int{
-		"mainspring_admission_total": 8, "mainspring_preemptions_total": 2, "mainspring_escalations_total": 2,
+		"mainspring_admission_total": 10, "mainspring_containers_refused": 5, "mainspring_preemptions_total": 2, "mainspring_escalations_total": 2,
 		"mainspring_recoveries_total": 1, "mainspring_queue_depth": 1, "mainspring_queue_wait_seconds_count": 1,
 	} {
 		if got := series(t, registry, name); len(got) != want {

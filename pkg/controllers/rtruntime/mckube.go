@@ -30,10 +30,11 @@ type mckubes struct {
 	pace   *pace
 	// statuses are the versions that statuses were written over.
 	statuses *superseded
+	refusals *refusals
 }
 
 func newMcKubes(d Dependencies) *mckubes {
-	return &mckubes{Dependencies: d, outdated: newSightings(), placed: newSightings(), outbid: newOutbid(), pace: newPace(), statuses: newSuperseded(resourceVersion)}
+	return &mckubes{Dependencies: d, outdated: newSightings(), placed: newSightings(), outbid: newOutbid(), pace: newPace(), statuses: newSuperseded(resourceVersion), refusals: newRefusals()}
 }
 
 // Register adds the loop to the manager.
@@ -75,6 +76,7 @@ func (c *mckubes) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		c.placed.forget(request.NamespacedName)
 		c.pace.forget(request.NamespacedName)
 		c.statuses.forget(request.NamespacedName)
+		c.refusals.record(request.NamespacedName, nil, nil)
 	}
 	switch {
 	case !ok:
@@ -86,6 +88,7 @@ func (c *mckubes) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	}
 	g := govern(snapshot, m)
 	served, err := settled(c.serve(ctx, g))
+	c.recordRefusals(request.NamespacedName, g)
 	wait, failed := c.report(ctx, g, err == nil) // after an error nobody knows when it looks again
 	reported, failed := settled(reconcile.Result{RequeueAfter: wait}, failed)
 	return reconcile.Result{RequeueAfter: earliest(served.RequeueAfter, reported.RequeueAfter)}, errors.Join(err, failed)

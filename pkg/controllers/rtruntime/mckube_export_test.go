@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -89,3 +90,10 @@ func PartOf(s *state.Snapshot, m *mcv1.McKube, granularity int64) (adoptable boo
 
 // Listed names the first of many.
 var Listed = listed
+
+// Refusals is a record of refusals: note looks at a McKube of a snapshot, forget at one that is gone.
+func Refusals() (note func(*state.Snapshot, *mcv1.McKube), forget func(*mcv1.McKube)) {
+	c := &mckubes{refusals: newRefusals()}
+	return func(s *state.Snapshot, m *mcv1.McKube) { c.recordRefusals(client.ObjectKeyFromObject(m), govern(s, m)) },
+		func(m *mcv1.McKube) { c.refusals.record(client.ObjectKeyFromObject(m), nil, nil) }
+}

@@ -6,12 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
+	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 )
 
@@ -253,4 +256,33 @@ func TestManyNamesFitIntoACondition(t *testing.T) {
 	if got := rtruntime.Listed([]string{"a", "b"}); got != "a, b" {
 		t.Errorf("two are listed as %s", got)
 	}
+}
+
+// A pod that no node takes is on none, so that no loop over nodes counts its refusal.
+func TestRefusalsOfPodsWithoutANodeAreCounted(t *testing.T) {
+	m := inOrder(t)
+	m.pods["a"].Spec.NodeName, m.rtNode.Spec.Servers, m.rtNode.Status.Servers = "", nil, nil
+	m.claims["a"] = statetest.Claim(m.pods["a"], "a-app-rt", "app", "", 0, 0)
+	a := m.mckubes["a"]
+	note, forget := rtruntime.Refusals()
+	waiting := func() float64 { return testutil.ToFloat64(metrics.ContainersRefused.WithLabelValues(rt.TestT1)) }
+	counted := func() float64 {
+		return testutil.ToFloat64(metrics.Admissions.WithLabelValues(metrics.VerdictRefused, rt.TestT1))
+	}
+	waitingBefore, countedBefore := waiting(), counted()
+	expect := func(when string, wantWaiting, wantCounted float64) {
+		t.Helper()
+		if gotWaiting, gotCounted := waiting()-waitingBefore, counted()-countedBefore; gotWaiting != wantWaiting || gotCounted != wantCounted {
+			t.Errorf("%s: %v wait and %v were counted, want %v and %v", when, gotWaiting, gotCounted, wantWaiting, wantCounted)
+		}
+	}
+	note(statetest.Build(m.objects()...), a)
+	expect("while there is room", 0, 0)
+	a.Spec.RTSettings.RuntimeHi = 94_000
+	for range 2 {
+		note(statetest.Build(m.objects()...), a)
+		expect("while it is refused", 1, 1)
+	}
+	forget(a)
+	expect("once its McKube is gone", 0, 1)
 }

@@ -3,6 +3,7 @@ package environment
 import (
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,4 +52,16 @@ func NodesOf(pods []*corev1.Pod) []string {
 		}
 	}
 	return list
+}
+
+// ExpectPending creates Deployments and waits until all their pods exist. A NodePool that is applied afterwards is asked for nodes for all of
+// them at once; pods that are created while it is there come in batches of one, two and four (the controllers' slow start), each of which may get a node.
+func (env *Environment) ExpectPending(deployments ...*appsv1.Deployment) {
+	GinkgoHelper()
+	for _, d := range deployments {
+		env.ExpectApplied(d)
+	}
+	for _, d := range deployments {
+		Eventually(func(g Gomega) { g.Expect(env.pods(g, d.Name)).To(HaveLen(int(*d.Spec.Replicas))) }).Should(Succeed(), "the pods of %s", d.Name)
+	}
 }

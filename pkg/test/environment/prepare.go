@@ -15,8 +15,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
-// buildTimeout bounds building the tools on a machine that has never built them.
-const buildTimeout = 20 * time.Minute
+// buildTimeout bounds building the tools on a machine that has never built them, and whose cores test other things meanwhile.
+const buildTimeout = 45 * time.Minute
 
 // prepared is what one process builds for all.
 type prepared struct {

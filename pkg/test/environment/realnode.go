@@ -59,7 +59,7 @@ const (
 // PrepareNode is Prepare for suites with a real node.
 func PrepareNode(ctx context.Context) []byte {
 	GinkgoHelper()
-	ready := build(ctx, slices.Concat(localnode.Tools(), localnode.NetworkTools(), localnode.CheckpointTools(), []toolchain.Tool{toolchain.MetricsServer}), programs.Controller)
+	ready := build(ctx, programs.NodeTools(), programs.Controller)
 	load := ready.program("load")
 	for program, pkg := range map[string]string{ // those of images need no library, and so no race detector
 		load:                           "/test/suites/node/load",

@@ -36,7 +36,8 @@ var _ = Describe("Consolidation", func() {
 	It("replaces one node by a cheaper one as soon as its pods fit there, and only once that one runs", func() {
 		pool := test.NodePool("general")
 		shrinks := test.Deployment("shrinks", 6, "900m")
-		env.ExpectApplied(pool, shrinks)
+		env.ExpectPending(shrinks)
+		env.ExpectApplied(pool)
 		env.EventuallyPodsBound("shrinks", 6)
 		large := env.EventuallyNodes(1)[0]
 		Expect(large.Labels).To(HaveKeyWithValue(corev1.LabelInstanceTypeStable, "c-8x-amd64-linux"))

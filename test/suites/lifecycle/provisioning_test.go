@@ -13,7 +13,8 @@ import (
 
 var _ = Describe("Provisioning", func() {
 	It("opens the one machine that holds the pending pods for the least money", func() {
-		env.ExpectApplied(test.NodePool("general", test.Families("c", "s", "m")), test.Deployment("web", 3, "1"))
+		env.ExpectPending(test.Deployment("web", 3, "1"))
+		env.ExpectApplied(test.NodePool("general", test.Families("c", "s", "m")))
 		env.EventuallyPodsBound("web", 3)
 		node := env.EventuallyNodes(1)[0]
 		Expect(node.Labels).To(HaveKeyWithValue(corev1.LabelInstanceTypeStable, "c-4x-amd64-linux"))

@@ -78,7 +78,9 @@ var _ = Describe("Termination", func() {
 	})
 
 	It("evicts no more pods at once than their PodDisruptionBudget allows", func() {
-		env.ExpectApplied(test.PodDisruptionBudget("web", 1), general(), test.Deployment("web", 3, "500m"))
+		env.ExpectApplied(test.PodDisruptionBudget("web", 1))
+		env.ExpectPending(test.Deployment("web", 3, "500m"))
+		env.ExpectApplied(general())
 		env.EventuallyPodsBound("web", 3)
 		claim := env.NodeClaimOf(env.EventuallyNodes(1)[0])
 		began := env.Now()

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/mainspring-rt/mainspring/pkg/test/timing"
+	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
 // Names of the programs, and of their directories below cmd.
@@ -21,6 +22,14 @@ const (
 
 // All are the programs of suites with simulated nodes.
 func All() []string { return []string{Controller, Agents, Command} }
+
+// NodeTools are the tools of the suite with a real node, beside those of every control plane.
+func NodeTools() []toolchain.Tool {
+	return []toolchain.Tool{
+		toolchain.Kubelet, toolchain.Containerd, toolchain.Ctr, toolchain.ContainerdShim, toolchain.Runc, toolchain.CRIU,
+		toolchain.PTP, toolchain.HostLocal, toolchain.MetricsServer,
+	}
+}
 
 const (
 	// Variable names the environment variable with the directory where a run over several suites has built All of this very source.
