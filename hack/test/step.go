@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -109,14 +110,19 @@ func (r *results) reportSilence() {
 	fmt.Fprintf(r.out, "... %s: %s\n", time.Since(r.began).Round(time.Second), strings.Join(names, ", "))
 }
 
-// command runs a program, with more of an environment, whose output is the step's.
+// command runs a program, with more of an environment, whose output is the step's. It is a process group of its own, because `go run` passes no
+// signal on: an interrupt goes to all of the group, and what has not ended a minute later is killed.
 func (s *step) command(ctx context.Context, env []string, path string, args ...string) error {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdout, cmd.Stderr = s, s
 	cmd.Env = slices.Concat(os.Environ(), s.results.environ(), env)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = time.Minute
 	err := cmd.Run()
+	if ctx.Err() != nil && cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // there may be nothing left of it
+	}
 	if cmd.ProcessState != nil {
 		s.cpu += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}

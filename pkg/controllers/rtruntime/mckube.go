@@ -30,11 +30,11 @@ type mckubes struct {
 	pace   *pace
 	// statuses are the versions that statuses were written over.
 	statuses *superseded
-	refusals *refusals
+	refused  *refusedContainers
 }
 
 func newMcKubes(d Dependencies) *mckubes {
-	return &mckubes{Dependencies: d, outdated: newSightings(), placed: newSightings(), outbid: newOutbid(), pace: newPace(), statuses: newSuperseded(resourceVersion), refusals: newRefusals()}
+	return &mckubes{Dependencies: d, outdated: newSightings(), placed: newSightings(), outbid: newOutbid(), pace: newPace(), statuses: newSuperseded(resourceVersion), refused: newRefusedContainers()}
 }
 
 // Register adds the loop to the manager.
@@ -76,7 +76,7 @@ func (c *mckubes) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		c.placed.forget(request.NamespacedName)
 		c.pace.forget(request.NamespacedName)
 		c.statuses.forget(request.NamespacedName)
-		c.refusals.record(request.NamespacedName, nil, nil)
+		c.refused.record(request.NamespacedName, nil, nil)
 	}
 	switch {
 	case !ok:

@@ -93,7 +93,7 @@ var Listed = listed
 
 // Refusals is a record of refusals: note looks at a McKube of a snapshot, forget at one that is gone.
 func Refusals() (note func(*state.Snapshot, *mcv1.McKube), forget func(*mcv1.McKube)) {
-	c := &mckubes{refusals: newRefusals()}
+	c := &mckubes{refused: newRefusedContainers()}
 	return func(s *state.Snapshot, m *mcv1.McKube) { c.recordRefusals(client.ObjectKeyFromObject(m), govern(s, m)) },
-		func(m *mcv1.McKube) { c.refusals.record(client.ObjectKeyFromObject(m), nil, nil) }
+		func(m *mcv1.McKube) { c.refused.record(client.ObjectKeyFromObject(m), nil, nil) }
 }

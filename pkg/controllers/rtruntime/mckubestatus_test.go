@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -265,9 +264,9 @@ func TestRefusalsOfPodsWithoutANodeAreCounted(t *testing.T) {
 	m.claims["a"] = statetest.Claim(m.pods["a"], "a-app-rt", "app", "", 0, 0)
 	a := m.mckubes["a"]
 	note, forget := rtruntime.Refusals()
-	waiting := func() float64 { return testutil.ToFloat64(metrics.ContainersRefused.WithLabelValues(rt.TestT1)) }
+	waiting := func() float64 { return read(t, metrics.ContainersRefused.WithLabelValues(rt.TestT1)).GetGauge().GetValue() }
 	counted := func() float64 {
-		return testutil.ToFloat64(metrics.Admissions.WithLabelValues(metrics.VerdictRefused, rt.TestT1))
+		return read(t, metrics.Admissions.WithLabelValues(metrics.VerdictRefused, rt.TestT1)).GetCounter().GetValue()
 	}
 	waitingBefore, countedBefore := waiting(), counted()
 	expect := func(when string, wantWaiting, wantCounted float64) {

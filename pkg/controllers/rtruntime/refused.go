@@ -8,19 +8,19 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
 )
 
-// refusals are the containers that have been refused a core and wait, with the test that decided, by McKube and ID of the server.
-type refusals struct {
+// refusedContainers are the containers that have been refused a core and wait, with the test that decided, by McKube and ID of the server.
+type refusedContainers struct {
 	mu      sync.Mutex
 	waiting map[types.NamespacedName]map[string]string
 }
 
-func newRefusals() *refusals {
-	return &refusals{waiting: map[types.NamespacedName]map[string]string{}}
+func newRefusedContainers() *refusedContainers {
+	return &refusedContainers{waiting: map[types.NamespacedName]map[string]string{}}
 }
 
 // record replaces the containers of a McKube that wait; none forgets it. The gauge has all of them. The counter has those whose pods are on no
 // node, each once per test that refuses it: the loop over nodes counts the others.
-func (r *refusals) record(key types.NamespacedName, now map[string]string, unbound func(id string) bool) {
+func (r *refusedContainers) record(key types.NamespacedName, now map[string]string, unbound func(id string) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.waiting[key]
@@ -54,5 +54,5 @@ func (c *mckubes) recordRefusals(key types.NamespacedName, g *governance) {
 		id := g.parts[i].Server.ID
 		now[id], unbound[id] = test, g.parts[i].pod.NodeName == ""
 	}
-	c.refusals.record(key, now, func(id string) bool { return unbound[id] })
+	c.refused.record(key, now, func(id string) bool { return unbound[id] })
 }
