@@ -40,8 +40,9 @@ var suiteLanes = [][]string{{"lifecycle", "inventory"}, {"ladder", "realtime", "
 
 const (
 	nodeSuite = "node"
-	// suiteProcesses is how many processes, each with a control plane of its own, share the specs of a suite.
-	suiteProcesses = 3
+	// suiteProcesses is how many processes, each with a control plane of its own, share the specs of a suite. A control plane that does nothing
+	// takes six percent of a core, and four lanes keep two cores busy.
+	suiteProcesses = 2
 	// aloneProcesses is how many they are where one suite runs alone.
 	aloneProcesses = 6
 	// testedAtOnce is how many packages are tested at once. Tests wait for API servers and for conditions, so it is more than is
