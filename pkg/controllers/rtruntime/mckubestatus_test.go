@@ -264,7 +264,9 @@ func TestRefusalsOfPodsWithoutANodeAreCounted(t *testing.T) {
 	m.claims["a"] = statetest.Claim(m.pods["a"], "a-app-rt", "app", "", 0, 0)
 	a := m.mckubes["a"]
 	note, forget := rtruntime.Refusals()
-	waiting := func() float64 { return read(t, metrics.ContainersRefused.WithLabelValues(rt.TestT1)).GetGauge().GetValue() }
+	waiting := func() float64 {
+		return read(t, metrics.ContainersRefused.WithLabelValues(rt.TestT1)).GetGauge().GetValue()
+	}
 	counted := func() float64 {
 		return read(t, metrics.Admissions.WithLabelValues(metrics.VerdictRefused, rt.TestT1)).GetCounter().GetValue()
 	}
