@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/mainspring-rt/mainspring/pkg/printable"
 )
 
 // Exit codes.
@@ -28,7 +30,11 @@ type Streams struct {
 // interactive says that a person watches: input and output are a terminal.
 func (s Streams) interactive() bool {
 	in, okIn := s.In.(*os.File)
-	out, okOut := s.Out.(*os.File)
+	to := s.Out
+	if w, ok := to.(*printable.Writer); ok {
+		to = w.Unwrap()
+	}
+	out, okOut := to.(*os.File)
 	return okIn && okOut && term.IsTerminal(int(in.Fd())) && term.IsTerminal(int(out.Fd()))
 }
 
@@ -42,6 +48,8 @@ type silentError struct{ error }
 
 // Main runs the command that the arguments name and gives the exit code: 0, 1 for a failure, 2 for a wrong call.
 func Main(ctx context.Context, args []string, s Streams) int {
+	// What the cluster's objects say is written by many.
+	s.Out, s.Err = printable.NewWriter(s.Out), printable.NewWriter(s.Err)
 	root := newRoot(s)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -232,7 +234,7 @@ func (j *Judge) engine(of consulted) (*engine.Engine, error) {
 		config.Timeout = t.Duration
 	}
 	if s := of.config.TokenSecret; s != nil {
-		config.Token = func(ctx context.Context) (string, error) { return j.Token(ctx, *s) }
+		config.Token = func(ctx context.Context) (string, error) { return j.Token(ctx, of.config.URL, *s) }
 	}
 	fresh, err := engine.New(config)
 	if err != nil {
@@ -245,11 +247,17 @@ func (j *Judge) engine(of consulted) (*engine.Engine, error) {
 	return fresh, nil
 }
 
-// Token reads a bearer token. The error never holds what is in the Secret.
-func (j *Judge) Token(ctx context.Context, s v1alpha1.SecretKey) (string, error) {
+// Token reads the bearer token for an engine. The author of a policy names both, so the Secret's own annotation says to which hosts its tokens may go.
+// The error never holds what is in the Secret.
+func (j *Judge) Token(ctx context.Context, engineURL string, s v1alpha1.SecretKey) (string, error) {
 	secret := &corev1.Secret{}
 	if err := j.Secrets.Get(ctx, types.NamespacedName{Namespace: j.Namespace, Name: s.Name}, secret); err != nil {
 		return "", fmt.Errorf("reading Secret %s/%s: %w", j.Namespace, s.Name, err)
+	}
+	address, err := url.Parse(engineURL)
+	if err != nil || !slices.Contains(strings.FieldsFunc(secret.Annotations[v1alpha1.TokenHostsAnnotation], isSeparator), address.Host) || address.Host == "" {
+		return "", fmt.Errorf("reading Secret %s/%s: its annotation %s does not name the engine's host; add the host, with its port as spec.policyEngine.url has it, if the token may be sent there",
+			j.Namespace, s.Name, v1alpha1.TokenHostsAnnotation)
 	}
 	token := strings.TrimSpace(string(secret.Data[s.Key]))
 	if token == "" || strings.ContainsAny(token, "\r\n\x00") {
@@ -257,6 +265,9 @@ func (j *Judge) Token(ctx context.Context, s v1alpha1.SecretKey) (string, error)
 	}
 	return token, nil
 }
+
+// isSeparator reports whether a character is between two hosts of an annotation.
+func isSeparator(r rune) bool { return r == ',' || r == ' ' }
 
 // forget lets go of policies that are gone.
 func (j *Judge) forget(all []v1alpha1.MigrationPolicy) {

@@ -197,14 +197,22 @@ func TestAChangedPolicyIsReadAgain(t *testing.T) {
 
 func TestTheTokenIsReadFromItsSecret(t *testing.T) {
 	const token = "a-bearer-of-secrets"
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "mainspring-system", Name: "engine"}, Data: map[string][]byte{"token": []byte(token + "\n"), "bad": []byte("a\nb")}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "mainspring-system", Name: "engine",
+		Annotations: map[string]string{v1alpha1.TokenHostsAnnotation: "other.example.com, engine.example.com:8443"},
+	}, Data: map[string][]byte{"token": []byte(token + "\n"), "bad": []byte("a\nb")}}
 	j, _ := court(t, nil, secret)
-	if got, err := j.Token(t.Context(), v1alpha1.SecretKey{Name: "engine", Key: "token"}); err != nil || got != token {
+	if got, err := j.Token(t.Context(), "https://engine.example.com:8443/a", v1alpha1.SecretKey{Name: "engine", Key: "token"}); err != nil || got != token {
 		t.Errorf("%q, %v", got, err)
 	}
 	for _, key := range []v1alpha1.SecretKey{{Name: "engine", Key: "none"}, {Name: "engine", Key: "bad"}, {Name: "none", Key: "token"}} {
-		if got, err := j.Token(t.Context(), key); err == nil || got != "" || strings.Contains(err.Error(), "a\nb") {
+		if got, err := j.Token(t.Context(), "https://other.example.com", key); err == nil || got != "" || strings.Contains(err.Error(), "a\nb") {
 			t.Errorf("%v: %q, %v", key, got, err)
+		}
+	}
+	for _, engine := range []string{"https://evil.example.com", "https://engine.example.com", "https://engine.example.com:443", "https://engine.example.com:8443.evil.example.com", "https://", ""} {
+		if got, err := j.Token(t.Context(), engine, v1alpha1.SecretKey{Name: "engine", Key: "token"}); err == nil || got != "" || !strings.Contains(err.Error(), v1alpha1.TokenHostsAnnotation) {
+			t.Errorf("%s: %q, %v", engine, got, err)
 		}
 	}
 }

@@ -43,7 +43,7 @@ const (
 
 // Tokens reads the tokens of policy engines.
 type Tokens interface {
-	Token(ctx context.Context, s v1alpha1.SecretKey) (string, error)
+	Token(ctx context.Context, engine string, s v1alpha1.SecretKey) (string, error)
 }
 
 // Controller keeps the status of MigrationPolicies.
@@ -92,7 +92,7 @@ func (c *Controller) token(ctx context.Context, p *v1alpha1.MigrationPolicy) err
 	if p.Spec.PolicyEngine == nil || p.Spec.PolicyEngine.TokenSecret == nil {
 		return nil
 	}
-	_, err := c.Tokens.Token(ctx, *p.Spec.PolicyEngine.TokenSecret)
+	_, err := c.Tokens.Token(ctx, p.Spec.PolicyEngine.URL, *p.Spec.PolicyEngine.TokenSecret)
 	return err
 }
 

@@ -22,7 +22,7 @@ import (
 
 type tokens struct{ err error }
 
-func (t tokens) Token(context.Context, v1alpha1.SecretKey) (string, error) { return "x", t.err }
+func (t tokens) Token(context.Context, string, v1alpha1.SecretKey) (string, error) { return "x", t.err }
 
 // reconciled is the condition Ready of a policy, after the controller has looked at it, and how often it was written.
 func reconciled(t *testing.T, p *v1alpha1.MigrationPolicy, err error) (condition *metav1.Condition, wait time.Duration, writes int) {

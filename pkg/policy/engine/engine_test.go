@@ -85,6 +85,10 @@ func TestOnlyAnAnswerIsAnAnswer(t *testing.T) {
 		`is not a JSON object`:              text(`null`),
 		`the answer is not`:                 text(`{"allowed":true}{"allowed":true}`),
 		`answer is not a JSON`:              text(``),
+		`has field "allowed" twice`:         text(`{"allowed":false,"allowed":true}`),
+		`has field "reason" twice`:          text(`{"reason":"a","allowed":true,"r\u0065ason":"b"}`),
+		`the answer is not a`:               text(`{"allowed":true`),
+		`is not a JSON obj`:                 text(`{"allowed":true,}`),
 		`more than 65536 bytes`:             text(`{"allowed":true,"reason":"` + strings.Repeat("x", 70_000) + `"}`),
 		`it answers 500`:                    func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `{"allowed":true}`, 500) },
 		`it answers 404`:                    http.NotFound,
@@ -120,6 +124,9 @@ func TestNoIsAnAnswer(t *testing.T) {
 	a, err := served(t, text(`{"allowed":false,"reason":"`+strings.Repeat("é", 400)+`"}`)).Ask(t.Context(), question)
 	if err != nil || a.Allowed || len(a.Reason) > 512 || strings.Trim(a.Reason, "é") != "" {
 		t.Errorf("%+v, %v", a, err)
+	}
+	if a, err := served(t, text(`{"allowed":false,"reason":"\u001b[2J no\nAllowed: true"}`)).Ask(t.Context(), question); err != nil || a.Allowed || a.Reason != "\ufffd[2J no Allowed: true" {
+		t.Errorf("with control characters: %+v, %v", a, err)
 	}
 	if a, err := served(t, text(`{"allowed":true,"reason":null}`)).Ask(t.Context(), question); err != nil || !a.Allowed || a.Reason != "" {
 		t.Errorf("without a reason: %+v, %v", a, err)

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/printable"
 )
 
 // Question is the body of a request. The first three fields are those of the SDI Migration Service; engines ignore the rest
@@ -89,9 +91,9 @@ func parse(data []byte) (Answer, error) {
 	if len(data) > mostAnswer {
 		return Answer{}, fmt.Errorf("the answer has more than %d bytes", mostAnswer)
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil || fields == nil {
-		return Answer{}, errors.New("the answer is not a JSON object")
+	fields, err := parseObject(data)
+	if err != nil {
+		return Answer{}, err
 	}
 	allowed, ok := fields["allowed"]
 	if !ok {
@@ -110,8 +112,41 @@ func parse(data []byte) (Answer, error) {
 			return Answer{}, errors.New(`field "reason" of the answer is not a string`)
 		}
 	}
-	a.Reason = short(a.Reason)
+	a.Reason = short(printable.Line(a.Reason))
 	return a, nil
+}
+
+// parseObject reads a JSON object. Of two fields of one name parsers keep the first or the last (RFC 8259, section 4): who checks an answer on
+// its way may have read the other one, so that it is an error.
+func parseObject(data []byte) (map[string]json.RawMessage, error) {
+	notAnObject := errors.New("the answer is not a JSON object")
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
+		return nil, notAnObject
+	}
+	fields := map[string]json.RawMessage{}
+	for decoder.More() {
+		name, err := decoder.Token()
+		if err != nil {
+			return nil, notAnObject
+		}
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return nil, notAnObject
+		}
+		field, _ := name.(string) // of an object, every other token is one
+		if _, twice := fields[field]; twice {
+			return nil, fmt.Errorf("the answer has field %q twice", printable.Line(short(field)))
+		}
+		fields[field] = value
+	}
+	if _, err := decoder.Token(); err != nil {
+		return nil, notAnObject
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, notAnObject
+	}
+	return fields, nil
 }
 
 // short cuts a text between characters.

@@ -122,10 +122,14 @@ type PolicyEngine struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	CABundle string `json:"caBundle,omitempty"`
-	// tokenSecret holds a bearer token.
+	// tokenSecret holds a bearer token. The Secret's annotation mckube.io/policy-engine-hosts names the hosts, with their ports as url has them and with commas between them,
+	// to which its tokens may be sent.
 	// +optional
 	TokenSecret *SecretKey `json:"tokenSecret,omitempty"`
 }
+
+// TokenHostsAnnotation of a Secret names the hosts to which its tokens may be sent (spec.policyEngine.tokenSecret).
+const TokenHostsAnnotation = "mckube.io/policy-engine-hosts"
 
 // MigrationPolicySpec says which pods may be migrated when, how and how many at once.
 type MigrationPolicySpec struct {
