@@ -35,7 +35,7 @@ const (
 )
 
 // Event is what to record on which object. Two Events with equal Reason and Dedupe soon after each
-// other are one.
+// other are one. Without Dedupe each is recorded: Kubernetes counts up those of one message, and bounds how many an object has.
 type Event struct {
 	// Object that the Event is about.
 	Object runtime.Object
@@ -110,14 +110,14 @@ func Conflict(on runtime.Object, uid, governor string) Event {
 	return warning(on, ReasonConflict, fmt.Sprintf("McKube %s, which is older, governs the container already; delete one of the two", governor), uid, governor)
 }
 
-// Escalated tells that a container's budget was raised to a level.
-func Escalated(on runtime.Object, uid string, w Where, level string) Event {
-	return normal(on, ReasonEscalated, fmt.Sprintf("Raised to level %s: %s", level, w), uid, w.key(), level)
+// Escalated tells that a container's budget was raised to a level. Each raise counts.
+func Escalated(on runtime.Object, w Where, level string) Event {
+	return normal(on, ReasonEscalated, fmt.Sprintf("Raised to level %s: %s", level, w))
 }
 
-// Recovered tells that a container's budget is the low one again.
-func Recovered(on runtime.Object, uid string, w Where) Event {
-	return normal(on, ReasonRecovered, fmt.Sprintf("Back at level low: %s", w), uid, w.key())
+// Recovered tells that a container's budget is the low one again. Each time counts.
+func Recovered(on runtime.Object, w Where) Event {
+	return normal(on, ReasonRecovered, fmt.Sprintf("Back at level low: %s", w))
 }
 
 // Pressure tells that a node is busy and its real-time containers are raised as far as the plans allow.

@@ -28,8 +28,8 @@ func TestEventsSayWhatAndWhere(t *testing.T) {
 		{events.MadeRoom(pod, "u", app, 1), corev1.EventTypeNormal, "MadeRoom", []string{"core 1", where}},
 		{events.Refused(pod, "u", "CoreFull", "needs more"), corev1.EventTypeWarning, "NotAdmitted", []string{"CoreFull", "needs more"}},
 		{events.Adopted(pod, "u", app), corev1.EventTypeNormal, "Adopted", []string{where}},
-		{events.Escalated(pod, "u", app, "hi"), corev1.EventTypeNormal, "Escalated", []string{where, "hi"}},
-		{events.Recovered(pod, "u", app), corev1.EventTypeNormal, "Recovered", []string{where}},
+		{events.Escalated(pod, app, "hi"), corev1.EventTypeNormal, "Escalated", []string{where, "hi"}},
+		{events.Recovered(pod, app), corev1.EventTypeNormal, "Recovered", []string{where}},
 		{events.Pressure(pod, "u", 3), corev1.EventTypeWarning, "CPUPressure", []string{"3"}},
 		{events.AgentSilent(pod, "u", "since long"), corev1.EventTypeWarning, "AgentSilent", []string{"since long"}},
 		{events.Preempting(pod, "u", "edge-1", []string{"a", "b"}), corev1.EventTypeNormal, "Preempting", []string{"edge-1", "a, b"}},
@@ -57,18 +57,28 @@ func TestEventsThatDifferAreKept(t *testing.T) {
 	pod := &corev1.Pod{}
 	elsewhere := app
 	elsewhere.Core = 3
-	same := events.Escalated(pod, "u", app, "hi")
-	if again := events.Escalated(pod, "u", app, "hi"); !slices.Equal(same.Dedupe, again.Dedupe) {
+	same := events.Placed(pod, "u", app, "T1")
+	if again := events.Placed(pod, "u", app, "T1"); !slices.Equal(same.Dedupe, again.Dedupe) {
 		t.Errorf("the same Event has keys %v and %v", same.Dedupe, again.Dedupe)
 	}
 	seen := map[string]bool{fmt.Sprint(same.Dedupe): true}
 	for _, other := range []events.Event{
-		events.Escalated(pod, "other", app, "hi"), events.Escalated(pod, "u", elsewhere, "hi"), events.Escalated(pod, "u", app, "mid"),
+		events.Placed(pod, "other", app, "T1"), events.Placed(pod, "u", elsewhere, "T1"), events.Conflict(pod, "u", "older"),
 	} {
 		if key := fmt.Sprint(other.Dedupe); seen[key] {
 			t.Errorf("keys %s are there twice", key)
 		} else {
 			seen[key] = true
+		}
+	}
+}
+
+// A container that is raised ten times in a minute has an Event that says so by its count: none is taken for the one before.
+func TestRepeatedRaisesAreEachRecorded(t *testing.T) {
+	t.Parallel()
+	for _, e := range []events.Event{events.Escalated(&corev1.Pod{}, app, "hi"), events.Recovered(&corev1.Pod{}, app)} {
+		if len(e.Dedupe) > 0 {
+			t.Errorf("%s is left out where %v was recorded", e.Reason, e.Dedupe)
 		}
 	}
 }

@@ -225,12 +225,12 @@ func levelEvents(n *state.NodeView, known memory) []events.Event {
 	var out []events.Event
 	for _, s := range up {
 		out = append(out, about(s, func(on eventObject) events.Event {
-			return events.Escalated(on.Object, on.uid, where(n, s, s.Physical), s.Applied.Level)
+			return events.Escalated(on.Object, where(n, s, s.Physical), s.Applied.Level)
 		})...)
 	}
 	for _, s := range down {
 		out = append(out, about(s, func(on eventObject) events.Event {
-			return events.Recovered(on.Object, on.uid, where(n, s, s.Physical))
+			return events.Recovered(on.Object, where(n, s, s.Physical))
 		})...)
 	}
 	return out
