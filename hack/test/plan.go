@@ -24,9 +24,13 @@ var (
 	}
 	// mostlySequential have hundreds of scenarios against an API server that run in one goroutine each, or compile programs to look at them. The
 	// race detector sees the tests of raceTests; the rest runs without it in two thirds of the time.
-	mostlySequential = []string{"./pkg/controllers/migration", "./pkg/controllers/ladder", "./test/charts"}
-	raceTests        = map[string][]string{
-		"./pkg/controllers/migration": {"TestDecisionsAreWrittenSideBySide", "TestADecisionIsMadeOnce", "TestOnAControlPlane", "TestAnEvictionThatWaitsForAnother"},
+	mostlySequential = []string{
+		"./pkg/controllers/migration", "./pkg/controllers/ladder", "./pkg/controllers/rtruntime", "./pkg/controllers/provisioning", "./pkg/controllers/disruption", "./test/charts",
+	}
+	raceTests = map[string][]string{
+		"./pkg/controllers/rtruntime":  {"TestTwoControllersNeverAdmitTwice", "TestOfTwoDecisionsOnOneVersionOneIsWritten", "TestAnAgentLivesByItsLease", "TestReportsAtOnce"},
+		"./pkg/controllers/disruption": {"TestASlowSearchIsInterrupted", "TestConsolidationsOwnWaitIsInterrupted", "TestConsolidationEndsWhereTheRoomIsGone", "TestTheDoorbellEndsSearchesAsTimeoutsDo", "TestSearchesEndWithTheProcess", "TestTheDoorbellWakesTheLoop"},
+		"./pkg/controllers/migration":  {"TestDecisionsAreWrittenSideBySide", "TestADecisionIsMadeOnce", "TestOnAControlPlane", "TestAnEvictionThatWaitsForAnother"},
 	}
 	// longest take more than half a minute. They begin first, or one of them is alone at the end.
 	longest = []string{
@@ -101,11 +105,10 @@ func (o options) unitLanes() []lane {
 		{"race", func(ctx context.Context, s *step) error { return testPackages(ctx, s, "race", true) }},
 	}
 	// They share the lane of the suites that are done first, so that all lanes end at about the same time.
-	named := lane{name: laneName(suiteLanes[0])}
-	for pkg, tests := range raceTests {
-		name := "race of " + strings.TrimPrefix(pkg, "./")
-		named.steps = append(named.steps, goTests{name: name, packages: []string{pkg}, race: true, args: []string{"-run=^(" + strings.Join(tests, "|") + ")$"}, parallel: 1}.planned())
-	}
+	named := lane{name: laneName(suiteLanes[0]), steps: []plannedStep{goTests{
+		name: "race of single tests", packages: slices.Sorted(maps.Keys(raceTests)), race: true,
+		args: []string{"-run=^(" + strings.Join(slices.Concat(slices.Collect(maps.Values(raceTests))...), "|") + ")$"}, parallel: 1,
+	}.planned()}}
 	return []lane{
 		{name: "kernel", steps: []plannedStep{
 			goTests{name: "kernel", packages: kernelPackages, race: true, parallel: 1}.planned(),
