@@ -4,7 +4,6 @@ package move
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,7 +89,7 @@ func Create(ctx context.Context, c client.Client, r Request) (*v1alpha1.PodMigra
 
 // prefix of the generated name, which has room for what is generated.
 func prefix(pod string) string {
-	return strings.TrimRight(pod[:min(len(pod), 200)], ".-") + "-" // a name has no "-" behind a "."
+	return pod[:min(len(pod), 200)] + "-"
 }
 
 // Abort asks for the end of a migration. What has cut over already goes on.
