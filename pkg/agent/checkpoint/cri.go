@@ -48,7 +48,11 @@ func (d CRI) Checkpoint(ctx context.Context, pod Pod, container string, timeout 
 			return "", err
 		}
 	}
-	return d.Kubelet.Checkpoint(ctx, pod.Namespace, pod.Name, container, timeout)
+	archive, err := d.Kubelet.Checkpoint(ctx, pod.Namespace, pod.Name, container, timeout)
+	if err != nil {
+		return "", explainDump(err)
+	}
+	return archive, nil
 }
 
 // Memory implements Driver.

@@ -123,10 +123,10 @@ func (c *Client) post(ctx context.Context, namespace, pod, container string, tim
 	return response.StatusCode, text, nil
 }
 
+// mostText has room for the names of a pod, twice, and for the path of CRIU's log behind them.
+const mostText = 1024
+
 func firstLine(text []byte) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
-	if len(line) > 512 {
-		line = line[:512]
-	}
-	return line
+	return strings.ToValidUTF8(line[:min(len(line), mostText)], "")
 }
