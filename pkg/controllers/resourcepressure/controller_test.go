@@ -197,6 +197,42 @@ func TestASourceThatIsAway(t *testing.T) {
 	}
 }
 
+// A source that is stale now and then tells of one pressure, whose condition has the last reading and the time when it began.
+func TestAPressureOfAStaleSourceBeginsOnce(t *testing.T) {
+	s := newStage(t, resourcepressure.ModeReport)
+	s.node("a", 95, 40)
+	c := s.process(nil)
+	s.looks(c, 3)
+	began := s.read("a").LastTransitionTime
+	for i := range 5 {
+		s.failing = errAway
+		s.looks(c, 1)
+		s.expect("while nobody knows", s.condition("a"), "Unknown UsageUnknown")
+		s.failing, s.cpu["a"] = nil, 90+i
+		s.looks(c, 1)
+		s.expect("known again", s.condition("a"), "True CPU")
+		if now := s.read("a"); !now.LastTransitionTime.Equal(&began) {
+			t.Errorf("it began at %s, and now at %s", began, now.LastTransitionTime)
+		}
+	}
+	if n := len(s.said("ResourcePressureBegan")); n != 1 {
+		t.Errorf("the pressure began %d times", n)
+	}
+	s.cpu["a"] = 99
+	for range 10 {
+		s.looks(c, 1)
+	}
+	if text := s.read("a").Message; !strings.Contains(text, "99.0 %") {
+		t.Errorf("after ten readings of 99 %% the condition says %q", text)
+	}
+	s.cpu["a"] = 10
+	s.looks(c, 1)
+	s.expect("over", s.condition("a"), "False NoPressure")
+	if n := len(s.said("ResourcePressureEnded")); n != 1 {
+		t.Errorf("the pressure ended %d times", n)
+	}
+}
+
 // Policies have thresholds and intervals of their own, for the pods that they select.
 func TestPoliciesHaveTheirOwnThresholds(t *testing.T) {
 	s := newStage(t, resourcepressure.ModeMigrate)

@@ -210,17 +210,24 @@ func (s *stage) list() []v1alpha1.PodMigration {
 	return list.Items
 }
 
-// condition is "status reason" of the node's.
-func (s *stage) condition(node string) string {
+// read returns the node's condition; it is empty where the node has none.
+func (s *stage) read(node string) corev1.NodeCondition {
 	s.Helper()
 	n := &corev1.Node{}
 	s.must(s.api.Get(s.Context(), client.ObjectKey{Name: node}, n))
 	for _, c := range n.Status.Conditions {
 		if c.Type == resourcepressure.ConditionResourcePressure {
-			return string(c.Status) + " " + c.Reason
+			return c
 		}
 	}
-	return ""
+	return corev1.NodeCondition{}
+}
+
+// condition is "status reason" of the node's.
+func (s *stage) condition(node string) string {
+	s.Helper()
+	c := s.read(node)
+	return strings.TrimSpace(string(c.Status) + " " + c.Reason)
 }
 
 func (s *stage) expect(what, got, want string) {

@@ -18,7 +18,11 @@ import (
 // whether it still is.
 const ConditionResourcePressure corev1.NodeConditionType = "ResourcePressure"
 
-// condition writes down whether a node is under pressure, where that is new, and gives the time since which it is.
+// refreshAfter is how long a condition may tell of an older reading than the last.
+const refreshAfter = time.Minute
+
+// condition writes down whether a node is under pressure, where that is new or tells of an old reading, and gives the time since which it is. That its usage
+// is unknown for a while neither ends the pressure nor begins it anew, so lastTransitionTime is then when the pressure began.
 func (w *world) condition(ctx context.Context, n *corev1.Node, t track, by setting) (time.Time, error) {
 	before, had := conditionOf(n)
 	want := corev1.NodeCondition{Type: ConditionResourcePressure, Status: corev1.ConditionFalse, Reason: reasonNone}
@@ -31,12 +35,12 @@ func (w *world) condition(ctx context.Context, n *corev1.Node, t track, by setti
 	case !had:
 		return time.Time{}, nil // a node that never was needs none
 	}
-	same := had && before.Status == want.Status && before.Reason == want.Reason
+	was := had && before.Status != corev1.ConditionFalse
 	want.LastHeartbeatTime, want.LastTransitionTime = seconds(w.now), seconds(w.now)
-	if had && before.Status == want.Status {
+	if had && was == t.pressed() {
 		want.LastTransitionTime = before.LastTransitionTime
 	}
-	if same {
+	if had && before.Status == want.Status && before.Reason == want.Reason && (before.Message == want.Message || w.now.Sub(before.LastHeartbeatTime.Time) < refreshAfter) {
 		return want.LastTransitionTime.Time, nil
 	}
 	if err := w.write(ctx, n, want); err != nil {
@@ -44,9 +48,9 @@ func (w *world) condition(ctx context.Context, n *corev1.Node, t track, by setti
 	}
 	begun := want.LastTransitionTime.Time
 	switch {
-	case want.Status == corev1.ConditionTrue && before.Status != corev1.ConditionTrue:
+	case t.pressed() && !was:
 		w.Recorder.Publish(events.ResourcePressureBegan(n, string(n.UID), begun.UTC().Format(time.RFC3339), want.Reason, want.Message))
-	case want.Status == corev1.ConditionFalse:
+	case !t.pressed() && was:
 		w.Recorder.Publish(events.ResourcePressureEnded(n, string(n.UID), begun.UTC().Format(time.RFC3339), want.Message))
 	}
 	return begun, nil
