@@ -40,6 +40,10 @@ func newSimulated(ctx context.Context, op *operator.Operator, own *Options) (*pr
 	if err != nil {
 		return nil, &UsageError{fmt.Errorf("reading instance types: %w", err)}
 	}
+	named, err := namedTypes(ctx, own, machines)
+	if err != nil {
+		return nil, err
+	}
 	cloudprovider.RegisterLabels()
 	sim, err := simulated.New(ctx, simulated.Options{
 		Client:           op.GetClient(),
@@ -47,6 +51,7 @@ func newSimulated(ctx context.Context, op *operator.Operator, own *Options) (*pr
 		Recorder:         op.EventRecorder,
 		Catalogue:        machines,
 		InstanceTypes:    types,
+		Named:            named,
 		RepairToleration: own.SimulatedRepairToleration,
 	})
 	if err != nil {
@@ -57,6 +62,14 @@ func newSimulated(ctx context.Context, op *operator.Operator, own *Options) (*pr
 		controllers:      sim.Controllers(),
 		launchAtPricesOf: sim.LaunchAtPricesOf,
 	}, nil
+}
+
+// namedTypes are those that NodePools written for Karpenter's kwok provider may name beside the embedded catalogue. A user's own list is all that there is.
+func namedTypes(ctx context.Context, own *Options, embedded *catalogue.Catalogue) ([]*karpenter.InstanceType, error) {
+	if o := kwokoptions.FromContext(ctx); o != nil && o.InstanceTypesFilePath != "" || own.CatalogueFile != "" {
+		return nil, nil
+	}
+	return simulated.KwokInstanceTypes(embedded)
 }
 
 // loadCatalogue reads what is known of machines. Where the user brings instance types of his own and

@@ -19,13 +19,15 @@ import (
 // The lists never change; what is scarce at the moment is laid over them.
 type offer struct {
 	lists map[audience]list
+	// naming are the values by which a NodePool names one of the types that are offered by name only.
+	naming map[labelValue]bool
 
 	mu      sync.Mutex
 	changed map[changedKey]*cloudprovider.InstanceType
 }
 
 // audience is what a NodePool has to ask for by name to be offered it.
-type audience struct{ edge, reserved bool }
+type audience struct{ edge, reserved, named bool }
 
 // list is the instance types for an audience.
 type list struct {
@@ -43,39 +45,41 @@ type changedKey struct {
 // maxChanged bounds the memory for changed instance types; when it is reached they are made anew.
 const maxChanged = 10_000
 
-func newOffer(types []*cloudprovider.InstanceType, c *catalogue.Catalogue) *offer {
-	var bare, all, bareReserved, allReserved []*cloudprovider.InstanceType
-	for _, it := range types {
-		machine, known := c.Lookup(it.Name)
-		unreserved := withoutReserved(it)
-		all, allReserved = append(all, unreserved), append(allReserved, it)
-		if !known || machine.Class != catalogue.Edge {
-			bare, bareReserved = append(bare, unreserved), append(bareReserved, it)
+// newOffer lists types for each audience; named are further ones, without reservations.
+func newOffer(types, named []*cloudprovider.InstanceType, c *catalogue.Catalogue) *offer {
+	o := &offer{lists: map[audience]list{}, naming: ownValues(named, types), changed: map[changedKey]*cloudprovider.InstanceType{}}
+	for _, edge := range []bool{false, true} {
+		for _, reserved := range []bool{false, true} {
+			var offered []*cloudprovider.InstanceType
+			for _, it := range types {
+				if machine, known := c.Lookup(it.Name); known && machine.Class == catalogue.Edge && !edge {
+					continue
+				}
+				if !reserved {
+					it = withoutReserved(it)
+				}
+				offered = append(offered, it)
+			}
+			o.lists[audience{edge: edge, reserved: reserved}] = list{types: offered, reserved: hasReserved(offered)}
+			offered = slices.Concat(offered, named)
+			o.lists[audience{edge: edge, reserved: reserved, named: true}] = list{types: offered, reserved: hasReserved(offered)}
 		}
 	}
-	return &offer{
-		lists: map[audience]list{
-			{}:                           {types: bare},
-			{edge: true}:                 {types: all},
-			{reserved: true}:             {types: bareReserved, reserved: hasReserved(bareReserved)},
-			{edge: true, reserved: true}: {types: allReserved, reserved: hasReserved(allReserved)},
-		},
-		changed: map[changedKey]*cloudprovider.InstanceType{},
-	}
+	return o
 }
 
 // to returns the list for a NodePool; for none, as for a NodeClaim on its own, everything.
 func (o *offer) to(nodePool *karpv1.NodePool) list {
-	return o.lists[audienceOf(nodePool)]
+	return o.lists[o.audienceOf(nodePool)]
 }
 
-func audienceOf(nodePool *karpv1.NodePool) audience {
+func (o *offer) audienceOf(nodePool *karpv1.NodePool) audience {
 	if nodePool == nil {
-		return audience{edge: true, reserved: true}
+		return audience{edge: true, reserved: true, named: true}
 	}
 	labels := nodePool.Spec.Template.Labels
 	_, edge := labels[v1alpha1.LabelHardwareClass]
-	a := audience{edge: edge, reserved: labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeReserved}
+	a := audience{edge: edge, named: names(nodePool, o.naming), reserved: labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeReserved}
 	for _, r := range nodePool.Spec.Template.Spec.Requirements {
 		switch r.Key {
 		case v1alpha1.LabelHardwareClass:

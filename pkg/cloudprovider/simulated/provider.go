@@ -44,6 +44,8 @@ type Options struct {
 	Catalogue *catalogue.Catalogue
 	// InstanceTypes on offer; InstanceTypes makes them.
 	InstanceTypes []*karpcloud.InstanceType
+	// Named are further instance types, which only NodePools that name them are offered; KwokInstanceTypes makes them.
+	Named []*karpcloud.InstanceType
 	// RepairToleration is how long a node may be unhealthy before node repair acts; 0 leaves the
 	// tolerations of Karpenter's kwok provider (30 s and 10 min).
 	RepairToleration time.Duration
@@ -80,7 +82,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		clock:            o.Clock,
 		recorder:         o.Recorder,
 		repairToleration: o.RepairToleration,
-		offer:            newOffer(o.InstanceTypes, o.Catalogue),
+		offer:            newOffer(o.InstanceTypes, o.Named, o.Catalogue),
 		reservations:     newReservations(o.Client, capacity),
 		faults:           &faults{client: o.Client, clock: o.Clock},
 		kubelets:         &kubelets{client: o.Client, clock: o.Clock},
@@ -119,7 +121,8 @@ func (p *Provider) RepairPolicies() []karpcloud.RepairPolicy {
 
 // GetInstanceTypes returns what is on offer to a NodePool. Edge machines are offered only to
 // NodePools that name label mckube.io/hardware-class, reserved offerings only to NodePools that ask
-// for capacity type reserved by name. Offerings that a Shortage strikes are unavailable, and
+// for capacity type reserved by name, and those of Karpenter's kwok provider that the catalogue lacks only to NodePools that name a value that only
+// they have. Offerings that a Shortage strikes are unavailable, and
 // reserved ones have as much capacity as is not in use. While nothing changes, the pointers are the
 // same in every answer.
 func (p *Provider) GetInstanceTypes(ctx context.Context, nodePool *karpv1.NodePool) ([]*karpcloud.InstanceType, error) {
