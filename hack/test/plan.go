@@ -204,14 +204,16 @@ func buildPrograms(ctx context.Context, s *step) error {
 // splitPackages splits the packages outside of the kernel's lane into those without concurrency of ours, in which the race detector finds
 // nothing, and the others, the longest first. The race detector makes arithmetic fifteen times as slow, and a call of an API server half as slow again.
 func splitPackages(ctx context.Context) (sequential, concurrent []string, err error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.ImportPath}} {{.Dir}}", "./cmd/...", "./pkg/...", "./hack/...", "./test/bench/...", "./test/charts/...").Output()
+	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.ImportPath}} {{.Dir}}", "./...").Output()
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing the packages: %w", err)
 	}
 	dirs := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		pkg, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
-		dirs["./"+relative(pkg)] = dir
+		if pkg = "./" + relative(pkg); !strings.HasPrefix(pkg, "./test/suites/") {
+			dirs[pkg] = dir
+		}
 	}
 	for _, pkg := range slices.Concat(longest, mostlySequential, kernelPackages) {
 		if dirs[pkg] == "" { // a package that is listed twice, or by another name, would be missed in silence
