@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -51,6 +52,18 @@ func (t *Toolchain) goBuild(ctx context.Context, b goBuild) error {
 		cmd.Env = append(cmd.Env, "CGO_ENABLED=1")
 	}
 	return t.build(ctx, b.label, cmd, (*buildLog).add)
+}
+
+// programFlags are GOFLAGS of the Makefile, by which every build of our own programs shares what the others have compiled.
+const programFlags = "-buildvcs=false -trimpath -gcflags=all=-dwarf=false -tags=nri_no_wasm,grpcnotrace"
+
+// ProgramEnv returns the environment of a build of our own programs outside of make. Flags of the user's own stand.
+func ProgramEnv() []string {
+	env := append(os.Environ(), "GOTOOLCHAIN=auto")
+	if os.Getenv("GOFLAGS") == "" {
+		env = append(env, "GOFLAGS="+programFlags, "CGO_ENABLED=0")
+	}
+	return env
 }
 
 // BuildPrograms runs `go build` with the arguments in the working directory, and reports progress as the builds of tools do: a line

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,5 +36,23 @@ func TestBuildProgramsTellsWhatItDoes(t *testing.T) {
 	}
 	if err := toolchain.BuildPrograms(t.Context(), &progress, "the programs", "-o", "hello", "."); err == nil || !strings.Contains(err.Error(), "undefined: missing") {
 		t.Errorf("the error is %v; want the compiler's words", err)
+	}
+}
+
+// Programs that are built outside of make are compiled as in it.
+func TestProgramsAreBuiltAsByMake(t *testing.T) {
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOFLAGS", "")
+	env := toolchain.ProgramEnv()
+	i := slices.IndexFunc(env, func(s string) bool { return strings.HasPrefix(s, "GOFLAGS=-") })
+	if i < 0 || !strings.Contains(string(makefile), "\nexport GOFLAGS := "+strings.TrimPrefix(env[i], "GOFLAGS=")+"\n") || !slices.Contains(env, "CGO_ENABLED=0") {
+		t.Errorf("built with %v, and by make otherwise", env[max(0, i):])
+	}
+	t.Setenv("GOFLAGS", "-race")
+	if env := toolchain.ProgramEnv(); slices.ContainsFunc(env, func(s string) bool { return strings.HasPrefix(s, "GOFLAGS=-buildvcs") }) {
+		t.Error("the user's own flags were replaced")
 	}
 }

@@ -81,7 +81,7 @@ func build(ctx context.Context, o Options, p program, root, dir string) (string,
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", built, toolchain.MainModule+"/cmd/"+p.name)
 	cmd.Dir = root
 	// An interrupted go command may leave temporary files: here they go with the directory.
-	cmd.Env = append(os.Environ(), "GOTOOLCHAIN=auto", "GOTMPDIR="+temporary)
+	cmd.Env = append(toolchain.ProgramEnv(), "GOTMPDIR="+temporary)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = buildStop
 	output, err := cmd.CombinedOutput()

@@ -48,7 +48,7 @@ func Prebuilt() string {
 
 // Build builds programs into dir.
 func Build(ctx context.Context, dir string, names ...string) error {
-	args, env := []string{"build", "-ldflags=-s -w", "-o", dir + string(filepath.Separator)}, append(os.Environ(), "GOTOOLCHAIN=auto")
+	args, env := []string{"build", "-ldflags=-s -w", "-o", dir + string(filepath.Separator)}, toolchain.ProgramEnv()
 	if os.Getenv(RaceVariable) == "1" {
 		args, env = append(args, "-race"), append(env, "CGO_ENABLED=1")
 	}
