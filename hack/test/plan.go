@@ -44,9 +44,8 @@ var suiteLanes = [][]string{{"lifecycle", "inventory"}, {"ladder", "realtime", "
 
 const (
 	nodeSuite = "node"
-	// suiteProcesses is how many processes, each with a control plane of its own, share the specs of a suite. A control plane that does nothing
-	// takes six percent of a core, and four lanes keep two cores busy.
-	suiteProcesses = 2
+	// suiteProcesses is how many processes, each with a control plane of its own, share the specs of a suite.
+	suiteProcesses = 3
 	// aloneProcesses is how many they are where one suite runs alone.
 	aloneProcesses = 6
 	// testedAtOnce is how many packages are tested at once. Tests wait for API servers and for conditions, so it is more than is
@@ -72,7 +71,8 @@ func (o options) plan() (first []plannedStep, lanes []lane, err error) {
 	first = append(first, plannedStep{"tools", o.buildTools})
 	switch o.what {
 	case "all":
-		lanes = append(o.unitLanes(), o.suiteLanes()...)
+		unit := o.unitLanes()
+		lanes = slices.Concat(unit[:1], o.suiteLanes(), unit[1:]) // the kernel's packages, while the tools of the node are built
 	case "unit":
 		lanes = o.unitLanes()
 	case "e2e":

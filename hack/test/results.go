@@ -86,8 +86,8 @@ func newResults(out io.Writer, list secondTries) (*results, error) {
 func (r *results) environ() []string {
 	env := []string{timing.Variable + "=" + filepath.Join(r.dir, recordFile), programs.Variable + "=" + r.programs}
 	if os.Getenv("GOGC") == "" {
-		// Memory is there (16 GiB at most, of API servers more than half), and collecting garbage by Go's default is a quarter of what API servers of tests do.
-		env = append(env, "GOGC=600")
+		// Memory is there, and collecting garbage is a tenth to a quarter of what API servers of tests do.
+		env = append(env, "GOGC=300")
 	}
 	return env
 }

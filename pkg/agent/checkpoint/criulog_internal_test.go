@@ -20,7 +20,7 @@ func TestADumpThatFailsTellsWhy(t *testing.T) {
 	for name, c := range map[string]struct{ log, want string }{
 		"the last three": {
 			log:  "(00.000012) Version: 4.0\n(00.1) Error (a.c:1): first\n(00.2) Error (b.c:2): second\n(00.3)   7: Error (c.c:3): third\nplain\n(00.4) Error (d.c:4): fourth\n",
-			want: "; CRIU: (b.c:2): second; (d.c:4): fourth",
+			want: "; CRIU: (b.c:2): second; (c.c:3): third; (d.c:4): fourth",
 		},
 		"behind much":            {log: strings.Repeat("(00.000012) nothing of it\n", 10_000) + "(01.0) Error (criu/sk-inet.c:191): inet: Connected TCP socket, consider using --tcp-established option.\n", want: "; CRIU: (criu/sk-inet.c:191): inet: Connected TCP socket"},
 		"no more than a bit":     {log: "Error (a.c:1): " + long + "\nError (a.c:2): " + long + "\n", want: "; CRIU: (a.c:1): xxx"},
