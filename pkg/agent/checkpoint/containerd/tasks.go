@@ -87,11 +87,21 @@ func (c *Client) Pause(ctx context.Context, id string) error {
 	}
 	ctx, cancel := short(ctx)
 	defer cancel()
-	if _, err := tasks.NewTasksClient(c.conn).Pause(ctx, &tasks.PauseTaskRequest{ContainerID: id}); err != nil {
-		return fmt.Errorf("pausing container %s: %w", id, err)
+	var err error
+	for range pauseAttempts {
+		if _, err = tasks.NewTasksClient(c.conn).Pause(ctx, &tasks.PauseTaskRequest{ContainerID: id}); err == nil {
+			return nil
+		}
+		if is(err, codes.NotFound) || ctx.Err() != nil {
+			break
+		}
 	}
-	return nil
+	return fmt.Errorf("pausing container %s: %w", id, err)
 }
+
+// pauseAttempts is how often a container is told to pause. On a busy machine runc gives up on a control group that does not freeze within its
+// attempts, and thaws it again ("unable to freeze", runc's fs/freezer.go): the next time it mostly does.
+const pauseAttempts = 3
 
 // Resume lets a container go on. One that runs, or is gone, is left.
 func (c *Client) Resume(ctx context.Context, id string) error {
