@@ -40,20 +40,31 @@ func (w *world) condition(ctx context.Context, n *corev1.Node, t track, by setti
 	if had && was == t.pressed() {
 		want.LastTransitionTime = before.LastTransitionTime
 	}
-	if had && before.Status == want.Status && before.Reason == want.Reason && (before.Message == want.Message || w.now.Sub(before.LastHeartbeatTime.Time) < refreshAfter) {
+	if had && w.tells(before, want) {
 		return want.LastTransitionTime.Time, nil
 	}
 	if err := w.write(ctx, n, want); err != nil {
 		return time.Time{}, err
 	}
 	begun := want.LastTransitionTime.Time
-	switch {
-	case t.pressed() && !was:
-		w.Recorder.Publish(events.ResourcePressureBegan(n, string(n.UID), begun.UTC().Format(time.RFC3339), want.Reason, want.Message))
-	case !t.pressed() && was:
-		w.Recorder.Publish(events.ResourcePressureEnded(n, string(n.UID), begun.UTC().Format(time.RFC3339), want.Message))
+	if was != t.pressed() {
+		w.announce(n, want, t.pressed(), begun)
 	}
 	return begun, nil
+}
+
+// announce records that a pressure has begun or ended.
+func (w *world) announce(n *corev1.Node, c corev1.NodeCondition, began bool, at time.Time) {
+	event := events.ResourcePressureEnded(n, string(n.UID), at.UTC().Format(time.RFC3339), c.Message)
+	if began {
+		event = events.ResourcePressureBegan(n, string(n.UID), at.UTC().Format(time.RFC3339), c.Reason, c.Message)
+	}
+	w.Recorder.Publish(event)
+}
+
+// tells reports whether a condition says what it should, with a reading that is not old.
+func (w *world) tells(is, want corev1.NodeCondition) bool {
+	return is.Status == want.Status && is.Reason == want.Reason && (is.Message == want.Message || w.now.Sub(is.LastHeartbeatTime.Time) < refreshAfter)
 }
 
 // write patches the one condition.
