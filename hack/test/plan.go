@@ -104,7 +104,7 @@ func (o options) unitLanes() []lane {
 		{"unit", func(ctx context.Context, s *step) error { return testPackages(ctx, s, "unit", false) }},
 		{"race", func(ctx context.Context, s *step) error { return testPackages(ctx, s, "race", true) }},
 	}
-	// They share the lane of the suites that are done first, so that all lanes end at about the same time.
+	// They follow the suites that are done first, so that all lanes end at about the same time.
 	named := lane{name: laneName(suiteLanes[0]), steps: []plannedStep{goTests{
 		name: "race of single tests", packages: slices.Sorted(maps.Keys(raceTests)), race: true,
 		args: []string{"-run=^(" + strings.Join(slices.Concat(slices.Collect(maps.Values(raceTests))...), "|") + ")$"}, parallel: 1,

@@ -46,7 +46,7 @@ func TestMachinesOfKarpentersKwokProviderByName(t *testing.T) {
 		"Windows as label":               {labelled(nodePool("p"), corev1.LabelOSStable, "windows"), true},
 		"a type":                         {nodePool("p", requires(corev1.LabelInstanceTypeStable, "c-64x-amd64-linux", "c-32x-arm64-linux")), true},
 		"a size":                         {nodePool("p", requires(kwokapi.InstanceSizeLabelKey, "256")), true},
-		"a size that nobody has":         {nodePool("p", requires(kwokapi.InstanceSizeLabelKey, "257")), false},
+		"a size that none has":           {nodePool("p", requires(kwokapi.InstanceSizeLabelKey, "257")), false},
 		"all but a size":                 {nodePool("p", karpv1.NodeSelectorRequirementWithMinValues{Key: kwokapi.InstanceSizeLabelKey, Operator: corev1.NodeSelectorOpNotIn, Values: []string{"256"}}), false},
 		"an architecture, which all are": {nodePool("p", requires(corev1.LabelArchStable, "arm64")), false},
 		"no NodePool":                    {nil, true},

@@ -207,7 +207,7 @@ func TestAPressureOfAStaleSourceBeginsOnce(t *testing.T) {
 	for i := range 5 {
 		s.failing = errAway
 		s.looks(c, 1)
-		s.expect("while nobody knows", s.condition("a"), "Unknown UsageUnknown")
+		s.expect("while the usage is unknown", s.condition("a"), "Unknown UsageUnknown")
 		s.failing, s.cpu["a"] = nil, 90+i
 		s.looks(c, 1)
 		s.expect("known again", s.condition("a"), "True CPU")

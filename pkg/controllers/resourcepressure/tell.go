@@ -40,7 +40,7 @@ func (w *world) condition(ctx context.Context, n *corev1.Node, t track, by setti
 	if had && was == t.pressed() {
 		want.LastTransitionTime = before.LastTransitionTime
 	}
-	if had && w.tells(before, want) {
+	if had && w.isCurrent(before, want) {
 		return want.LastTransitionTime.Time, nil
 	}
 	if err := w.write(ctx, n, want); err != nil {
@@ -48,13 +48,13 @@ func (w *world) condition(ctx context.Context, n *corev1.Node, t track, by setti
 	}
 	begun := want.LastTransitionTime.Time
 	if was != t.pressed() {
-		w.announce(n, want, t.pressed(), begun)
+		w.publishTransition(n, want, t.pressed(), begun)
 	}
 	return begun, nil
 }
 
-// announce records that a pressure has begun or ended.
-func (w *world) announce(n *corev1.Node, c corev1.NodeCondition, began bool, at time.Time) {
+// publishTransition records that a pressure has begun or ended.
+func (w *world) publishTransition(n *corev1.Node, c corev1.NodeCondition, began bool, at time.Time) {
 	event := events.ResourcePressureEnded(n, string(n.UID), at.UTC().Format(time.RFC3339), c.Message)
 	if began {
 		event = events.ResourcePressureBegan(n, string(n.UID), at.UTC().Format(time.RFC3339), c.Reason, c.Message)
@@ -62,8 +62,8 @@ func (w *world) announce(n *corev1.Node, c corev1.NodeCondition, began bool, at 
 	w.Recorder.Publish(event)
 }
 
-// tells reports whether a condition says what it should, with a reading that is not old.
-func (w *world) tells(is, want corev1.NodeCondition) bool {
+// isCurrent reports whether a condition says what it should, with a reading that is not old.
+func (w *world) isCurrent(is, want corev1.NodeCondition) bool {
 	return is.Status == want.Status && is.Reason == want.Reason && (is.Message == want.Message || w.now.Sub(is.LastHeartbeatTime.Time) < refreshAfter)
 }
 

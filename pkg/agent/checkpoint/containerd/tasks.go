@@ -100,7 +100,7 @@ func (c *Client) Pause(ctx context.Context, id string) error {
 }
 
 // pauseAttempts is how often a container is told to pause. On a busy machine runc gives up on a control group that does not freeze within its
-// attempts, and thaws it again ("unable to freeze", runc's fs/freezer.go): the next time it mostly does.
+// attempts, and thaws it again ("unable to freeze", fs/freezer.go of opencontainers/cgroups). A further call begins these attempts anew.
 const pauseAttempts = 3
 
 // Resume lets a container go on. One that runs, or is gone, is left.
