@@ -119,6 +119,7 @@ func (r *results) addSuite(report types.Report) []testID {
 			s.setup += spec.RunTime
 			if spec.Failed() {
 				failed = append(failed, testID{Where: s.name, Package: s.name})
+				r.addFailure(failed[len(failed)-1], spec)
 			}
 		case spec.State.Is(types.SpecStateSkipped | types.SpecStatePending):
 		default:
@@ -127,6 +128,7 @@ func (r *results) addSuite(report types.Report) []testID {
 			r.tests = append(r.tests, testTime{testID: id, wall: spec.RunTime, failed: spec.Failed()})
 			if spec.Failed() {
 				failed = append(failed, id)
+				r.addFailure(id, spec)
 			}
 		}
 	}
@@ -135,6 +137,12 @@ func (r *results) addSuite(report types.Report) []testID {
 	}
 	r.suites = append(r.suites, s)
 	return failed
+}
+
+// addFailure notes where and why a spec failed. The caller has the lock.
+func (r *results) addFailure(id testID, spec types.SpecReport) {
+	said := strings.Split(spec.FailureLocation().String()+"\n"+spec.FailureMessage(), "\n")
+	r.failures = append(r.failures, failure{tests: []testID{id}, output: said[:min(len(said), keptLines)]})
 }
 
 // suiteTime is what a suite took.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,8 +30,9 @@ type goTests struct {
 
 // event is a line of `go test -json` (cmd/test2json).
 type event struct {
-	Action, Package, Test string
-	Elapsed               float64 // seconds
+	Action, Package, Test, Output string
+	ImportPath                    string  // of the output of a build, instead of Package
+	Elapsed                       float64 // seconds
 }
 
 func (g goTests) planned() plannedStep { return plannedStep{g.name, g.run} }
@@ -89,34 +92,41 @@ func (g goTests) once(ctx context.Context, s *step, packages []string, pattern s
 	return failed, errors.Join(ran, err)
 }
 
-// readGoTests adds the times of a run of `go test -json`, and returns what failed. A package that fails without a test that
-// does (it does not compile, panics or runs out of time) is a test with an empty name.
+// readGoTests adds the times of a run of `go test -json`, and returns what failed. A package that fails without a test that does (it does not
+// compile, or its program dies) fails in the tests that had not ended, or else in a test with an empty name.
 func (r *results) readGoTests(step string, events io.Reader) ([]testID, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var failed []testID
-	seen := map[string]bool{} // packages with a failed test
+	packages := map[string]*packageEvents{}
 	lines := bufio.NewScanner(events)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
 		var e event
-		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Package == "" {
-			continue // the output of a build
+		if json.Unmarshal(lines.Bytes(), &e) != nil {
+			continue // what a build prints where it does not print events
 		}
+		pkg := e.of(packages)
 		took := time.Duration(e.Elapsed * float64(time.Second))
 		id := testID{Where: relative(e.Package), Name: e.Test, Package: e.Package}
-		switch {
-		case e.Action != "pass" && e.Action != "fail":
-		case e.Test == "":
-			r.packages = append(r.packages, packageTime{step: step, name: id.Where, wall: took, failed: e.Action == "fail"})
-			if e.Action == "fail" && !seen[e.Package] {
-				failed = append(failed, id)
-			}
-		case strings.Contains(e.Test, "/"):
-		default:
+		switch top := e.Test != "" && !strings.Contains(e.Test, "/"); {
+		case e.Output != "":
+			pkg.add(e.Output)
+		case top && e.Action == "run":
+			pkg.running = append(pkg.running, id)
+		case e.Action != "pass" && e.Action != "fail", e.Test != "" && !top:
+		case top:
+			pkg.running = slices.DeleteFunc(pkg.running, func(other testID) bool { return other == id })
 			r.tests = append(r.tests, testTime{testID: id, wall: took, failed: e.Action == "fail"})
 			if e.Action == "fail" {
-				seen[e.Package], failed = true, append(failed, id)
+				pkg.failed = append(pkg.failed, id)
+			}
+		default:
+			r.packages = append(r.packages, packageTime{step: step, name: id.Where, wall: took, failed: e.Action == "fail"})
+			if e.Action == "fail" {
+				ended := pkg.ended(id)
+				failed = append(failed, ended...)
+				r.failures = append(r.failures, failure{tests: ended, output: pkg.output})
 			}
 		}
 	}
@@ -124,6 +134,38 @@ func (r *results) readGoTests(step string, events io.Reader) ([]testID, error) {
 		return failed, fmt.Errorf("reading the events of %s: %w", step, err)
 	}
 	return failed, nil
+}
+
+// packageEvents are what is known of a package until its tests end.
+type packageEvents struct {
+	running, failed []testID
+	output          []string // its last lines
+}
+
+// of returns the package that an event is of. The output of a build names it, with the package's variant for tests.
+func (e event) of(packages map[string]*packageEvents) *packageEvents {
+	name, _, _ := strings.Cut(cmp.Or(e.Package, e.ImportPath), " ")
+	name = strings.TrimSuffix(name, "_test")
+	if packages[name] == nil {
+		packages[name] = &packageEvents{}
+	}
+	return packages[name]
+}
+
+func (p *packageEvents) add(output string) {
+	p.output = lastLines(append(p.output, strings.TrimSuffix(output, "\n")))
+}
+
+// ended returns what failed of a package that did.
+func (p *packageEvents) ended(pkg testID) []testID {
+	switch {
+	case len(p.failed) > 0:
+		return p.failed
+	case len(p.running) > 0:
+		return p.running
+	default:
+		return []testID{pkg}
+	}
 }
 
 const module = "github.com/mainspring-rt/mainspring/"

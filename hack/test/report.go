@@ -21,6 +21,7 @@ func (r *results) write() error {
 	if err != nil {
 		return err
 	}
+	r.printFailures()
 	path := filepath.Join(outDir, reportFile)
 	if err := os.WriteFile(path, []byte(r.table(parts)), 0o644); err != nil {
 		return fmt.Errorf("writing the table of times: %w", err)

@@ -35,6 +35,7 @@ type results struct {
 	suites      []suiteTime
 	tests       []testTime
 	secondTries []testID
+	failures    []failure
 }
 
 // stepTime is what a step took.

@@ -34,8 +34,11 @@ const goEvents = `{"Action":"run","Package":"github.com/mainspring-rt/mainspring
 {"Action":"pass","Package":"github.com/mainspring-rt/mainspring/pkg/rt","Test":"TestA","Elapsed":1.5}
 {"Action":"fail","Package":"github.com/mainspring-rt/mainspring/pkg/rt","Test":"TestB","Elapsed":0.5}
 {"Action":"fail","Package":"github.com/mainspring-rt/mainspring/pkg/rt","Elapsed":2}
-{"Action":"build-output","ImportPath":"x","Output":"broken"}
+{"Action":"build-output","ImportPath":"github.com/mainspring-rt/mainspring/pkg/host [github.com/mainspring-rt/mainspring/pkg/host.test]","Output":"broken\n"}
 {"Action":"fail","Package":"github.com/mainspring-rt/mainspring/pkg/host","Elapsed":0}
+{"Action":"run","Package":"github.com/mainspring-rt/mainspring/pkg/agent","Test":"TestC"}
+{"Action":"output","Package":"github.com/mainspring-rt/mainspring/pkg/agent","Test":"TestC","Output":"panic: test timed out\n"}
+{"Action":"fail","Package":"github.com/mainspring-rt/mainspring/pkg/agent","Elapsed":3}
 `
 
 func TestGoTestsAreRead(t *testing.T) {
@@ -48,10 +51,10 @@ func TestGoTestsAreRead(t *testing.T) {
 	for _, f := range failed {
 		got = append(got, f.String())
 	}
-	if want := []string{"pkg/rt TestB", "pkg/host outside of its tests"}; !slices.Equal(got, want) {
+	if want := []string{"pkg/rt TestB", "pkg/host outside of its tests", "pkg/agent TestC"}; !slices.Equal(got, want) {
 		t.Errorf("failed: %q, want %q", got, want)
 	}
-	if len(r.tests) != 2 || len(r.packages) != 2 || r.tests[0].wall != 1500*time.Millisecond {
+	if len(r.tests) != 2 || len(r.packages) != 3 || r.tests[0].wall != 1500*time.Millisecond {
 		t.Errorf("tests %+v, packages %+v", r.tests, r.packages)
 	}
 }
@@ -63,7 +66,7 @@ func TestGinkgoReportsAreRead(t *testing.T) {
 		SpecReports: types.SpecReports{
 			{LeafNodeType: types.NodeTypeSynchronizedBeforeSuite, RunTime: 2 * time.Second, State: types.SpecStatePassed},
 			{LeafNodeType: types.NodeTypeIt, LeafNodeText: "holds", RunTime: 3 * time.Second, State: types.SpecStatePassed},
-			{LeafNodeType: types.NodeTypeIt, LeafNodeText: "fails", RunTime: 4 * time.Second, State: types.SpecStateFailed},
+			{LeafNodeType: types.NodeTypeIt, LeafNodeText: "fails", RunTime: 4 * time.Second, State: types.SpecStateFailed, Failure: types.Failure{Message: "too late", Location: types.CodeLocation{FileName: "x_test.go", LineNumber: 7}}},
 			{LeafNodeType: types.NodeTypeIt, LeafNodeText: "was not asked for", State: types.SpecStateSkipped},
 		},
 	}, {SuitePath: "/somewhere/test/suites/node", SuiteSucceeded: false}}
@@ -81,6 +84,9 @@ func TestGinkgoReportsAreRead(t *testing.T) {
 	}
 	if len(failed) != 2 || failed[0].String() != "ladder fails" || failed[1].String() != "node outside of its tests" {
 		t.Errorf("failed: %v", failed)
+	}
+	if f := r.failures[0]; !slices.Equal(f.output, []string{"x_test.go:7", "too late"}) {
+		t.Errorf("the failure is %+v", f)
 	}
 	if s := r.suites[0]; s.name != "ladder" || s.specs != 2 || s.setup != 2*time.Second || s.sum != 7*time.Second {
 		t.Errorf("the suite is %+v", s)
@@ -139,7 +145,7 @@ func TestTableOfARunThatFails(t *testing.T) {
 			t.Errorf("the table lacks %q:\n%s", want, table)
 		}
 	}
-	for _, want := range []string{"one | a line\n", "one | half\n", "second try: pkg/rt TestB\n", "times: out/test-times.md\n"} {
+	for _, want := range []string{"=== FAILED: pkg/host outside of its tests\nbroken\n", "=== FAILED: pkg/agent TestC\npanic: test timed out\n", "one | a line\n", "one | half\n", "second try: pkg/rt TestB\n", "times: out/test-times.md\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output lacks %q:\n%s", want, out)
 		}
