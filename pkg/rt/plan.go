@@ -92,8 +92,28 @@ func (p *CorePlan) planAll(core Core, ordered []Server) {
 	if p.Test == TestT1k {
 		p.Threshold, p.Windows = sum(p.Threshold, core.EscalationReserve), Windows
 	}
-	if p.ModeSwitch || slices.ContainsFunc(p.Raise, func(r Raise) bool { return !r.AtOnce }) {
+	switch {
+	case p.ModeSwitch || slices.ContainsFunc(p.Raise, func(r Raise) bool { return !r.AtOnce }):
 		p.Squeeze = squeezes(core, ordered)
+	case p.Test == TestT1:
+		p.raiseLow(core, ordered)
+	}
+}
+
+// raiseLow plans raises of servers of criticality Low, as far as they fit beside everybody's Charge. Admission does not count them: the next
+// server that is admitted to the core takes their room, because its plan is made anew. T1 alone knows what is left: under T1k and EDF-VD Low gives
+// way to raises, and under AMC-rtb bandwidth proves nothing.
+func (p *CorePlan) raiseLow(core Core, ordered []Server) {
+	promised := PPM(0)
+	for _, s := range ordered {
+		promised = sum(promised, s.Charge(core.Granularity))
+	}
+	for _, s := range ordered {
+		step := ratio(s.High-s.Low, s.Window())
+		if s.Criticality == Low && s.Low < s.High && sum(promised, step) <= p.Threshold {
+			promised = sum(promised, step)
+			p.Raise = append(p.Raise, Raise{ID: s.ID, ToUs: s.High, AtOnce: true})
+		}
 	}
 }
 

@@ -42,6 +42,17 @@ func TestPlanCore(t *testing.T) {
 				Squeeze: []rt.Squeeze{{ID: "low", FloorUs: 2_000, Frees: 200_000}},
 			},
 		},
+		"T1 raises Low to what is left beside all others' raises, the smallest first": {
+			core2, []rt.Server{percent("large", rt.Low, 10, 40), high, percent("small", rt.Low, 10, 30)},
+			rt.CorePlan{
+				Core: 2, Threshold: 900_000, Test: "T1", Holds: true,
+				Raise: []rt.Raise{{ID: "high", ToUs: 4_000, AtOnce: true}, {ID: "large", ToUs: 4_000, AtOnce: true}},
+			},
+		},
+		"T1 has no room left for Low": {
+			core2, []rt.Server{percent("low", rt.Low, 30, 51), high},
+			rt.CorePlan{Core: 2, Threshold: 900_000, Test: "T1", Holds: true, Raise: []rt.Raise{{ID: "high", ToUs: 4_000, AtOnce: true}}},
+		},
 		"AMC-rtb without need to squeeze": {
 			fixed, []rt.Server{percent("high", rt.High, 20, 60)},
 			rt.CorePlan{

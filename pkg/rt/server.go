@@ -52,7 +52,7 @@ const MaxBudgetPercent = 95
 type Server struct {
 	// ID is unique among the servers judged together, for example podUID/container.
 	ID string
-	// Criticality: High and Middle may be raised to High; Low never.
+	// Criticality: High and Middle are admitted with their raised budget; Low is raised only to what its core has left (CorePlan).
 	Criticality Criticality
 	// Period is how often the budget is renewed.
 	Period int64
@@ -70,7 +70,7 @@ type Server struct {
 	Preferred []int
 }
 
-// MayEscalate reports whether the server's budget may ever be raised.
+// MayEscalate reports whether the server is admitted with its raised budget.
 func (s Server) MayEscalate() bool { return s.Low < s.High && s.Criticality != Low }
 
 // Guaranteed is the largest budget that the server may use, in microseconds: High when it may

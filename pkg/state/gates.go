@@ -152,7 +152,11 @@ func checkSettings(s *Snapshot, _ *PodView, g Governed) Gate {
 	v := g.Server
 	charge := percent(v.Charge(s.granularity))
 	if !v.MayEscalate() {
-		return passed(GateSettings, "%s, %d us in every %d us, never raised: it takes %s of a core", v.Criticality, v.Low, v.Period, charge)
+		raised := "never raised"
+		if v.Low < v.High {
+			raised = fmt.Sprintf("raised to %d us only where its core has room beside the raises of all others", v.High)
+		}
+		return passed(GateSettings, "%s, %d us in every %d us, %s: it takes %s of a core", v.Criticality, v.Low, v.Period, raised, charge)
 	}
 	if v.Limited {
 		return passed(GateSettings, "%s, %d us in every %d us, raised to %d us one container at a time (%s): it takes %s of a core, and %s of its escalation reserve",

@@ -17,7 +17,7 @@ func advice(m *mcv1.McKube, server rt.Server, granularity int64) []string {
 	}
 	if server.Criticality == rt.Low && server.Low < server.High {
 		warnings = append(warnings, fmt.Sprintf(
-			"spec.rtSettings.runtime_hi: %d us is never given, because criticality Low is never escalated; only runtime_low, %d us, is promised",
+			"spec.rtSettings.runtime_hi: %d us is given only where the core has room beside what all others may be raised to, because the criticality is Low; runtime_low, %d us, is promised",
 			server.High, server.Low))
 	}
 	return append(warnings, taskAdvice(m.Spec.RTSettings, server)...)

@@ -157,7 +157,7 @@ func (s *stage) refusesAndWarns(t *testing.T) {
 		}
 	}
 	s.mustCreate(t, mckube("low", podname("low"), critical("Low")))
-	if !strings.Contains(s.warnings.all(), "criticality Low is never escalated") {
+	if !strings.Contains(s.warnings.all(), "because the criticality is Low") {
 		t.Errorf("warnings: %s", s.warnings.all())
 	}
 	_, err := s.try(t, annotated(labelled(pod("app"), "sdv.com", "x", "app", "web"), mcv1.AnnotationPeriod, "77"), "web-2")

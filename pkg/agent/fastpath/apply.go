@@ -124,12 +124,12 @@ func (e *Engine) specify(s table.Server) {
 	}
 }
 
-// most is the largest budget that a server can get: those of criticality Low are never raised.
-func most(s table.Server) int64 {
+// most is the largest budget that a server can get: one of criticality Low what the plan raises it to, if it does.
+func (e *Engine) most(s table.Server) int64 {
 	if known, err := s.RT(); err == nil && known.MayEscalate() {
 		return s.HighUs
 	}
-	return s.LeastUs
+	return max(s.LeastUs, min(e.specOf(s, e.table.Plan(s.Core)).RaiseToUs, s.HighUs))
 }
 
 // detach takes a server from its core. Events of it that are under way are void. The next load of the core lets go of its room, unless it is back by then.
@@ -196,9 +196,9 @@ func backoff(failures int) int64 {
 	return min(int64(100*time.Millisecond)<<min(failures-1, 16), int64(30*time.Second))
 }
 
-func actuatorServer(s table.Server) actuator.Server {
+func (e *Engine) actuatorServer(s table.Server) actuator.Server {
 	return actuator.Server{
-		ID: s.ID, Cgroup: s.Cgroup, Core: s.Core, PeriodUs: s.PeriodUs, DeadlineUs: s.DeadlineUs, HighUs: most(s), Priority: lowestPriority,
+		ID: s.ID, Cgroup: s.Cgroup, Core: s.Core, PeriodUs: s.PeriodUs, DeadlineUs: s.DeadlineUs, HighUs: e.most(s), Priority: lowestPriority,
 	}
 }
 
@@ -212,7 +212,7 @@ func (e *Engine) attach(en *entry, c *core) error {
 	config := e.Programs.Config(en.slot)
 	*config = ebpf.Config{
 		BudgetNs: uint64(budget.RuntimeUs) * 1000, AlarmNs: uint64(budget.RuntimeUs) * 1000,
-		CleanNs: cleanNs(s), WholeNs: uint64(most(s)) * 1000,
+		CleanNs: cleanNs(s), WholeNs: uint64(e.most(s)) * 1000,
 		PeriodNs: uint64(s.PeriodUs) * 1000, DeadlineNs: uint64(s.DeadlineUs) * 1000,
 		CleanWindows: cleanWindows(s.PeriodUs), Source: e.Backend.Source(), Generation: en.generation, Core: uint32(c.id),
 	}

@@ -36,7 +36,7 @@ func (e *Engine) arrive(en *entry) error {
 // open a server's group. One that was let go of to be opened anew, or comes from another core, gets no more than it had, nor than a container may
 // begin with; else it has what is in force.
 func (e *Engine) open(en *entry) error {
-	server := actuatorServer(en.spec)
+	server := e.actuatorServer(en.spec)
 	had := en.had
 	if had.windowUs == 0 {
 		had = e.elsewhere(en.spec)

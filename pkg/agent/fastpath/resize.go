@@ -17,7 +17,7 @@ func (e *Engine) resize() {
 		if en.group == nil {
 			continue
 		}
-		config, largest := e.Programs.Config(en.slot), most(en.spec)
+		config, largest := e.Programs.Config(en.slot), e.most(en.spec)
 		atomic.StoreUint64(&config.CleanNs, cleanNs(en.spec))
 		atomic.StoreUint64(&config.WholeNs, uint64(largest)*1000)
 		if largest != en.sized {
@@ -25,14 +25,14 @@ func (e *Engine) resize() {
 		}
 	}
 	slices.SortFunc(other, func(a, b *entry) int {
-		return cmp.Or(cmp.Compare(most(a.spec)-a.sized, most(b.spec)-b.sized), cmp.Compare(a.spec.ID, b.spec.ID))
+		return cmp.Or(cmp.Compare(e.most(a.spec)-a.sized, e.most(b.spec)-b.sized), cmp.Compare(a.spec.ID, b.spec.ID))
 	})
 	for _, en := range other {
 		group, ok := en.group.(actuator.Resizable)
 		if !ok {
 			e.reopen(en, en.spec)
-		} else if group.Resize(most(en.spec)) == nil { // else the next sweep tries again
-			en.sized = most(en.spec)
+		} else if group.Resize(e.most(en.spec)) == nil { // else the next sweep tries again
+			en.sized = e.most(en.spec)
 		}
 	}
 }

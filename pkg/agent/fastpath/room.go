@@ -16,7 +16,7 @@ func (e *Engine) Room(s table.Server) (table.First, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	server := actuatorServer(s)
+	server := e.actuatorServer(s)
 	server.BudgetUs = min(e.first(s), server.HighUs)
 	first, err := e.Backend.Room(server)
 	if errors.Is(err, actuator.ErrNoRoom) && server.BudgetUs > s.LeastUs {

@@ -66,7 +66,7 @@ func TestAVictimWhoseGroupIsGoneKeepsNobodyFromARaise(t *testing.T) {
 	}
 }
 
-// Criticality Low is never raised, so that nothing is reserved for it above what the table asks for, though its high budget be larger.
+// The plan does not raise this server of criticality Low, so nothing is reserved for it above what the table asks for, though its high budget be larger.
 func TestRoomForALowServerWithAHigherHighBudget(t *testing.T) {
 	for name, only := range map[string]bool{"mode Reserved": false, "a backend that reserves": true} {
 		t.Run(name, func(t *testing.T) {

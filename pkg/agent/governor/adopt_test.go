@@ -24,7 +24,7 @@ func TestWhatIsAdopted(t *testing.T) {
 		"the low budget":                         {srv(0, "High", 2000, 4000), 2000, adopted{2000, false, false}},
 		"a raise":                                {srv(0, "High", 2000, 4000), 3500, adopted{3500, true, false}},
 		"more than the highest is cut":           {srv(0, "High", 2000, 4000), 5000, adopted{4000, true, false}},
-		"more than a Low server may have":        {srv(0, "Low", 2000, 4000), 3000, adopted{2000, false, false}},
+		"more than a Low server may have":        {unplanned(srv(0, "Low", 2000, 4000)), 3000, adopted{2000, false, false}},
 		"less than low, where nobody is cut":     {srv(0, "Middle", 2000, 4000), 500, adopted{2000, false, false}},
 		"less than low, of a victim":             {srv(0, "Low", 3000, 3000), 1500, adopted{1500, false, true}},
 		"less than its floor":                    {srv(0, "Low", 3000, 3000), 1000, adopted{3000, false, false}},

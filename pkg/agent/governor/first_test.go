@@ -45,8 +45,6 @@ func TestFirst(t *testing.T) {
 // What is reserved is in force from the start where the governor pays for it, and nowhere else.
 func TestFirstOfAReserve(t *testing.T) {
 	t.Parallel()
-	unplanned := reserved(srv(1, "High", 2000, 5000))
-	unplanned.RaiseToUs = 0
 	for name, test := range map[string]struct {
 		others []governor.Server
 		spec   governor.Server
@@ -57,8 +55,9 @@ func TestFirstOfAReserve(t *testing.T) {
 		"on a core that is too full":       {[]governor.Server{srv(0, "High", 2000, 4100)}, reserved(srv(1, "High", 2000, 5000)), 2000},
 		"beside a Limited server":          {[]governor.Server{limited(srv(0, "High", 2000, 4100))}, reserved(srv(1, "High", 2000, 5000)), 5000},
 		"of a Limited server":              {nil, reserved(limited(srv(1, "High", 2000, 5000))), 2000},
-		"that the plan does not know":      {nil, unplanned, 2000},
-		"of a Low server":                  {nil, reserved(srv(1, "Low", 2000, 5000)), 2000},
+		"that the plan does not know":      {nil, reserved(unplanned(srv(1, "High", 2000, 5000))), 2000},
+		"of a Low server":                  {nil, reserved(srv(1, "Low", 2000, 5000)), 5000},
+		"of a Low server without a plan":   {nil, reserved(unplanned(srv(1, "Low", 2000, 5000))), 2000},
 		"when it asks for its high budget": {nil, reserved(least(srv(1, "High", 2000, 5000), 5000)), 5000},
 		"its former group has not let go":  {[]governor.Server{srv(1, "High", 2000, 5000)}, reserved(srv(1, "High", 2000, 5000)), 2000},
 	} {

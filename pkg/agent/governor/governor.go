@@ -20,7 +20,7 @@ type Setter interface {
 type Server struct {
 	table.Server
 	Slot int
-	// RaiseToUs is how far the plan lets it be raised; 0 when the plan does not.
+	// RaiseToUs is how far the plan lets it be raised; 0 when the plan does not. One of criticality Low is raised only where the plan says so.
 	RaiseToUs int64
 	// Leaving: the table has it on another core. It gets nothing more here, and what it has is nobody else's before it has gone; but what the
 	// others are promised is reckoned without it.
@@ -194,7 +194,7 @@ func (c *Core) State(slot int) State {
 	}
 	return State{
 		BudgetUs: s.budget, LevelUs: s.level(), AlarmUs: s.level(), Highest: s.above() == s.level(),
-		Alarmable: s.budget > 0 && s.criticality != rt.Low, Raised: s.raised > 0 || s.fault, Rearm: s.rearm,
+		Alarmable: s.budget > 0 && (s.mayEscalate || s.criticality != rt.Low), Raised: s.raised > 0 || s.fault, Rearm: s.rearm,
 		Reserved: s.reserved(), Squeezed: s.squeezed > 0, Waiting: s.waits(), Fault: s.fault, DwellNs: s.dwell(), LastOverrun: s.lastOverrun,
 		Overruns: s.overruns, Raises: s.raises, Partial: s.partial, Denied: s.denied, Refused: s.refused,
 		Squeezes: s.squeezedTimes, Recoveries: s.recoveries,

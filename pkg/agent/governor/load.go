@@ -98,21 +98,42 @@ func (c *Core) plan(p table.Plan) {
 	if p.ThresholdPpm <= 0 {
 		c.limit = min(rt.MaxCapacity, c.options.Capacity)
 	}
-	all := rt.PPM(0)
-	for i := range c.servers {
-		s := &c.servers[i]
-		s.kept = s.keeps()
-		s.granted = s.LeastUs
-		if !s.Leaving {
-			all += s.charge(s.promise(), c.options.GranularityUs)
-		}
-	}
-	c.holds = all <= c.limit
+	c.holds = c.promiseAll() <= c.limit
 	c.modeSwitch = !c.options.EDF && p.MaxRaised <= 0 && len(p.Squeeze) > 0
 	for i := range c.servers {
 		c.planServer(&c.servers[i])
 	}
 	c.listVictims(p.Squeeze)
+}
+
+// promiseAll reckons what the plan promises. A raise of criticality Low that does not fit beside all else is struck out: the plan may have reckoned
+// with more of the core than there is.
+func (c *Core) promiseAll() rt.PPM {
+	all, granularity := rt.PPM(0), c.options.GranularityUs
+	for i := range c.servers {
+		s := &c.servers[i]
+		s.kept = s.keeps()
+		s.granted = s.LeastUs
+		switch {
+		case s.Leaving:
+		case s.criticality == rt.Low:
+			all += s.charge(s.granted, granularity)
+		default:
+			all += s.charge(s.promise(), granularity)
+		}
+	}
+	for i := range c.servers {
+		s := &c.servers[i]
+		if s.criticality != rt.Low || s.Leaving || s.RaiseToUs <= s.granted {
+			continue
+		}
+		if step := s.charge(s.promise(), granularity) - s.charge(s.granted, granularity); all+step <= c.limit {
+			all += step
+		} else {
+			s.RaiseToUs, s.mayEscalate = 0, false
+		}
+	}
+	return all
 }
 
 // planServer takes over what a plan means for a server.

@@ -79,11 +79,11 @@ func TestASlotThatChangesHands(t *testing.T) {
 	}
 }
 
-// Whose class is Low from now on is not raised, nor was.
+// A server that is Low from now on, and that the plan does not raise, loses its raise.
 func TestARaisedServerOfAnotherClass(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000, srv(0, "High", 3000, 6000)).begun()
 	b.alarm(0, 0, governor.Raised)
-	b.servers[0].Criticality = "Low"
+	b.servers[0].Criticality, b.servers[0].RaiseToUs = "Low", 0
 	b.load(0)
 	if s := b.State(0); s.Raised || s.BudgetUs != 3000 {
 		t.Errorf("%+v", s)

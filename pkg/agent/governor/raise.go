@@ -59,7 +59,7 @@ func (c *Core) answer(s *server, o overrun, set Setter) Outcome {
 	if first {
 		s.overruns++
 	}
-	if s.criticality == rt.Low || int64(s.over.within(s.Periods))+s.lost(o.used) < int64(s.Overruns) {
+	if !s.mayEscalate || int64(s.over.within(s.Periods))+s.lost(o.used) < int64(s.Overruns) {
 		return out
 	}
 	out.Kind = c.raise(s, s.paying(o.used), s.released(o.release, now), set)

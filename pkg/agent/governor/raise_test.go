@@ -19,7 +19,8 @@ func TestWhoIsRaised(t *testing.T) {
 	}{
 		"High":                               {listed, governor.Raised, 4000},
 		"Middle":                             {srv(0, "Middle", 2000, 4000), governor.Raised, 4000},
-		"Low never":                          {srv(0, "Low", 2000, 4000), governor.Counted, 2000},
+		"Low, by the plan":                   {srv(0, "Low", 2000, 4000), governor.Raised, 4000},
+		"Low, not in the plan":               {unplanned(srv(0, "Low", 2000, 4000)), governor.Counted, 2000},
 		"not in the plan":                    {unlisted, governor.Denied, 2000},
 		"only as far as the plan says":       {partly, governor.Raised, 3000},
 		"nothing to raise":                   {srv(0, "High", 2000, 2000), governor.Counted, 2000},

@@ -180,7 +180,8 @@ func (s *server) specify(spec Server, p table.Plan) error {
 		s.fault, s.over, s.top = false, periods{}, periods{}
 	}
 	s.wasReserved = s.reserved()
-	s.Server, s.criticality, s.mayEscalate = spec, known.Criticality, known.MayEscalate()
+	s.Server, s.criticality = spec, known.Criticality
+	s.mayEscalate = known.MayEscalate() || known.Low < known.High && spec.RaiseToUs > 0
 	s.Limited = s.Limited && p.MaxRaised > 0
 	s.windowUs, s.period = known.Window(), spec.PeriodUs*1000
 	if !s.mayEscalate || s.Leaving {

@@ -80,6 +80,12 @@ func srv(slot int, criticality string, low, high int64) governor.Server {
 	return s
 }
 
+// unplanned is a server that the plan does not raise.
+func unplanned(s governor.Server) governor.Server {
+	s.RaiseToUs = 0
+	return s
+}
+
 func limited(s governor.Server) governor.Server {
 	s.Limited = true
 	return s

@@ -33,7 +33,7 @@ func TestAReportedOverrunRaisesItsContainerForAWhile(t *testing.T) {
 	clock := clocktesting.NewFakeClock(start)
 	m := newMachine(1)
 	m.add("high", "High", 20, 40, 0)
-	m.add("low", "Low", 10, 20, 0)
+	m.add("low", "Low", 10, 45, 0) // for which its core has no room
 	m.add("middle", "Middle", 10, 20, 0).Spec.Escalation = recoveryDelay(2 * time.Second)
 	var p rtruntime.Pressure
 	step := func(after time.Duration, want string, wake time.Duration) {
@@ -46,25 +46,25 @@ func TestAReportedOverrunRaisesItsContainerForAWhile(t *testing.T) {
 		}
 		p = d.Pressure
 	}
-	const calm = "high@0 low 20/40, low@0 low 10/20, middle@0 low 10/20"
+	const calm = "high@0 low 20/40, low@0 low 10/45, middle@0 low 10/20"
 	step(0, calm, 0)
 	clock.Step(time.Hour)
 	m.ask(t, "high", 7, clock.Now())
 	m.ask(t, "low", 7, clock.Now())
-	step(0, "high@0 hi 20/40, low@0 low 10/20, middle@0 low 10/20", 5*time.Second)
+	step(0, "high@0 hi 20/40, low@0 low 10/45, middle@0 low 10/20", 5*time.Second)
 	if m.ask(t, "high", 7, clock.Now()) || m.ask(t, "high", 6, clock.Now()) {
 		t.Error("a repetition was news")
 	}
-	step(2*time.Second, "high@0 hi 20/40, low@0 low 10/20, middle@0 low 10/20", 3*time.Second)
+	step(2*time.Second, "high@0 hi 20/40, low@0 low 10/45, middle@0 low 10/20", 3*time.Second)
 	m.ask(t, "middle", 7, clock.Now())
 	m.ask(t, "high", 8, clock.Now())
-	step(0, "high@0 hi 20/40, low@0 low 10/20, middle@0 hi 10/20", 2*time.Second)
-	step(2*time.Second, "high@0 hi 20/40, low@0 low 10/20, middle@0 low 10/20", 3*time.Second)
+	step(0, "high@0 hi 20/40, low@0 low 10/45, middle@0 hi 10/20", 2*time.Second)
+	step(2*time.Second, "high@0 hi 20/40, low@0 low 10/45, middle@0 low 10/20", 3*time.Second)
 	m.busy(true)
-	step(3*time.Second, "high@0 hi 20/40, low@0 low 10/20, middle@0 hi 10/20", 0)
+	step(3*time.Second, "high@0 hi 20/40, low@0 low 10/45, middle@0 hi 10/20", 0)
 	m.busy(false) // the node has to be calm for as long, too
-	step(time.Second, "high@0 hi 20/40, low@0 low 10/20, middle@0 hi 10/20", 2*time.Second)
-	step(5*time.Second, "high@0 hi 20/40, low@0 low 10/20, middle@0 low 10/20", time.Second) // one by one
+	step(time.Second, "high@0 hi 20/40, low@0 low 10/45, middle@0 hi 10/20", 2*time.Second)
+	step(5*time.Second, "high@0 hi 20/40, low@0 low 10/45, middle@0 low 10/20", time.Second) // one by one
 	step(time.Second, calm, 0)
 	if m.ask(t, "high", 8, clock.Now()) {
 		t.Error("a replay after the end was news")

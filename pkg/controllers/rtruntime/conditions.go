@@ -157,7 +157,7 @@ func conflict(g *governance) metav1.Condition {
 
 func escalated(g *governance, status mcv1.McKubeStatus) metav1.Condition {
 	if status.CurrentRuntime == "" || status.CurrentRuntime == v1alpha1.LevelLow {
-		return metav1.Condition{Type: mcv1.ConditionEscalated, Status: metav1.ConditionFalse, Reason: reasonAtLow, Message: "no container runs above runtime_low" + neverRaised(g.mckube)}
+		return metav1.Condition{Type: mcv1.ConditionEscalated, Status: metav1.ConditionFalse, Reason: reasonAtLow, Message: "no container runs above runtime_low" + notRaised(g)}
 	}
 	var raised []string
 	for _, p := range g.parts {
@@ -168,16 +168,20 @@ func escalated(g *governance, status mcv1.McKubeStatus) metav1.Condition {
 	return metav1.Condition{Type: mcv1.ConditionEscalated, Status: metav1.ConditionTrue, Reason: reasonRaised, Message: "raised: " + listed(raised)}
 }
 
-// neverRaised says why no container of the McKube is ever raised; empty: one may be.
-func neverRaised(m *mcv1.McKube) string {
-	s := m.Spec.RTSettings
+// notRaised says why no container of the McKube, or one of them, is raised; empty: all may be.
+func notRaised(g *governance) string {
+	s := g.mckube.Spec.RTSettings
 	switch {
 	case s == nil:
 		return ""
 	case s.RuntimeLow == s.RuntimeHi:
 		return fmt.Sprintf(", nor ever will: runtime_hi is %d us, as runtime_low is; a container that uses it up waits for its next period", s.RuntimeHi)
-	case strings.EqualFold(string(m.Spec.Criticality), string(mcv1.CriticalityLow)) || m.Spec.Criticality == "":
-		return fmt.Sprintf(", nor ever will: criticality Low is never escalated, so runtime_hi, %d us, is not given", s.RuntimeHi)
+	}
+	for _, p := range g.parts {
+		if p.Err == nil && p.Server.Criticality == rt.Low && p.physical() != rt.NoCore && !plannedRaise(p.node, p.Server.ID) {
+			return fmt.Sprintf("; pod %s is not raised to runtime_hi, %d us: its criticality is Low, and core %d of node %s has no room for that beside what all others may be raised to",
+				p.pod.Name, s.RuntimeHi, p.physical(), p.node.Name)
+		}
 	}
 	return ""
 }

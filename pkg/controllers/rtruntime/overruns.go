@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -77,7 +78,7 @@ const (
 	ResultAccepted = "accepted"
 	// ResultDuplicate is one that was known, or is older than one that was.
 	ResultDuplicate = "duplicate"
-	// ResultIgnored is one of a container that is never raised.
+	// ResultIgnored is one of a container that is not raised.
 	ResultIgnored = "ignored"
 )
 
@@ -110,8 +111,8 @@ func (o *Overruns) Report(ctx context.Context, r frontdoor.Overrun) (OverrunRepl
 	switch {
 	case !ok:
 		return OverrunReply{}, frontdoor.NotAllowed("container %s of pod %s/%s has no real-time budget on node %s; a McKube gives it one", container, pod.Namespace, pod.Name, r.Node)
-	case !server.MayEscalate():
-		reply.Result, reply.Reason = ResultIgnored, fmt.Sprintf("criticality %s with budgets of %d to %d us is never raised", server.Criticality, server.Low, server.High)
+	case !server.MayEscalate() && !plannedRaise(node, id):
+		reply.Result, reply.Reason = ResultIgnored, fmt.Sprintf("criticality %s with budgets of %d to %d us is not raised on its core", server.Criticality, server.Low, server.High)
 		return reply, nil
 	}
 	news, err := o.write(ctx, node, id, r.Timestamp)
@@ -156,6 +157,19 @@ func serverIn(n *state.NodeView, id string) (*state.ServerView, bool) {
 	}
 	s, ok := n.Server(id)
 	return s, ok && s.Spec != nil && s.McKube != nil
+}
+
+// plannedRaise reports whether a plan of the node raises a container.
+func plannedRaise(n *state.NodeView, id string) bool {
+	if n == nil || n.RTNode == nil {
+		return false
+	}
+	for _, p := range n.RTNode.Spec.Plan {
+		if slices.ContainsFunc(p.Raise, func(r v1alpha1.RTRaise) bool { return rtdra.ServerID(r.PodUID, r.Container) == id }) {
+			return true
+		}
+	}
+	return false
 }
 
 // write adds the overrun to the annotation, in competition with whoever else writes the RTNode.

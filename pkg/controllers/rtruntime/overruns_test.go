@@ -119,7 +119,7 @@ func TestAReportedOverrunIsKeptInTheAPI(t *testing.T) {
 func TestReportsThatMeanNoContainerAreRefused(t *testing.T) {
 	c := newCluster(t)
 	n := c.node("n", 1)
-	governed, plain, finished := c.run("a", n.Name, "High", 10, 20, 0), statetest.On(statetest.Pod("default", c.prefix+"plain", "", "app"), n.Name), c.run("c", n.Name, "Low", 10, 20, 0)
+	governed, plain, finished := c.run("a", n.Name, "High", 10, 20, 0), statetest.On(statetest.Pod("default", c.prefix+"plain", "", "app"), n.Name), c.run("c", n.Name, "Low", 10, 85, 0)
 	plain.Spec.Containers[0].Image = "none"
 	c.must(c.Create(t.Context(), plain))
 	mine, others, least, former := newID(), newID(), newID(), newID()

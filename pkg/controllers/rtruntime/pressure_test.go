@@ -28,14 +28,14 @@ func recoveryDelay(d time.Duration) *mcv1.Escalation {
 	return &mcv1.Escalation{RecoveryDelay: &metav1.Duration{Duration: d}}
 }
 
-// Budgets of a busy node are raised, those of Low containers never, and given back once it has been calm for
+// Budgets of a busy node are raised, those of Low containers for which there is no room not, and given back once it has been calm for
 // as long as each McKube says: 5 s, if it does not say.
 func TestPressureRaisesAndCalmGivesBack(t *testing.T) {
 	t.Parallel()
 	clock := clocktesting.NewFakeClock(start)
 	m := newMachine(2)
 	m.add("high", "High", 20, 40, 0)
-	m.add("low", "Low", 10, 20, 0)
+	m.add("low", "Low", 10, 25, 0)
 	m.add("middle", "Middle", 20, 30, 0).Spec.Escalation = recoveryDelay(2 * time.Second)
 	var p rtruntime.Pressure
 	step := func(after time.Duration, busy bool, want string, wake time.Duration) {
@@ -49,7 +49,7 @@ func TestPressureRaisesAndCalmGivesBack(t *testing.T) {
 		}
 		p = d.Pressure
 	}
-	low, all := "high@0 low 20/40, low@0 low 10/20, middle@0 low 20/30", "high@0 hi 20/40, low@0 low 10/20, middle@0 hi 20/30"
+	low, all := "high@0 low 20/40, low@0 low 10/25, middle@0 low 20/30", "high@0 hi 20/40, low@0 low 10/25, middle@0 hi 20/30"
 	step(0, false, low, 0)
 	step(time.Hour, true, all, 0)
 	step(time.Hour, true, all, 0)
@@ -57,10 +57,30 @@ func TestPressureRaisesAndCalmGivesBack(t *testing.T) {
 	step(time.Second, false, all, time.Second)
 	step(0, true, all, 0) // the calm is over and begins anew
 	step(time.Minute, false, all, 2*time.Second)
-	step(2*time.Second, false, "high@0 hi 20/40, low@0 low 10/20, middle@0 low 20/30", 3*time.Second)
-	step(-time.Hour, false, "high@0 hi 20/40, low@0 low 10/20, middle@0 low 20/30", 5*time.Second) // a clock that jumps back lets it wait again
+	step(2*time.Second, false, "high@0 hi 20/40, low@0 low 10/25, middle@0 low 20/30", 3*time.Second)
+	step(-time.Hour, false, "high@0 hi 20/40, low@0 low 10/25, middle@0 low 20/30", 5*time.Second) // a clock that jumps back lets it wait again
 	step(5*time.Second, false, low, 0)
 	step(time.Hour, false, low, 0)
+}
+
+// Low is raised where its core has room beside all others' high budgets, and the first to be given back.
+func TestPressureRaisesLowWhereThereIsRoom(t *testing.T) {
+	t.Parallel()
+	m := newMachine(1)
+	m.add("high", "High", 20, 40, 0)
+	m.add("low", "Low", 10, 20, 0)
+	m.add("large", "Low", 10, 40, 0)
+	m.busy(true)
+	d := m.settle(t, rtruntime.Pressure{}, start)
+	expectSpec(t, d, "high@0 hi 20/40, large@0 low 10/40, low@0 hi 10/20")
+	m.busy(false)
+	d = m.settle(t, d.Pressure, start.Add(time.Second))
+	d = m.settle(t, d.Pressure, start.Add(6*time.Second))
+	expectSpec(t, d, "high@0 hi 20/40, large@0 low 10/40, low@0 low 10/20")
+	m.busy(true)
+	m.add("middle", "Middle", 20, 35, 0)
+	d = m.settle(t, d.Pressure, start.Add(7*time.Second))
+	expectSpec(t, d, "high@0 hi 20/40, large@0 low 10/40, low@0 low 10/20, middle@0 hi 20/35")
 }
 
 // Budgets whose time is over together go back one a second, the least critical first; when the node is busy again meanwhile, the rest stay raised.

@@ -204,7 +204,7 @@ type Escalation struct {
 	// +kubebuilder:default=Sound
 	Admission AdmissionMode `json:"admission,omitempty"`
 	// overruns in the last periods after which a container is escalated. Default 1 of 1 for High and
-	// 2 of 10 for Middle; Low is never escalated.
+	// 2 of 10 for Middle and Low. Low is raised only where its core has room.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
