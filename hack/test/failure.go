@@ -6,8 +6,12 @@ import (
 	"strings"
 )
 
-// keptLines is how many lines of what failed the run prints once more at its end.
-const keptLines = 60
+// keptLines is how many lines of what failed the run prints once more at its end; keptDump is how many of what every goroutine of a program
+// that died was doing.
+const (
+	keptLines = 60
+	keptDump  = 300
+)
 
 // failure is what failed, and the last lines that it printed.
 type failure struct {
@@ -21,6 +25,11 @@ func lastLines(lines []string) []string {
 		return lines
 	}
 	return slices.Delete(lines, 0, len(lines)-keptLines)
+}
+
+// dies reports whether a Go program dies with this line. What its goroutines did follows.
+func dies(line string) bool {
+	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "SIGQUIT: ")
 }
 
 // printFailures prints what failed once more: lanes beside it have printed since, and logs are often kept by their end.

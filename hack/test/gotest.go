@@ -26,6 +26,8 @@ type goTests struct {
 	// parallel is how many packages are tested at once. Those that wait for API servers and for the lock of the
 	// machine leave a core free, so it is more than there are cores.
 	parallel int
+	// timeout of a package, where it is less than the run's: tests that wait for the kernel may wait for ever.
+	timeout time.Duration
 }
 
 // event is a line of `go test -json` (cmd/test2json).
@@ -76,7 +78,7 @@ func (g goTests) once(ctx context.Context, s *step, packages []string, pattern s
 	defer file.Close()
 	args := []string{"--format=pkgname", "--format-hide-empty-pkg", "--hide-summary=skipped", "--jsonfile=" + file.Name(), "--packages=" + strings.Join(packages, " "), "--"}
 	// golangci-lint vets the same code in `make verify`.
-	args = append(args, "-exec='"+self+"' "+execCommand+" '"+g.name+"'", "-count=1", "-vet=off", fmt.Sprintf("-parallel=%d", testsAtOnce), "-timeout="+r.timeout().String(), fmt.Sprintf("-p=%d", g.parallel))
+	args = append(args, "-exec='"+self+"' "+execCommand+" '"+g.name+"'", "-count=1", "-vet=off", fmt.Sprintf("-parallel=%d", testsAtOnce), "-timeout="+cmp.Or(g.timeout, r.timeout()).String(), fmt.Sprintf("-p=%d", g.parallel))
 	var env []string
 	if g.race {
 		args, env = append(args, "-race"), []string{"CGO_ENABLED=1"} // the race detector's library is C
@@ -139,7 +141,8 @@ func (r *results) readGoTests(step string, events io.Reader) ([]testID, error) {
 // packageEvents are what is known of a package until its tests end.
 type packageEvents struct {
 	running, failed []testID
-	output          []string // its last lines
+	output          []string // its last lines; from where its program died the first
+	died            bool
 }
 
 // of returns the package that an event is of. The output of a build names it, with the package's variant for tests.
@@ -153,7 +156,14 @@ func (e event) of(packages map[string]*packageEvents) *packageEvents {
 }
 
 func (p *packageEvents) add(output string) {
-	p.output = lastLines(append(p.output, strings.TrimSuffix(output, "\n")))
+	line := strings.TrimSuffix(output, "\n")
+	p.died = p.died || dies(line)
+	switch {
+	case !p.died:
+		p.output = lastLines(append(p.output, line))
+	case len(p.output) < keptLines+keptDump:
+		p.output = append(p.output, line)
+	}
 }
 
 // ended returns what failed of a package that did.

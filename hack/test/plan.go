@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mainspring-rt/mainspring/pkg/test/environment/programs"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
@@ -111,13 +112,21 @@ func (o options) unitLanes() []lane {
 	}.planned()}}
 	return []lane{
 		{name: "kernel", steps: []plannedStep{
-			goTests{name: "kernel", packages: kernelPackages, race: true, parallel: 1}.planned(),
+			goTests{name: "kernel", packages: kernelPackages, race: true, parallel: 1, timeout: o.kernelTimeout()}.planned(),
 			// The race detector's code lets Go's scheduler in where the program does not.
 			goTests{name: "kernel without race", packages: []string{"./pkg/agent/ebpf"}, args: []string{"-run=TestHeldReader"}, parallel: 1}.planned(),
 		}},
 		{name: "unit", steps: unit},
 		named,
 	}
+}
+
+// kernelTimeout is three times what the longest of the kernel's packages takes on a busy machine.
+func (o options) kernelTimeout() time.Duration {
+	if o.exhaustive {
+		return 0
+	}
+	return 15 * time.Minute
 }
 
 // laneName names the lane of suites.

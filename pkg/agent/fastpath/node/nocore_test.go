@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -59,7 +61,12 @@ func TestWithoutACoreNobodyStaysRealTimeByUs(t *testing.T) {
 		"--cores=4000": "which the machine has not",
 	} {
 		p.kill()
-		out, err := exec.CommandContext(t.Context(), p.program, slices.Concat(p.flags(), []string{flags})...).CombinedOutput()
+		ctx, stop := context.WithTimeout(t.Context(), 2*patience)
+		command := exec.CommandContext(ctx, p.program, slices.Concat(p.flags(), []string{flags})...)
+		command.Cancel = func() error { return command.Process.Signal(unix.SIGQUIT) } // it says where it hangs
+		command.WaitDelay = 5 * time.Second
+		out, err := command.CombinedOutput()
+		stop()
 		if err == nil || !strings.Contains(string(out), why) {
 			t.Errorf("with %s it ends with %v, and says\n%s", flags, err, out)
 		}

@@ -74,6 +74,7 @@ func (p *process) start(command *exec.Cmd) {
 	p.t.Helper()
 	p.log.Reset()
 	p.command = command
+	p.command.WaitDelay = patience // for who else has its output
 	p.command.Stdout, p.command.Stderr = &p.log, &p.log
 	if err := p.command.Start(); err != nil {
 		p.t.Fatal(err)
