@@ -98,7 +98,7 @@ func (s *play) replenish() {
 const (
 	// deathsPerPlay is at how many points, chosen at random, a run of `make test` has something go wrong in each test of this file. A play
 	// has ten to fifty points, and takes seconds.
-	deathsPerPlay = 6
+	deathsPerPlay = 4
 	// youngPoints is how many points a process has at least that acts while another one sleeps.
 	youngPoints = 9
 )

@@ -109,7 +109,7 @@ func TestTheWholeClimb(t *testing.T) {
 
 // deathsPerPlay is at how many of its points, chosen at random, a process dies, or is not told of what it did, in each play of a run of
 // `make test`. A play has 15 to 50 points, and takes seconds.
-const deathsPerPlay = 3
+const deathsPerPlay = 2
 
 // Whatever write a process dies before, or is not told of, the next look, of a process that knows nothing but the API,
 // goes on: everything is done once, and nothing is left.

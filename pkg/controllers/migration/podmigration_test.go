@@ -25,7 +25,7 @@ const alike = 6
 
 // deathsPerStory is at how many of its writes, chosen at random, the controller dies in each story of a run of `make test`. There are some
 // forty stories, of ten to thirty writes each.
-const deathsPerStory = 2
+const deathsPerStory = 1
 
 // journey is a PodMigration, and what is to become of it and of the pods.
 type journey struct {
