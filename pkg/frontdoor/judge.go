@@ -36,12 +36,17 @@ const (
 	askVariance = 0.2
 )
 
+// Audience is for whom a token must be made with which a caller changes something. A token for the API server is refused: it would open the API
+// server to an agent whose node was taken over.
+const Audience = "mckube.io"
+
 // Judge asks the API server who a caller is (TokenReview) and whether he may (SubjectAccessReview on the path as
 // a non-resource URL). It is controller-runtime's filter for metrics, but for what callers are told: there a
 // token that nobody issued and an API server that is away are both an internal error.
 type Judge struct {
-	who authenticator.Request
-	may authorizer.Authorizer
+	// reader is who a caller is that reads, with a token for the API server as Prometheus has; writer needs one for Audience.
+	reader, writer authenticator.Request
+	may            authorizer.Authorizer
 }
 
 // NewJudge makes one. The client may create tokenreviews and subjectaccessreviews.
@@ -55,12 +60,17 @@ func NewJudge(config *rest.Config, client *http.Client) (*Judge, error) {
 		return nil, fmt.Errorf("making the client of SubjectAccessReviews: %w", err)
 	}
 	again := &wait.Backoff{Duration: askAgain, Factor: askSlower, Jitter: askVariance, Steps: askAtMost}
-	j := &Judge{}
-	if j.who, _, err = (authenticatorfactory.DelegatingAuthenticatorConfig{
+	who := authenticatorfactory.DelegatingAuthenticatorConfig{
 		Anonymous: &apiserver.AnonymousAuthConfig{Enabled: false}, CacheTTL: whoCounts,
 		TokenAccessReviewClient: tokens, TokenAccessReviewTimeout: askTimeout, WebhookRetryBackoff: again,
-	}).New(); err != nil {
-		return nil, fmt.Errorf("making the authenticator: %w", err)
+	}
+	j := &Judge{}
+	if j.reader, _, err = who.New(); err != nil {
+		return nil, fmt.Errorf("making the authenticator of readers: %w", err)
+	}
+	who.APIAudiences = authenticator.Audiences{Audience}
+	if j.writer, _, err = who.New(); err != nil {
+		return nil, fmt.Errorf("making the authenticator of writers: %w", err)
 	}
 	if j.may, err = (authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: access, AllowCacheTTL: mayCounts, DenyCacheTTL: mayNot, WebhookRetryBackoff: again,
@@ -86,12 +96,16 @@ func (j *Judge) around(log logr.Logger, next http.Handler) http.Handler {
 
 // judge returns a Problem, or nil.
 func (j *Judge) judge(r *http.Request) error {
-	who, ok, err := j.who.AuthenticateRequest(r)
+	authenticate, audience := j.writer, ", or not for audience "+Audience+" (kubectl create token NAME --audience "+Audience+")"
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		authenticate, audience = j.reader, ""
+	}
+	who, ok, err := authenticate.AuthenticateRequest(r)
 	switch {
 	case err != nil && unanswered(err):
 		return Unavailable("the API server cannot be asked who you are")
 	case err != nil:
-		return &Problem{Code: http.StatusUnauthorized, Reason: ReasonUnauthorized, Message: "the token is none of this cluster, or no longer valid"}
+		return &Problem{Code: http.StatusUnauthorized, Reason: ReasonUnauthorized, Message: "the token is none of this cluster, or no longer valid" + audience}
 	case !ok:
 		return &Problem{Code: http.StatusUnauthorized, Reason: ReasonUnauthorized, Message: "there is no token; want header Authorization: Bearer <token of a ServiceAccount>"}
 	}

@@ -20,12 +20,14 @@ var good = []byte(`{"container_id":"containerd://` + id64 + `","period":20000,"r
 func TestOnlyWhomTheClusterLetsComesIn(t *testing.T) {
 	d := newDoor(t, frontdoor.DefaultLimits())
 	may, mayNot, elsewhere := d.token("may", "/set-rt"), d.token("may-not"), d.token("elsewhere", "/overrun")
+	forAPI := d.tokenFor("for-the-api", nil, "/set-rt")
 	for _, c := range []struct {
 		name, token string
 		want        int
 		say         string
 	}{
 		{"nobody", "", http.StatusUnauthorized, "no token"}, {"a token that nobody issued", "nonsense", http.StatusUnauthorized, "none of this cluster"},
+		{"a token for the API server", forAPI, http.StatusUnauthorized, "not for audience mckube.io"},
 		{"without a right", mayNot, http.StatusForbidden, "may not post /set-rt"}, {"with another right", elsewhere, http.StatusForbidden, "nonResourceURLs [/set-rt]"},
 	} {
 		code, text := d.post("/set-rt", c.token, good)
@@ -39,10 +41,10 @@ func TestOnlyWhomTheClusterLetsComesIn(t *testing.T) {
 	if code, text := d.post("/set-rt", may, good); code != http.StatusOK || !strings.Contains(text, id64) {
 		t.Errorf("with the right: %d %s", code, text)
 	}
-	if code, _ := d.send(http.MethodGet, "/status", may, nil); code != http.StatusForbidden {
+	if code, _ := d.send(http.MethodGet, "/status", forAPI, nil); code != http.StatusForbidden {
 		t.Errorf("the right to one path opens another: %d", code)
 	}
-	if code, _ := d.send(http.MethodGet, "/set-rt", may, nil); code != http.StatusMethodNotAllowed {
+	if code, _ := d.send(http.MethodGet, "/set-rt", forAPI, nil); code != http.StatusMethodNotAllowed {
 		t.Errorf("GET: %d", code)
 	}
 	if code, _ := d.send(http.MethodGet, "/healthz", "", nil); code != http.StatusOK {

@@ -141,6 +141,12 @@ func newDoor(t testing.TB, limits frontdoor.Limits) *door {
 // token is that of a new ServiceAccount, which may post to the given paths.
 func (d *door) token(name string, paths ...string) string {
 	d.Helper()
+	return d.tokenFor(name, []string{frontdoor.Audience}, paths...)
+}
+
+// tokenFor is the same for other audiences; without any it is for the API server.
+func (d *door) tokenFor(name string, audiences []string, paths ...string) string {
+	d.Helper()
 	ctx := d.Context()
 	name = fmt.Sprintf("%s-%d", name, time.Now().UnixNano())
 	must := func(err error) {
@@ -161,7 +167,7 @@ func (d *door) token(name string, paths ...string) string {
 		}, metav1.CreateOptions{})
 		must(err)
 	}
-	token, err := d.kube.CoreV1().ServiceAccounts("default").CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := d.kube.CoreV1().ServiceAccounts("default").CreateToken(ctx, name, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
 	must(err)
 	return token.Status.Token
 }

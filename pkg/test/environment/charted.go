@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -132,14 +131,12 @@ func portOf(args []string, flag string) int {
 	return 0
 }
 
-// TokenOf returns a token of the ServiceAccount.
-func (env *Environment) TokenOf(namespace, serviceAccount string) string {
+// TokenOf returns a token of the ServiceAccount for the audiences; without any it is for the API server.
+func (env *Environment) TokenOf(namespace, serviceAccount string, audiences ...string) string {
 	GinkgoHelper()
-	kubeconfig, err := env.Plane.KubeconfigFor(env, namespace, serviceAccount)
+	token, err := env.Plane.TokenFor(env, namespace, serviceAccount, audiences...)
 	Expect(err).NotTo(HaveOccurred())
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	Expect(err).NotTo(HaveOccurred())
-	return config.BearerToken
+	return token
 }
 
 // AsController is the API server for the chart's ServiceAccount of the controller, of which some things are asked that nobody else may do.

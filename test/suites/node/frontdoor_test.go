@@ -11,16 +11,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/frontdoor"
 	"github.com/mainspring-rt/mainspring/pkg/test/environment"
 )
 
-// account makes a ServiceAccount until the scenario ends, and returns a token of it.
+// account makes a ServiceAccount until the scenario ends, and returns a token of it with which it may change something.
 func account(name string) string {
 	GinkgoHelper()
 	made := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	Expect(env.Client.Create(env, made)).To(Succeed())
 	DeferCleanup(func() { _ = env.Client.Delete(env, made) })
-	return env.TokenOf("default", name)
+	return env.TokenOf("default", name, frontdoor.Audience)
 }
 
 // setRT is what MC-Kube's programs send.
@@ -47,6 +48,7 @@ var _ = Describe("POST /set-rt of a real node's agent", Serial, func() {
 			say               string
 		}{
 			{"nobody's token", "nonsense", setRT(id, period, high, core), http.StatusUnauthorized, "none of this cluster"},
+			{"one for the API server", env.TokenOf("default", environment.SetterName), setRT(id, period, high, core), http.StatusUnauthorized, "not for audience"},
 			{"one without the right", mayNot, setRT(id, period, high, core), http.StatusForbidden, "stranger may not post /set-rt"},
 			{"no container", may, setRT("", period, high, core), http.StatusBadRequest, "empty"},
 			{"a part of an ID", may, setRT(id[:30], period, high, core), http.StatusBadRequest, "64 hexadecimal digits"},
@@ -80,12 +82,13 @@ var _ = Describe("POST /set-rt of a real node's agent", Serial, func() {
 		env.EventuallyFalse(m, mcoperatorv1.ConditionEscalated, "", "")
 
 		By("telling what is in force on the status endpoint, for whom the cluster lets")
-		code, text = env.NodeAgent.Call(http.MethodGet, "/status", may, "")
+		reader, stranger := env.TokenOf("default", environment.SetterName), env.TokenOf("default", "stranger")
+		code, text = env.NodeAgent.Call(http.MethodGet, "/status", reader, "")
 		Expect(code).To(Equal(http.StatusOK))
 		Expect(text).To(And(ContainSubstring(`"backend":"rtgroup"`), ContainSubstring(string(p.UID))))
-		code, _ = env.NodeAgent.Call(http.MethodGet, "/status", mayNot, "")
+		code, _ = env.NodeAgent.Call(http.MethodGet, "/status", stranger, "")
 		Expect(code).To(Equal(http.StatusForbidden))
-		code, _ = env.NodeAgent.Call(http.MethodGet, "/metrics", mayNot, "")
+		code, _ = env.NodeAgent.Call(http.MethodGet, "/metrics", stranger, "")
 		Expect(code).To(Equal(http.StatusForbidden))
 	})
 })

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainspring-rt/mainspring/pkg/frontdoor"
 	"github.com/mainspring-rt/mainspring/pkg/process"
 	"github.com/mainspring-rt/mainspring/pkg/test"
 )
@@ -44,7 +45,7 @@ func takesOverruns() reporter {
 	})
 	more := append(append([]string{}, flags...), fmt.Sprintf("--overrun-port=%d", ports[0]), "--overrun-host=127.0.0.1")
 	Expect(env.Controller.Start(env, more...)).To(Succeed())
-	return reporter{url: fmt.Sprintf("https://127.0.0.1:%d/overrun", ports[0]), token: env.TokenOf("default", "reporter")}
+	return reporter{url: fmt.Sprintf("https://127.0.0.1:%d/overrun", ports[0]), token: env.TokenOf("default", "reporter", frontdoor.Audience)}
 }
 
 func allow(name string, who rbacv1.Subject, what rbacv1.PolicyRule) {
@@ -105,7 +106,7 @@ var _ = Describe("Overruns that others report", func() {
 
 		code, _ := r.report("nonsense", place.Node, id, 1)
 		Expect(code).To(Equal(http.StatusUnauthorized))
-		code, _ = r.report(env.TokenOf("default", "default"), place.Node, id, 1)
+		code, _ = r.report(env.TokenOf("default", "default", frontdoor.Audience), place.Node, id, 1)
 		Expect(code).To(Equal(http.StatusForbidden))
 		code, text := r.report(r.token, place.Node, "", 1)
 		Expect(code).To(Equal(http.StatusBadRequest), text)
