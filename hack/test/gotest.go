@@ -17,6 +17,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
+// raceEnv has C: the race detector's library is.
+const raceEnv = "CGO_ENABLED=1"
+
 // goTests is one call of `go test` for a set of packages.
 type goTests struct {
 	name     string // of the step
@@ -81,7 +84,7 @@ func (g goTests) once(ctx context.Context, s *step, packages []string, pattern s
 	args = append(args, "-exec='"+self+"' "+execCommand+" '"+g.name+"'", "-count=1", "-vet=off", fmt.Sprintf("-parallel=%d", testsAtOnce), "-timeout="+cmp.Or(g.timeout, r.timeout()).String(), fmt.Sprintf("-p=%d", g.parallel))
 	var env []string
 	if g.race {
-		args, env = append(args, "-race"), []string{"CGO_ENABLED=1"} // the race detector's library is C
+		args, env = append(args, "-race"), []string{raceEnv}
 	}
 	if pattern != "" {
 		args = append(args, "-run="+pattern)

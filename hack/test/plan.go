@@ -67,13 +67,13 @@ type plannedStep struct {
 	do   func(context.Context, *step) error
 }
 
-// plan returns what is to be done first, and the lanes.
+// plan returns what is to be done first, and the lanes. All that is compiled comes first: on a machine that has never built it that takes longer
+// than the tests, and a test that shares two cores with four compilers waits in vain for what should take a moment.
 func (o options) plan() (first []plannedStep, lanes []lane, err error) {
 	first = append(first, plannedStep{"tools", o.buildTools})
 	switch o.what {
 	case "all":
-		unit := o.unitLanes()
-		lanes = slices.Concat(unit[:1], o.suiteLanes(), unit[1:]) // the kernel's packages, while the tools of the node are built
+		lanes = slices.Concat(o.unitLanes(), o.suiteLanes())
 	case "unit":
 		lanes = o.unitLanes()
 	case "e2e":
@@ -83,6 +83,9 @@ func (o options) plan() (first []plannedStep, lanes []lane, err error) {
 	}
 	if o.what != "unit" {
 		first = append(first, plannedStep{"programs", buildPrograms})
+	}
+	if o.what != "e2e" {
+		first = append(first, plannedStep{"packages", compilePackages})
 	}
 	return first, mergeLanes(lanes), nil
 }
@@ -153,11 +156,7 @@ func (o options) suiteLanes() []lane {
 		}
 		return []lane{{name: "suites", steps: []plannedStep{s.planned("suites")}}}
 	}
-	lanes := []lane{
-		// On a machine that has never built them these take longer than anything that is tested meanwhile.
-		{name: "tools of the node", steps: []plannedStep{{"tools of the node", buildNodeTools}}},
-		{name: "kernel", steps: []plannedStep{suites{names: []string{nodeSuite}, processes: 1, args: o.ginkgoArgs()}.planned(nodeSuite)}},
-	}
+	lanes := []lane{{name: "kernel", steps: []plannedStep{suites{names: []string{nodeSuite}, processes: 1, args: o.ginkgoArgs()}.planned(nodeSuite)}}}
 	for _, names := range suiteLanes {
 		name := laneName(names)
 		lanes = append(lanes, lane{name: name, steps: []plannedStep{suites{names: names, processes: suiteProcesses, args: o.ginkgoArgs()}.planned(name)}})
@@ -181,16 +180,10 @@ func (o options) buildTools(ctx context.Context, s *step) error {
 	if o.what != "e2e" || !slices.Equal(o.suites, []string{"lifecycle"}) {
 		wanted = append(wanted, toolchain.Helm)
 	}
-	if slices.Contains(o.suites, nodeSuite) {
+	if o.what == "all" || slices.Contains(o.suites, nodeSuite) || o.what == "e2e" && len(o.suites) == 0 {
 		wanted = append(wanted, programs.NodeTools()...)
 	}
 	_, err := toolchain.Ensure(ctx, s, wanted...)
-	return err
-}
-
-// buildNodeTools builds what only the suite with a real node needs.
-func buildNodeTools(ctx context.Context, s *step) error {
-	_, err := toolchain.Ensure(ctx, s, programs.NodeTools()...)
 	return err
 }
 
@@ -208,6 +201,20 @@ func buildPrograms(ctx context.Context, s *step) error {
 	}
 	s.results.programs = dir
 	return nil
+}
+
+// compilePackages compiles the packages and their tests as the lanes will, and links nothing.
+func compilePackages(ctx context.Context, s *step) error {
+	sequential, concurrent, err := splitPackages(ctx)
+	if err != nil {
+		return err
+	}
+	list := []string{"list", "-export", "-test", "-f="}
+	if err := s.command(ctx, nil, "go", slices.Concat(list, sequential)...); err != nil {
+		return err
+	}
+	raced := slices.Concat(concurrent, kernelPackages, slices.Sorted(maps.Keys(raceTests)))
+	return s.command(ctx, []string{raceEnv}, "go", slices.Concat(list, []string{"-race"}, raced)...)
 }
 
 // splitPackages splits the packages outside of the kernel's lane into those without concurrency of ours, in which the race detector finds
@@ -246,10 +253,10 @@ func splitPackages(ctx context.Context) (sequential, concurrent []string, err er
 	return sequential, concurrent, nil
 }
 
-// concurrency is what code or tests say that share memory between goroutines.
-var concurrency = regexp.MustCompile(`(?m)^\s*go\s+\w|\.Go\(|"sync"|"sync/atomic"|"golang.org/x/sync/`)
+// concurrency is what code or tests say that start goroutines. One that locks alone is raced by the tests of those that call it.
+var concurrency = regexp.MustCompile(`(?m)^\s*go\s+\w|\.Go\(`)
 
-// hasConcurrency reports whether a package, or its tests, start goroutines or lock.
+// hasConcurrency reports whether a package, or its tests, start goroutines.
 func hasConcurrency(dir string) (bool, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
