@@ -44,9 +44,8 @@ const Audience = "mckube.io"
 // a non-resource URL). It is controller-runtime's filter for metrics, but for what callers are told: there a
 // token that nobody issued and an API server that is away are both an internal error.
 type Judge struct {
-	// reader is who a caller is that reads, with a token for the API server as Prometheus has; writer needs one for Audience.
-	reader, writer authenticator.Request
-	may            authorizer.Authorizer
+	who authenticator.Request
+	may authorizer.Authorizer
 }
 
 // NewJudge makes one. The client may create tokenreviews and subjectaccessreviews.
@@ -60,17 +59,12 @@ func NewJudge(config *rest.Config, client *http.Client) (*Judge, error) {
 		return nil, fmt.Errorf("making the client of SubjectAccessReviews: %w", err)
 	}
 	again := &wait.Backoff{Duration: askAgain, Factor: askSlower, Jitter: askVariance, Steps: askAtMost}
-	who := authenticatorfactory.DelegatingAuthenticatorConfig{
+	j := &Judge{}
+	if j.who, _, err = (authenticatorfactory.DelegatingAuthenticatorConfig{
 		Anonymous: &apiserver.AnonymousAuthConfig{Enabled: false}, CacheTTL: whoCounts,
 		TokenAccessReviewClient: tokens, TokenAccessReviewTimeout: askTimeout, WebhookRetryBackoff: again,
-	}
-	j := &Judge{}
-	if j.reader, _, err = who.New(); err != nil {
-		return nil, fmt.Errorf("making the authenticator of readers: %w", err)
-	}
-	who.APIAudiences = authenticator.Audiences{Audience}
-	if j.writer, _, err = who.New(); err != nil {
-		return nil, fmt.Errorf("making the authenticator of writers: %w", err)
+	}).New(); err != nil {
+		return nil, fmt.Errorf("making the authenticator: %w", err)
 	}
 	if j.may, err = (authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: access, AllowCacheTTL: mayCounts, DenyCacheTTL: mayNot, WebhookRetryBackoff: again,
@@ -96,16 +90,17 @@ func (j *Judge) around(log logr.Logger, next http.Handler) http.Handler {
 
 // judge returns a Problem, or nil.
 func (j *Judge) judge(r *http.Request) error {
-	authenticate, audience := j.writer, ", or not for audience "+Audience+" (kubectl create token NAME --audience "+Audience+")"
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		authenticate, audience = j.reader, ""
+	hint := ""
+	if r.Method != http.MethodGet && r.Method != http.MethodHead { // Prometheus reads with a token for the API server
+		r = r.WithContext(authenticator.WithAudiences(r.Context(), authenticator.Audiences{Audience}))
+		hint = ", or not for audience " + Audience + " (kubectl create token NAME --audience " + Audience + ")"
 	}
-	who, ok, err := authenticate.AuthenticateRequest(r)
+	who, ok, err := j.who.AuthenticateRequest(r)
 	switch {
 	case err != nil && unanswered(err):
 		return Unavailable("the API server cannot be asked who you are")
 	case err != nil:
-		return &Problem{Code: http.StatusUnauthorized, Reason: ReasonUnauthorized, Message: "the token is none of this cluster, or no longer valid" + audience}
+		return &Problem{Code: http.StatusUnauthorized, Reason: ReasonUnauthorized, Message: "the token is none of this cluster, or no longer valid" + hint}
 	case !ok:
 		return &Problem{Code: http.StatusUnauthorized, Reason: ReasonUnauthorized, Message: "there is no token; want header Authorization: Bearer <token of a ServiceAccount>"}
 	}

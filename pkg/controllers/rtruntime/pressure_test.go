@@ -78,9 +78,9 @@ func TestPressureRaisesLowWhereThereIsRoom(t *testing.T) {
 	d = m.settle(t, d.Pressure, start.Add(6*time.Second))
 	expectSpec(t, d, "high@0 hi 20/40, large@0 low 10/40, low@0 low 10/20")
 	m.busy(true)
-	m.add("middle", "Middle", 20, 35, 0)
+	m.add("middle", "Middle", 20, 25, 0)
 	d = m.settle(t, d.Pressure, start.Add(7*time.Second))
-	expectSpec(t, d, "high@0 hi 20/40, large@0 low 10/40, low@0 low 10/20, middle@0 hi 20/35")
+	expectSpec(t, d, "high@0 hi 20/40, large@0 low 10/40, low@0 low 10/20, middle@0 hi 20/25")
 }
 
 // Budgets whose time is over together go back one a second, the least critical first; when the node is busy again meanwhile, the rest stay raised.
