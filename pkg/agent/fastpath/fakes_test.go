@@ -437,7 +437,7 @@ func high(id, cgroup string, core int) table.Server {
 func tableOf(generation int64, servers ...table.Server) table.Table {
 	out := table.Table{Generation: generation, Servers: servers, Plans: []table.Plan{{Core: 0, ThresholdPpm: 900_000}, {Core: 1, ThresholdPpm: 900_000}}}
 	for _, s := range servers {
-		if s.Core < 2 {
+		if s.Core < 2 && s.Criticality != "Low" {
 			out.Plans[s.Core].Raise = append(out.Plans[s.Core].Raise, table.Raise{ID: s.ID, ToUs: s.HighUs})
 		}
 	}

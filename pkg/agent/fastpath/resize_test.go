@@ -170,3 +170,28 @@ func TestTheSmallerIsResizedFirst(t *testing.T) {
 		t.Errorf("sized for %d us after %d calls; want 5000 after 3", got, calls)
 	}
 }
+
+// What a Low server can get, and what the levels above it are sized for, is what its plan raises it to.
+func TestALowServerIsSizedByItsPlan(t *testing.T) {
+	k := newKernel("/a")
+	n := start(t, k, t.TempDir())
+	a := low("a", "/a", 2_000)
+	a.HighUs = 5_000
+	plan := tableOf(1, a)
+	n.apply(plan)
+	expect := func(budget, sized int64) {
+		t.Helper()
+		if got := n.reported("a"); got.BudgetUs != budget || k.groups["/a"].highUs != sized || n.programs.Config(n.programs.slots[100]).WholeNs != uint64(sized)*1000 {
+			t.Errorf("%+v, sized for %d us; want %d us, sized for %d us", got, k.groups["/a"].highUs, budget, sized)
+		}
+	}
+	expect(2_000, 2_000)
+	raised := tableOf(2, a)
+	raised.Plans[0].Raise = []table.Raise{{ID: "a", ToUs: 5_000}}
+	n.apply(raised)
+	n.send(0, n.programs.event(100, ebpf.KindAlarm, n.now.Load()))
+	expect(5_000, 5_000)
+	plan.Generation = 3
+	n.apply(plan)
+	expect(2_000, 2_000)
+}

@@ -72,7 +72,8 @@ func TestALostWindowIsMadeGoodInTime(t *testing.T) {
 	k := newKernel("/a", "/b")
 	k.enforce = true
 	n := start(t, k, t.TempDir())
-	a, b := low("a", "/a", 2_000), low("b", "/b", 2_000)
+	a, b := high("a", "/a", 0), high("b", "/b", 0)
+	a.Criticality, b.Criticality = "Low", "Low"
 	n.apply(tableOf(1, a, b))
 	n.wake(0)
 	ends := n.now.Load() + window // it is at the begin of one
