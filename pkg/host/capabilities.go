@@ -2,6 +2,8 @@ package host
 
 import (
 	"fmt"
+	"io/fs"
+	"os"
 	"strconv"
 	"strings"
 )
@@ -48,6 +50,35 @@ func (h Host) Capabilities() (Capabilities, error) {
 		return 0, fmt.Errorf("reading capabilities: %w", err)
 	}
 	return set, nil
+}
+
+// CapabilitiesOf are the effective ones of the process with the least number whose name, as in /proc/<pid>/comm, is given. The error is
+// fs.ErrNotExist when there is none.
+func (h Host) CapabilitiesOf(name string) (pid int, set Capabilities, err error) {
+	entries, err := os.ReadDir(h.Proc())
+	if err != nil {
+		return 0, 0, fmt.Errorf("looking for %s: %w", name, err)
+	}
+	for _, e := range entries {
+		number, err := strconv.Atoi(e.Name())
+		if err != nil || pid != 0 && number > pid {
+			continue
+		}
+		if comm, err := readFile(h.Proc(e.Name(), "comm")); err == nil && strings.TrimSpace(comm) == name {
+			pid = number
+		}
+	}
+	if pid == 0 {
+		return 0, 0, fmt.Errorf("looking for %s in %s: %w", name, h.Proc(), fs.ErrNotExist)
+	}
+	text, err := readFile(h.Proc(strconv.Itoa(pid), "status"))
+	if err != nil {
+		return pid, 0, fmt.Errorf("reading capabilities of %s: %w", name, err)
+	}
+	if set, err = ParseCapabilities(text); err != nil {
+		return pid, 0, fmt.Errorf("reading capabilities of %s: %w", name, err)
+	}
+	return pid, set, nil
 }
 
 // ParseCapabilities reads CapEff of the format of /proc/<pid>/status.

@@ -50,7 +50,7 @@ type Change struct {
 // Servers stay where they are as long as their core passes. Where it does not, the fewest of the least
 // critical lose it. Then servers without a core are placed, the most critical first: on a preferred
 // core that admits it, or that does when the fewest servers of strictly lower criticality move to other
-// cores; else on its witness core; else on the best. Else whichever moves fewer servers: displacing
+// cores; else on its witness core, unless it is WorstFit; else on the best. Else whichever moves fewer servers: displacing
 // less critical ones on any core, or returning servers to their witness cores, core by core until all
 // pass. When the witness packing passes and nobody is held, no server that it holds is refused. Nothing else ever moves a
 // server, and only in a return does one move for another of equal or lower criticality: to where its
@@ -158,7 +158,7 @@ func (a *arrangement) place(s Server) {
 			return
 		}
 	}
-	if w, found := a.witness(s.ID); found && ok && !preferred && Admit(a.cores[w], serversOn(loads, w), s).Admitted {
+	if w, found := a.witness(s.ID); found && ok && !preferred && s.Fit != WorstFit && Admit(a.cores[w], serversOn(loads, w), s).Admitted {
 		best = w
 	}
 	if ok {

@@ -80,6 +80,11 @@ func TestArrange(t *testing.T) {
 			want:    rt.Placement{"middle": 2, "high": 1},
 			changes: []rt.Change{{ID: "high", From: rt.NoCore, To: 1, Reason: "Placed"}},
 		},
+		"by worst fit the one with most room left, whatever the claim is of": {
+			node:    rt.Node{Cores: cores(3), Servers: []rt.Server{middle, low, spread(high)}, Current: rt.Placement{"middle": 2, "low": 1}, Witness: rt.Placement{"high": 1}},
+			want:    rt.Placement{"middle": 2, "low": 1, "high": 0},
+			changes: []rt.Change{{ID: "high", From: rt.NoCore, To: 0, Reason: "Placed"}},
+		},
 		"strangers go back to the cores of their claims": {
 			node: rt.Node{
 				Cores:   cores(2),
@@ -118,6 +123,11 @@ func TestArrange(t *testing.T) {
 	}
 }
 
+func spread(s rt.Server) rt.Server {
+	s.Fit = rt.WorstFit
+	return s
+}
+
 // drawNode draws a node whose witness packing passes, with some servers where they are, some elsewhere,
 // some nowhere.
 func drawNode(t *rapid.T) rt.Node {
@@ -134,6 +144,7 @@ func drawNode(t *rapid.T) rt.Node {
 	for i := range n.Servers {
 		s := &n.Servers[i]
 		s.Preferred = rapid.SliceOfN(rapid.IntRange(0, last+1), 0, 2).Draw(t, "preferred")
+		s.Fit = rapid.SampledFrom([]rt.Fit{"", rt.BestFit, rt.WorstFit}).Draw(t, "fit")
 		switch rapid.IntRange(0, 3).Draw(t, "where") {
 		case 0:
 			n.Current[s.ID] = n.Witness[s.ID]

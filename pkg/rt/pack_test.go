@@ -22,12 +22,20 @@ func TestBestCore(t *testing.T) {
 		s.Preferred = cores
 		return s
 	}
+	worst := func(s rt.Server) rt.Server {
+		s.Fit = rt.WorstFit
+		return s
+	}
 	for name, c := range map[string]struct {
 		cores  []rt.Load
 		server rt.Server
 		want   int
 		reason string
 	}{
+		"worst fit: the largest gap":              {cores, worst(percent("s", rt.Low, 20, 20)), 3, "Fits"},
+		"worst fit: preferred cores first":        {cores, worst(prefer(percent("s", rt.Low, 20, 20), 0)), 0, "Fits"},
+		"worst fit: the lower number":             {[]rt.Load{on(7), on(5), on(6)}, worst(percent("s", rt.Low, 20, 20)), 5, "Fits"},
+		"worst fit: none, which one came nearest": {cores, worst(percent("s", rt.Low, 95, 95)), 3, "CoreFull"},
 		"the smallest gap that fits":           {cores, percent("s", rt.Low, 20, 20), 0, "Fits"},
 		"the next if it does not":              {cores, percent("s", rt.Low, 40, 40), 1, "Fits"},
 		"an idle one if need be":               {cores, percent("s", rt.Low, 60, 60), 3, "Fits"},

@@ -68,7 +68,19 @@ type Server struct {
 	Limited bool
 	// Preferred are the cores to try first, in order; empty means any.
 	Preferred []int
+	// Fit chooses among the cores that admit the server; empty means BestFit.
+	Fit Fit
 }
+
+// Fit is a rule of bin packing by which a server's core is chosen among those that admit it.
+type Fit string
+
+const (
+	// BestFit takes the core with the least bandwidth left, so that large gaps stay for large servers.
+	BestFit Fit = "Pack"
+	// WorstFit takes the core with the most bandwidth left: MC-Kube's rule, the least loaded core.
+	WorstFit Fit = "Spread"
+)
 
 // MayEscalate reports whether the server is admitted with its raised budget.
 func (s Server) MayEscalate() bool { return s.Low < s.High && s.Criticality != Low }

@@ -28,7 +28,7 @@ func ServerOf(m *mcv1.McKube, podUID types.UID, container string) (rt.Server, er
 	server := rt.Server{
 		ID: ServerID(podUID, container), Criticality: criticality,
 		Period: s.Period, Low: s.RuntimeLow, High: s.RuntimeHi,
-		Limited: limited(m),
+		Limited: limited(m), Fit: rt.Fit(s.CoreSelection),
 	}
 	if s.Deadline != nil {
 		server.Deadline = *s.Deadline

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
@@ -126,6 +127,14 @@ func (q *search) accepts(n *NodeView) bool {
 	return ok
 }
 
+// WithFit is a server with the node's own rule for choosing a core, where its McKube has none.
+func (n *NodeView) WithFit(server rt.Server) rt.Server {
+	if server.Fit == "" {
+		server.Fit = rt.Fit(n.Labels[v1alpha1.LabelCoreSelection]) // what is no rule is BestFit
+	}
+	return server
+}
+
 // BestCoreOn finds the core of a node for a container that runs there without a claim: one that passes
 // the test in both packings, so that the scheduler can count it and it can move there at once. There
 // are gates exactly when there is none.
@@ -146,7 +155,7 @@ func (s *Snapshot) BestCoreOn(node string, server rt.Server) (Candidate, []Gate)
 		}
 		loads = append(loads, claims)
 	}
-	id, v, ok := rt.BestCore(loads, server)
+	id, v, ok := rt.BestCore(loads, n.WithFit(server))
 	if ok {
 		return Candidate{Node: node, Core: id, Verdict: v}, nil
 	}

@@ -327,6 +327,30 @@ func TestAccepts(t *testing.T) {
 	}
 }
 
+// The McKube says which of the cores that admit a container it goes to, or else the node's label.
+func TestHowACoreIsChosen(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		label string
+		fit   rt.Fit
+		want  int
+	}{
+		{"", "", 0}, {"Pack", "", 0}, {"Spread", "", 1}, {"spread out", "", 0}, {"Spread", rt.BestFit, 0}, {"", rt.WorstFit, 1},
+	} {
+		n := statetest.Node("n", "n-1")
+		if c.label != "" {
+			n.Labels = map[string]string{v1alpha1.LabelCoreSelection: c.label}
+		}
+		p := statetest.On(statetest.WithClaim(statetest.Pod("default", "p", "p", "app"), "app", "p"), "n")
+		s := statetest.Build(n, statetest.Slice(n, statetest.Cores(2)...), p, statetest.McKube("default", "p", "p", "High", 20, 20), statetest.Claim(p, "p", "app", "n", 0, 201_000))
+		wanted := server("x", rt.Low, 10, 10)
+		wanted.Fit = c.fit
+		if got, gates := s.BestCoreOn("n", wanted); len(gates) > 0 || got.Core != c.want {
+			t.Errorf("label %q, fit %q: core %d, %+v; want %d", c.label, c.fit, got.Core, gates, c.want)
+		}
+	}
+}
+
 // A core for a container that runs already must pass in both packings.
 func TestBestCoreOnANodePassesInBothPackings(t *testing.T) {
 	t.Parallel()

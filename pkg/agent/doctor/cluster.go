@@ -2,8 +2,13 @@ package doctor
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/mainspring-rt/mainspring/pkg/host"
 )
 
 // Where container runtimes and their plugins listen, in the order of how common they are.
@@ -43,6 +48,25 @@ func (e *exam) nri() Finding {
 	}
 	return warning("the runtime offers no plugins (NRI): core and budget are set only when the agent sees the container run, and until then SCHED_FIFO may fail in it",
 		"containerd (config.toml): [plugins.'io.containerd.nri.v1.nri'] disable = false; CRI-O (crio.conf): [crio.nri] enable_nri = true").saw(saw...)
+}
+
+// checkpoint asks whether containerd, and so CRIU which it starts, may set limits of other users' processes.
+func (e *exam) checkpoint() Finding {
+	pid, set, err := e.h.CapabilitiesOf("containerd")
+	saw := Reading{Where: fmt.Sprintf("/proc/%d/status", pid)}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return note("no containerd runs here, or its process is not seen: whether pods can be moved with their memory is not known", "").saw(Reading{"/proc", "no process containerd"})
+	case err != nil:
+		saw.What = unreadable(err)
+		return note("the rights of containerd cannot be read", "").saw(saw)
+	case !set.Has(host.CapSysResource):
+		saw.What = "containerd has not " + host.CapSysResource.String()
+		return warning("CRIU cannot read the limits of processes that run as another user: a pod with such a process is not moved with its memory, its dump fails",
+			"run containerd as a service of the system, or give what it runs in "+host.CapSysResource.String()).saw(saw)
+	}
+	saw.What = "containerd has " + host.CapSysResource.String()
+	return ok("CRIU, which containerd starts, may read and set the limits of all processes").saw(saw)
 }
 
 const (

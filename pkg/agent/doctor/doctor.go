@@ -120,6 +120,7 @@ func checks() []check {
 		{"memlock", (*exam).memlock},
 		{"runtime", (*exam).runtime},
 		{"nri", (*exam).nri},
+		{"checkpoint", (*exam).checkpoint},
 		{"cpu-manager", (*exam).cpuManager},
 	}
 }

@@ -107,6 +107,12 @@ func TestChecks(t *testing.T) {
 	type change func(*hosttest.Tree)
 	write := func(path, text string) change { return func(tr *hosttest.Tree) { tr.Write(path, text) } }
 	remove := func(path string) change { return func(tr *hosttest.Tree) { tr.Remove(path) } }
+	process := func(pid, name, capabilities string) change {
+		return func(tr *hosttest.Tree) {
+			tr.Write("proc/"+pid+"/comm", name+"\n")
+			tr.Write("proc/"+pid+"/status", "Name:\t"+name+"\nCapEff:\t"+capabilities+"\n")
+		}
+	}
 	for _, c := range []struct {
 		machine  func(testing.TB) *hosttest.Tree
 		change   change
@@ -180,6 +186,10 @@ func TestChecks(t *testing.T) {
 		{hosttest.Lab, remove("proc/self/limits"), "memlock", doctor.Note, "cannot be read"},
 		{hosttest.Lab, remove("var/run/nri"), "nri", doctor.Warning, "disable = false"},
 		{hosttest.Lab, remove("run"), "runtime", doctor.Note, "standalone"},
+		{hosttest.Lab, process("71", "containerd", "000001ffffffffff"), "checkpoint", doctor.OK, "all processes"},
+		{hosttest.Lab, process("71", "containerd", "000001fffeffffff"), "checkpoint", doctor.Warning, "its dump fails"},
+		{hosttest.Lab, process("71", "containerd", "many"), "checkpoint", doctor.Note, "cannot be read"},
+		{hosttest.Lab, process("71", "containerd-shim", "000001ffffffffff"), "checkpoint", doctor.Note, "no containerd"},
 		{hosttest.Lab, write("var/lib/kubelet/cpu_manager_state", `{"policyName":"static"}`), "cpu-manager", doctor.Warning, "policy static"},
 		{hosttest.Lab, write("var/lib/kubelet/cpu_manager_state", `{"policyName":"none"}`), "cpu-manager", doctor.OK, "alone"},
 		{hosttest.Lab, write("var/lib/kubelet/config.yaml", "kind: KubeletConfiguration"), "cpu-manager", doctor.OK, "alone"},

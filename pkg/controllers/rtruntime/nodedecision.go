@@ -97,7 +97,7 @@ func (d *nodeDecision) arrange(n *state.NodeView, list []candidate, asked moves)
 	for {
 		in.Servers = in.Servers[:0]
 		for _, c := range list {
-			in.Servers = append(in.Servers, c.server)
+			in.Servers = append(in.Servers, n.WithFit(c.server))
 		}
 		in.Current = before
 		in.Current, d.Unmoved = asked.apply(in)

@@ -125,6 +125,26 @@ func expectSpec(t testing.TB, d rtruntime.Decision, want string) {
 
 var start = statetest.Birth
 
+// A newcomer that spreads, or whose node has its containers spread, goes to the core with the most room, and not to that of its claim.
+func TestANewcomerThatSpreads(t *testing.T) {
+	for name, by := range map[string]func(*machine, *mcv1.McKube){
+		"by its McKube": func(_ *machine, k *mcv1.McKube) { k.Spec.RTSettings.CoreSelection = mcv1.CoreSelectionSpread },
+		"by its node": func(m *machine, _ *mcv1.McKube) {
+			m.node = m.node.DeepCopy()
+			m.node.Labels = map[string]string{v1alpha1.LabelCoreSelection: string(mcv1.CoreSelectionSpread)}
+		},
+	} {
+		m := newMachine(2)
+		m.add("a", "High", 20, 20, 0)
+		m.settle(t, rtruntime.Pressure{}, start)
+		by(m, m.add("b", "High", 20, 20, 0))
+		d := m.settle(t, rtruntime.Pressure{}, start)
+		t.Log(name)
+		expectSpec(t, d, "a@0 low 20/20, b@1 low 20/20")
+		expectSpec(t, m.settle(t, d.Pressure, start), "a@0 low 20/20, b@1 low 20/20")
+	}
+}
+
 // The seed's example: Middle 40 % and Low 35 % run on core 2, High 25 % prefers it. 40 + 35 + 25 is more than a
 // core, so one moves to where it fits: the least critical.
 func TestTheLeastCriticalMovesForOneThatPrefersItsCore(t *testing.T) {

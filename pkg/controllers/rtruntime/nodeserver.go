@@ -83,7 +83,7 @@ func runningOf(s *state.ServerView) (c candidate, ok bool) {
 		return candidate{}, false
 	}
 	c = candidate{view: s, server: serverOf(*s.Spec), entry: *s.Spec}
-	c.server.Preferred, c.server.Priority = s.Preferred, s.Priority
+	c.server.Preferred, c.server.Priority, c.server.Fit = s.Preferred, s.Priority, s.Fit
 	return c, c.server.Validate() == nil
 }
 

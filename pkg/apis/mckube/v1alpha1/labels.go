@@ -19,6 +19,9 @@ const (
 	LabelHeldFor = Group + "/held-for"
 	// LabelRTBackend is, on a Node, what enforces real-time budgets there, as in RTNode.status.backend.
 	LabelRTBackend = Group + "/rt-backend"
+	// LabelCoreSelection is, on a Node, how cores are chosen for containers whose McKube does not say: Pack or Spread. NodePools
+	// give it to their nodes.
+	LabelCoreSelection = Group + "/core-selection"
 	// LabelReservationID names the capacity reservation that a machine runs in; absent outside
 	// reservations.
 	LabelReservationID = Group + "/reservation-id"

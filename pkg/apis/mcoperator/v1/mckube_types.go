@@ -149,6 +149,11 @@ type RTSettings struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$')`,message=`core must be a cpuset list of numbers up to 9999, for example "2-3" or "0,2"`
 	// +kubebuilder:validation:XValidation:rule=`!self.matches('^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$') || self.split(',').all(r, !r.contains('-') || int(r.split('-')[0]) <= int(r.split('-')[1]))`,message=`core holds a range that runs backwards; write it as lower-higher, for example "2-3"`
 	Core *string `json:"core,omitempty"`
+	// coreSelection chooses among the cores of a node that admit the container, when none of the preferred does: Pack takes the one with the
+	// least bandwidth left, Spread the one with the most, as MC-Kube does. Default: that of the node's label
+	// mckube.io/core-selection, which a NodePool gives its nodes; without it Pack.
+	// +optional
+	CoreSelection CoreSelection `json:"coreSelection,omitempty"`
 	// tasks are the periodic tasks inside the container. When given, the budget is tested against
 	// them and advice is returned as warnings; nothing is refused.
 	// +optional
@@ -156,6 +161,16 @@ type RTSettings struct {
 	// +kubebuilder:validation:MaxItems=32
 	Tasks []Task `json:"tasks,omitempty"`
 }
+
+// CoreSelection is a rule by which a core is chosen.
+// +kubebuilder:validation:Enum=Pack;Spread
+type CoreSelection string
+
+// Rules by which a core is chosen.
+const (
+	CoreSelectionPack   CoreSelection = "Pack"
+	CoreSelectionSpread CoreSelection = "Spread"
+)
 
 // Level is a named budget between runtime_low and runtime_hi.
 type Level struct {
