@@ -11,6 +11,8 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpdisruption "sigs.k8s.io/karpenter/pkg/controllers/disruption"
 	"sigs.k8s.io/karpenter/pkg/controllers/provisioning/scheduling"
+	"sigs.k8s.io/karpenter/pkg/operator/options"
+	karptest "sigs.k8s.io/karpenter/pkg/test"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
@@ -166,5 +168,32 @@ func TestReplacementsOfStaticNodePools(t *testing.T) {
 	w.cloud.InstanceTypes = w.cloud.InstanceTypes[1:]
 	if commands, _ := w.judged(command); len(commands) != 1 {
 		t.Error("every machine of the pool has a core for the pod, and the command was refused")
+	}
+}
+
+// empties is a method that closes empty nodes.
+type empties struct{ finds }
+
+func (empties) Reason() karpv1.DisruptionReason { return karpv1.DisruptionReasonEmpty }
+
+// A node that has just come may be for a CapacityBuffer, whose pods Karpenter counts there in its next plan.
+func TestANewNodeIsNotEmptyWhereThereMayBeBuffers(t *testing.T) {
+	w := begin(t)
+	node := w.node("a", "plain")
+	method := disruption.NewMannered(w.dependencies, empties{}, empties{})
+	gate := func(on bool) context.Context {
+		return options.ToContext(w.ctx, karptest.Options(karptest.OptionsFields{FeatureGates: karptest.FeatureGates{CapacityBuffer: &on}}))
+	}
+	candidate := w.candidate(node.Name)
+	w.clock.SetTime(candidate.NodeClaim.StatusConditions().Get(karpv1.ConditionTypeInitialized).LastTransitionTime.Time)
+	if method.ShouldDisrupt(gate(true), candidate) || !method.ShouldDisrupt(gate(false), candidate) {
+		t.Error("it is closed where a buffer may be counted there yet, or kept where there are none")
+	}
+	if other := disruption.NewMannered(w.dependencies, repairs{}, repairs{}); !other.ShouldDisrupt(gate(true), candidate) {
+		t.Error("it is kept from a method that closes nodes which are not empty")
+	}
+	w.clock.Step(75 * time.Second)
+	if !method.ShouldDisrupt(gate(true), candidate) {
+		t.Error("it is kept for ever")
 	}
 }

@@ -43,11 +43,14 @@ func (m *mannered) ShouldDisrupt(ctx context.Context, c *disruption.Candidate) b
 	if m.Bell.ringing() || m.rests(c.Name()) || !m.Method.ShouldDisrupt(ctx, c) {
 		return false
 	}
-	if o := m.kept(inHand(m.actions(), ""), m.Store.Snapshot(), c); o != nil {
-		m.tell(c, *o)
-		return false
+	o := m.uncounted(ctx, c)
+	if o == nil {
+		o = m.kept(inHand(m.actions(), ""), m.Store.Snapshot(), c)
 	}
-	return true
+	if o != nil {
+		m.tell(c, *o)
+	}
+	return o == nil
 }
 
 // lost tells whether a node is repaired because its kubelet is unwell or not heard from. It is kept for nobody: an action that has it in hand

@@ -21,6 +21,8 @@ const (
 	ReasonEscalated = "ContainerEscalated"
 	// ReasonNoCore: a real-time container there would find no core elsewhere, by the admission test.
 	ReasonNoCore = "NoCoreElsewhere"
+	// ReasonBuffer: it may have been opened for a CapacityBuffer.
+	ReasonBuffer = "CapacityBufferNotCounted"
 	// ReasonNotEvicted: a pod of a node that is to be deleted may not be evicted.
 	ReasonNotEvicted = "PodMayNotBeEvicted"
 )
