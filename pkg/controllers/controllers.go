@@ -21,12 +21,14 @@ import (
 	"sigs.k8s.io/karpenter/pkg/controllers/provisioning"
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
 	"sigs.k8s.io/karpenter/pkg/controllers/state/informer"
+	staticprovisioning "sigs.k8s.io/karpenter/pkg/controllers/static/provisioning"
 	"sigs.k8s.io/karpenter/pkg/operator"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
 	"sigs.k8s.io/karpenter/pkg/state/cost"
 
 	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
+	provisioningcontrollers "github.com/mainspring-rt/mainspring/pkg/controllers/provisioning"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/rtruntime"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
@@ -63,7 +65,8 @@ type Options struct {
 // The real-time store stands beside the cluster state and is fed here; whoever else reads it is given the
 // same one.
 func New(ctx context.Context, op *operator.Operator, provider cloudprovider.CloudProvider, store *rtstate.Store, o Options) (Set, error) {
-	measured := cloudprovidermetrics.Decorate(provider)
+	launches := provisioningcontrollers.NewLaunches(provider, op.Clock)
+	measured := cloudprovidermetrics.Decorate(launches)
 	overlaid := overlay.Decorate(measured, op.GetClient(), op.InstanceTypeStore)
 	repairPolicies, err := health.NewRepairPolicyMatcher(ctx, overlaid)
 	if err != nil {
@@ -89,6 +92,9 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 		Cluster: cluster, Provisioner: provisioner, Queue: disruptions, Gate: gate, Store: store, Actions: queue, Bell: disruption.NewDoorbell(),
 	}, standard)
 	if err != nil {
+		return Set{}, err
+	}
+	if list, err = withOwnStatic(op, launches, list); err != nil {
 		return Set{}, err
 	}
 	list = append(list, realtime(ctx, op, cluster, store, queue, o)...)
@@ -137,6 +143,18 @@ func withOwnDisruption(ctx context.Context, op *operator.Operator, queue *orches
 		list = append(list, metricsnodepool.NewController(op.GetClient(), d.CloudProvider, d.Cost))
 	}
 	return list, nil
+}
+
+// withOwnStatic has Karpenter's controller of static NodePools back off, where it runs.
+func withOwnStatic(op *operator.Operator, launches *provisioningcontrollers.Launches, list []controller.Controller) ([]controller.Controller, error) {
+	karpenters, ok := find[*staticprovisioning.Controller](list)
+	if !ok {
+		return list, nil // its feature gate is off
+	}
+	list, err := drop[*staticprovisioning.Controller](list)
+	return append(list, provisioningcontrollers.NewStatic(provisioningcontrollers.StaticDependencies{
+		Clock: op.Clock, Client: op.GetClient(), Recorder: op.EventRecorder, Launches: launches,
+	}, karpenters)), err
 }
 
 // find returns the first controller of type T. The list's interface carries no names, so the type
