@@ -221,6 +221,9 @@ func (r *Reconciler) propose(ctx context.Context, q question) (answer, error) {
 	if no != nil && no.reason == ReasonStandsStill { // which passes: it goes on, or has gone
 		return answer{waits: no}, err
 	}
+	if no != nil && no.reason == ReasonNoTarget && r.awaitsNode(q) {
+		return answer{waits: &refusal{ReasonWaitsForNode, "waits for a node to be opened, as its own is being deleted: " + no.message}}, err
+	}
 	if err != nil || no != nil {
 		return answer{refusal: no}, err
 	}
@@ -238,6 +241,13 @@ func (r *Reconciler) propose(ctx context.Context, q question) (answer, error) {
 		err = r.keep(mine.UID, a.target, q.pod)
 	}
 	return a, err
+}
+
+// awaitsNode reports whether a node is opened for the pod, as Karpenter does for pods of a node that it deletes (expiry, interruption, drift). Whoever
+// evicts the pod meanwhile comes again, so it is not put out before it has a place.
+func (r *Reconciler) awaitsNode(q question) bool {
+	n, known := r.Store.Snapshot().NodeView(q.pod.Spec.NodeName)
+	return known && n.Deleting && q.asked == "" && !q.object.Spec.DryRun
 }
 
 // rivals tells whether another migration has the pod already.

@@ -17,6 +17,7 @@ const (
 	ReasonDryRun           = "DryRun"
 	ReasonUnwanted         = "Unwanted"
 	ReasonWaitsForLimit    = "WaitsForLimit"
+	ReasonWaitsForNode     = "WaitsForNode"
 	ReasonWaitedTooLong    = "WaitedTooLong"
 	ReasonStandsStill      = "StandsStill"
 	ReasonPodNotFound      = "PodNotFound"

@@ -1,10 +1,12 @@
 package migration_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -95,5 +97,49 @@ func TestThereWithItsStateAndBackWithout(t *testing.T) {
 	back := w.pods()[0]
 	if a, b := there.Spec.Containers[0].Image, back.Spec.Containers[0].Image; !strings.HasPrefix(a, "mainspring.local/checkpoint/") || b != "none" || w.places() != "a" {
 		t.Errorf("made of %q there and of %q back; %s", a, b, w.everyone())
+	}
+}
+
+// closing has the API server delete a node, as Karpenter does with one that has expired: it stays until its pods have gone.
+func (w *town) closing(node string) {
+	w.Helper()
+	n := &corev1.Node{}
+	w.must(w.api.Get(w.Context(), client.ObjectKey{Name: w.name(node)}, n))
+	n.Finalizers = []string{"karpenter.sh/termination"}
+	w.must(w.api.Update(w.Context(), n))
+	w.must(w.api.Delete(w.Context(), n))
+	w.Cleanup(func() {
+		bare := &corev1.Node{}
+		w.must(w.api.Get(context.WithoutCancel(w.Context()), client.ObjectKey{Name: w.name(node)}, bare))
+		bare.Finalizers = nil
+		w.must(w.api.Update(context.WithoutCancel(w.Context()), bare))
+	})
+}
+
+// A pod whose node is being deleted waits for the node that is opened for it; one whose node stays has no reason to.
+func TestAPodWaitsForTheNodeThatIsOpenedForIt(t *testing.T) {
+	t.Parallel()
+	drained := func(o *v1alpha1.PodMigration) { o.Spec.Trigger = v1alpha1.TriggerDrain }
+	for _, deleted := range []bool{true, false} {
+		w := newTown(t, 1)
+		w.cordon("b")
+		if deleted {
+			w.closing("a")
+		}
+		w.asks("rt-1", drained)
+		waited := ""
+		list := w.migrate(func(turn int, _ *process) {
+			if turn == 10 && deleted {
+				waited = w.moves()[0].Status.Message
+				w.node("c", 2)
+			}
+		})
+		got, want := list[0].Status, v1alpha1.MigrationRefused
+		if deleted {
+			want = v1alpha1.MigrationSucceeded
+		}
+		if got.Phase != want || deleted && (w.places() != "c" || !strings.Contains(waited, "waits for a node to be opened")) {
+			t.Errorf("its node deleted: %t: %s: %s; it waited as %q; pods are on %q", deleted, got.Phase, got.Message, waited, w.places())
+		}
 	}
 }
