@@ -55,8 +55,18 @@ var _ = Describe("Escalation", func() {
 		Expect(levels(env.History(), place.Pod.UID)).To(Equal([]string{"low", "hi", "low"}))
 	})
 
-	It("never happens to a container of criticality Low, which is throttled instead", func() {
-		m := test.McKube("batch", 30, test.MayRiseTo(50))
+	It("happens to a container of criticality Low whose core has room beside the raises of all others", func() {
+		m := test.McKube("batch", 30, test.MayRiseTo(50), test.RecoversAfter(recovery))
+		env.ExpectApplied(twoCores())
+		place := governed(m)
+		play(place, "0s overrun 5")
+		eventuallyAt(m, "hi")
+		eventuallyAt(m, "low")
+		Expect(levels(env.History(), place.Pod.UID)).To(Equal([]string{"low", "hi", "low"}))
+	})
+
+	It("never happens to a container of criticality Low for whose high budget no core has room, which is throttled instead", func() {
+		m := test.McKube("batch", 30, test.MayRiseTo(95))
 		env.ExpectApplied(twoCores())
 		place := governed(m)
 		play(place, "0s overrun 5")
@@ -71,7 +81,7 @@ var _ = Describe("Escalation", func() {
 		env.ExpectApplied(twoCores())
 		strong := test.McKube("strong", 20, test.Critical(high), test.MayRiseTo(40), test.RecoversAfter(recovery))
 		mid := test.McKube("mid", 20, test.Critical(middle), test.MayRiseTo(40), test.RecoversAfter(recovery))
-		weak := test.McKube("weak", 20, test.MayRiseTo(40), test.RecoversAfter(recovery))
+		weak := test.McKube("weak", 20, test.MayRiseTo(95), test.RecoversAfter(recovery)) // for which no core has room
 		place := governed(strong)
 		governed(mid)
 		governed(weak)
