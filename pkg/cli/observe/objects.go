@@ -25,6 +25,7 @@ const (
 	conditionInitialized = "Initialized"
 	conditionDrifted     = "Drifted"
 	conditionDisruption  = "DisruptionReason"
+	conditionTerminating = "InstanceTerminating"
 )
 
 // NodeClaims is the resource of NodeClaims.
@@ -92,7 +93,9 @@ func nodeOf(c *claim, n *corev1.Node) Node {
 		out.describe(&n.ObjectMeta, n.Status.Allocatable)
 	}
 	out.Phase, out.Why = phaseOf(c, n)
-	out.Disrupted = out.Phase == Leaving || out.Phase == NotReady
+	// One whose machine is ending is drained: Karpenter closes the next before this one's objects have gone.
+	ending := c != nil && c.is(conditionTerminating)
+	out.Disrupted = (out.Phase == Leaving || out.Phase == NotReady) && !ending
 	return out
 }
 

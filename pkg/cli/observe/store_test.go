@@ -159,6 +159,11 @@ func TestPeakOutlivesTheMoment(t *testing.T) {
 	if got := s.state(t0).PeakDisrupted["general"]; got != 1 {
 		t.Errorf("after reset: got %d, want 1", got)
 	}
+	s.setClaim(aClaim("b", "", drifted, condition(conditionTerminating, "InstanceTerminating")), t0)
+	s.setClaim(aClaim("c", "", drifted), t0) // the next is closed while the machine of b ends
+	if got := s.state(t0).PeakDisrupted["general"]; got != 1 {
+		t.Errorf("while a machine ends: got %d, want 1", got)
+	}
 }
 
 func TestEvents(t *testing.T) {
