@@ -130,7 +130,7 @@ func (q *search) accepts(n *NodeView) bool {
 // WithFit is a server with the node's own rule for choosing a core, where its McKube has none.
 func (n *NodeView) WithFit(server rt.Server) rt.Server {
 	if server.Fit == "" {
-		server.Fit = rt.Fit(n.Labels[v1alpha1.LabelCoreSelection]) // what is no rule is BestFit
+		server.Fit = rt.Fit(n.labels[v1alpha1.LabelCoreSelection]) // what is no rule is BestFit
 	}
 	return server
 }

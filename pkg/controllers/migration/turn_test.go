@@ -116,6 +116,14 @@ func (w *town) closing(node string) {
 	})
 }
 
+func (w *town) uncordon(node string) {
+	w.Helper()
+	n := &corev1.Node{}
+	w.must(w.api.Get(w.Context(), client.ObjectKey{Name: w.name(node)}, n))
+	n.Spec.Unschedulable = false
+	w.must(w.api.Update(w.Context(), n))
+}
+
 // A pod whose node is being deleted waits for the node that is opened for it; one whose node stays has no reason to.
 func TestAPodWaitsForTheNodeThatIsOpenedForIt(t *testing.T) {
 	t.Parallel()
@@ -131,14 +139,14 @@ func TestAPodWaitsForTheNodeThatIsOpenedForIt(t *testing.T) {
 		list := w.migrate(func(turn int, _ *process) {
 			if turn == 10 && deleted {
 				waited = w.moves()[0].Status.Message
-				w.node("c", 2)
+				w.uncordon("b")
 			}
 		})
 		got, want := list[0].Status, v1alpha1.MigrationRefused
 		if deleted {
 			want = v1alpha1.MigrationSucceeded
 		}
-		if got.Phase != want || deleted && (w.places() != "c" || !strings.Contains(waited, "waits for a node to be opened")) {
+		if got.Phase != want || deleted && (w.places() != "b" || !strings.Contains(waited, "waits for a node to be opened")) {
 			t.Errorf("its node deleted: %t: %s: %s; it waited as %q; pods are on %q", deleted, got.Phase, got.Message, waited, w.places())
 		}
 	}
