@@ -45,6 +45,7 @@ type shop struct {
 func newShop(t *testing.T) *shop {
 	t.Helper()
 	pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "fixed"}}
+	pool.Spec.Template.Spec.NodeClassRef = &karpv1.NodeClassReference{Group: "example.com", Kind: "Elsewhere", Name: "fixed"} // for which Karpenter does nothing
 	s := &shop{
 		TB: t, market: &market{CloudProvider: karpfake.NewCloudProvider()}, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), recorder: karptest.NewEventRecorder(),
 		api: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(pool).WithStatusSubresource(pool).Build(),
