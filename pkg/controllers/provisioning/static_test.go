@@ -59,7 +59,7 @@ func newShop(t *testing.T) *shop {
 // launch has a NodeClaim of the pool launched, with an outcome.
 func (s *shop) launch(err error) {
 	s.Helper()
-	s.market.err = err
+	s.err = err
 	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{karpv1.NodePoolLabelKey: "fixed"}}}
 	if _, got := s.launches.Create(s.Context(), claim); !errors.Is(got, err) {
 		s.Errorf("it says %v, and the provider said %v", got, err)
