@@ -21,20 +21,20 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/controllers/provisioning"
 )
 
-// market is a provider whose launches end as it says.
-type market struct {
+// scriptedProvider is one whose launches end as the test says.
+type scriptedProvider struct {
 	*karpfake.CloudProvider
 	err error
 }
 
-func (m *market) Create(context.Context, *karpv1.NodeClaim) (*karpv1.NodeClaim, error) {
-	return &karpv1.NodeClaim{}, m.err
+func (p *scriptedProvider) Create(context.Context, *karpv1.NodeClaim) (*karpv1.NodeClaim, error) {
+	return &karpv1.NodeClaim{}, p.err
 }
 
-// shop is a static NodePool with its controller.
-type shop struct {
+// staticPool is a static NodePool with its controller.
+type staticPool struct {
 	testing.TB
-	*market
+	*scriptedProvider
 	clock    *clocktesting.FakeClock
 	launches *provisioning.Launches
 	static   *provisioning.Static
@@ -42,22 +42,22 @@ type shop struct {
 	recorder *karptest.EventRecorder
 }
 
-func newShop(t *testing.T) *shop {
+func newStaticPool(t *testing.T) *staticPool {
 	t.Helper()
 	pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "fixed"}}
 	pool.Spec.Template.Spec.NodeClassRef = &karpv1.NodeClassReference{Group: "example.com", Kind: "Elsewhere", Name: "fixed"} // for which Karpenter does nothing
-	s := &shop{
-		TB: t, market: &market{CloudProvider: karpfake.NewCloudProvider()}, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), recorder: karptest.NewEventRecorder(),
+	s := &staticPool{
+		TB: t, scriptedProvider: &scriptedProvider{CloudProvider: karpfake.NewCloudProvider()}, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), recorder: karptest.NewEventRecorder(),
 		api: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(pool).WithStatusSubresource(pool).Build(),
 	}
-	s.launches = provisioning.NewLaunches(s.market, s.clock)
+	s.launches = provisioning.NewLaunches(s.scriptedProvider, s.clock)
 	s.static = provisioning.NewStatic(provisioning.StaticDependencies{Clock: s.clock, Client: s.api, Recorder: s.recorder, Launches: s.launches},
 		static.NewController(s.api, nil, s.recorder, s.launches, nil, s.clock, nil, nil))
 	return s
 }
 
 // launch has a NodeClaim of the pool launched, with an outcome.
-func (s *shop) launch(err error) {
+func (s *staticPool) launch(err error) {
 	s.Helper()
 	s.err = err
 	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{karpv1.NodePoolLabelKey: "fixed"}}}
@@ -67,7 +67,7 @@ func (s *shop) launch(err error) {
 }
 
 // look returns when the pool is looked at again, and its condition.
-func (s *shop) look() (again time.Duration, message string) {
+func (s *staticPool) look() (again time.Duration, message string) {
 	s.Helper()
 	pool := &karpv1.NodePool{}
 	read := func() {
@@ -90,7 +90,7 @@ func (s *shop) look() (again time.Duration, message string) {
 
 // A static pool whose machines are sold out is launched for again after 10 s, and twice as long each time up to five minutes, and says why.
 func TestASoldOutStaticPoolBacksOff(t *testing.T) {
-	s := newShop(t)
+	s := newStaticPool(t)
 	soldOut := cloudprovider.NewInsufficientCapacityError(errors.New("no edge-4 in zone b"))
 	if again, message := s.look(); again != 0 || message != "" {
 		t.Errorf("at first it rests for %s: %s", again, message)
@@ -127,7 +127,7 @@ func TestASoldOutStaticPoolBacksOff(t *testing.T) {
 
 // What leaves the NodeClaim in place is tried again by its own loop.
 func TestOtherFailuresAreNoReasonToBackOff(t *testing.T) {
-	s := newShop(t)
+	s := newStaticPool(t)
 	s.launch(errors.New("the API of the cloud answers 500"))
 	if again, message := s.look(); again != 0 || message != "" {
 		t.Errorf("it rests for %s: %s", again, message)
