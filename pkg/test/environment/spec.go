@@ -115,6 +115,10 @@ func (env *Environment) History() history.History {
 	return h
 }
 
+// Recorded returns what is on record, a moment behind the API server. What is waited for is looked for here: History lists every kind anew at each
+// call, and a spec that waits calls five times a second.
+func (env *Environment) Recorded() history.History { return env.recorder.History() }
+
 // HistoryWithGaps is History for scenarios that take the API server away: a watch that is lost with
 // it cannot be resumed, and what was written just before may be missing. It says where.
 func (env *Environment) HistoryWithGaps() (history.History, []string) {

@@ -29,7 +29,7 @@ var _ = Describe("Bad days:", func() {
 		play(control, crowded)
 		eventuallyPressed(control.Node)
 		env.EventuallyEvent(control.Pod, "PressureUnanswered", "")
-		Eventually(func() []string { return phases("OpenNode") }).Should(ContainElement(BeElementOf("RolledBack", "Refused", "Failed")))
+		Eventually(func() []string { return phases(env.Recorded(), "OpenNode") }).Should(ContainElement(BeElementOf("RolledBack", "Refused", "Failed")))
 		Expect(env.NodeClaims()).To(HaveLen(1))
 		env.ExpectDeleted(shortage)
 		play(control, "")
@@ -48,7 +48,7 @@ var _ = Describe("Bad days:", func() {
 		play(control, "")
 		eventuallyOver()
 		undisturbed(began, control.Pod, lesser.Pod)
-		Expect(phases("Migrate")).To(HaveEach(BeElementOf("Withdrawn", "Expired")))
+		Expect(phases(env.History(), "Migrate")).To(HaveEach(BeElementOf("Withdrawn", "Expired")))
 	})
 
 	It("a PodDisruptionBudget that never allows an eviction keeps no pod that another one can serve for before it goes", func() {
@@ -98,7 +98,7 @@ var _ = Describe("Bad days:", func() {
 		Expect(full.Node).NotTo(BeElementOf(controls[0].Node, controls[1].Node))
 		play(controls[0], crowded)
 		play(controls[1], crowded)
-		Eventually(func() []string { return answers(env.History()) }).Should(ConsistOf("Migrate", "OpenNode", "Migrate"))
+		Eventually(func() []string { return answers(env.Recorded()) }).Should(ConsistOf("Migrate", "OpenNode", "Migrate"))
 		eventuallyOver()
 		Expect(env.EventuallyPlace("peer-a").Node).NotTo(Equal(env.EventuallyPlace("peer-b").Node))
 		for i, n := range []string{"peer-a", "peer-b"} {

@@ -35,7 +35,7 @@ var _ = Describe("The whole climb:", func() {
 		play(control, "0s overrun-while-crowded 50")
 		eventuallyPressed(control.Node)
 		env.EventuallyGone(bare.Pod)
-		Eventually(func() []string { return answers(env.History()) }).
+		Eventually(func() []string { return answers(env.Recorded()) }).
 			Should(Equal([]string{"Rearrange", "Migrate", "Preempt", "OpenNode", "Migrate"}))
 		Expect(env.EventuallyPlace("large").Core).To(BeEquivalentTo(2))
 		Expect(env.EventuallyPlace("small").Node).To(Equal(full.Node))

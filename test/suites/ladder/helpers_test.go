@@ -163,10 +163,10 @@ func eventuallyAnswered(kind mckubev1alpha1.ActionKind) *mckubev1alpha1.RTAction
 	return found
 }
 
-// phases are those in which the actions of the kind are.
-func phases(kind mckubev1alpha1.ActionKind) []string {
+// phases are those in which the actions of the kind are, by a history.
+func phases(h history.History, kind mckubev1alpha1.ActionKind) []string {
 	var list []string
-	for _, a := range actions(env.History()) {
+	for _, a := range actions(h) {
 		if a.Spec.Kind == kind {
 			list = append(list, string(a.Status.Phase))
 		}

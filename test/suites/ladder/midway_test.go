@@ -61,7 +61,7 @@ func eventuallyOpening(kind mckubev1alpha1.ActionKind) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		g.Expect(env.NodeClaims()).To(HaveLen(2))
-		g.Expect(phases(kind)).To(ContainElement("Running"))
+		g.Expect(phases(env.Recorded(), kind)).To(ContainElement("Running"))
 	}).Should(Succeed())
 }
 
@@ -81,7 +81,7 @@ var _ = Describe("Midway", func() {
 			eventuallyOpening(kind)
 			t.end()
 			eventuallyOver()
-			Expect(phases(kind)).To(HaveEach("RolledBack"))
+			Expect(phases(env.History(), kind)).To(HaveEach("RolledBack"))
 			t.untouched(began)
 		},
 		Entry("a node that was to be opened", crowdedMachine, mckubev1alpha1.ActionKind("OpenNode")),
@@ -102,7 +102,7 @@ var _ = Describe("Midway", func() {
 			}
 			eventuallyRunning(t.pods)
 			eventuallyOver()
-			Expect(phases(kind)).To(HaveEach(BeElementOf("RolledBack", "Succeeded")))
+			Expect(phases(env.History(), kind)).To(HaveEach(BeElementOf("RolledBack", "Succeeded")))
 			env.EventuallyNodes(0, environment.OfPool("two"))
 		},
 		Entry("a node was to be opened", crowdedMachine, mckubev1alpha1.ActionKind("OpenNode")),
@@ -118,7 +118,7 @@ var _ = Describe("Midway", func() {
 			env.ExpectFault(test.Fault("dead", mckubev1alpha1.FaultFailedRegistration))
 			t.begin()
 			eventuallyOpening(kind)
-			Eventually(func() []string { return phases(kind) }).Should(ContainElement("RolledBack"))
+			Eventually(func() []string { return phases(env.Recorded(), kind) }).Should(ContainElement("RolledBack"))
 			env.EventuallyAnyEvent("ActionRollsBack", "")
 			t.end()
 			eventuallyOver()
@@ -139,7 +139,7 @@ var _ = Describe("Midway", func() {
 		Eventually(func() []string { return said("ReplaceNode") }).Should(ContainElement(ContainSubstring("may not be evicted")))
 		t.end()
 		eventuallyOver()
-		Expect(phases("ReplaceNode")).To(HaveEach("RolledBack"))
+		Expect(phases(env.History(), "ReplaceNode")).To(HaveEach("RolledBack"))
 		t.untouched(began)
 	})
 
@@ -151,7 +151,7 @@ var _ = Describe("Midway", func() {
 		t.begin()
 		eventuallyOpening("ReplaceNode")
 		env.ExpectApplied(test.PodDisruptionBudget("control", 0))
-		Eventually(func() []string { return phases("ReplaceNode") }).Should(ContainElement("RolledBack"))
+		Eventually(func() []string { return phases(env.Recorded(), "ReplaceNode") }).Should(ContainElement("RolledBack"))
 		Expect(said("ReplaceNode")).To(ContainElement(ContainSubstring("It took longer than 40s: pod default/control")))
 		t.end()
 		eventuallyOver()
@@ -166,7 +166,7 @@ var _ = Describe("Midway", func() {
 			t := lateMachine()
 			began := env.Now()
 			t.begin()
-			Eventually(func() []string { return phases("ReplaceNode") }).Should(ContainElement(BeElementOf("Expired", "RolledBack")))
+			Eventually(func() []string { return phases(env.Recorded(), "ReplaceNode") }).Should(ContainElement(BeElementOf("Expired", "RolledBack")))
 			Expect(said("ReplaceNode")).To(ContainElement(ContainSubstring(kept)))
 			env.EventuallyEvent(&corev1.Node{ObjectMeta: nodeMeta(t.node)}, "PressureUnanswered", "ReplaceNode")
 			t.end()

@@ -72,7 +72,7 @@ var _ = Describe("A MigrationPolicy", func() {
 			env.EventuallyGone(lesser.Pod)
 			eventuallyOver()
 			Expect(answers(env.History())).To(Equal([]string{"Preempt"}))
-			Expect(phases("Migrate")).To(HaveEach("RolledBack"))
+			Expect(phases(env.History(), "Migrate")).To(HaveEach("RolledBack"))
 			Expect(said("Migrate")).To(ContainElement(ContainSubstring(inWords)))
 			undisturbed(began, control.Pod)
 		},
@@ -90,7 +90,7 @@ var _ = Describe("A MigrationPolicy", func() {
 		play(control, "")
 		eventuallyOver()
 		Expect(answers(env.History())).To(BeEmpty())
-		Expect(phases("Migrate")).To(HaveEach("RolledBack"))
+		Expect(phases(env.History(), "Migrate")).To(HaveEach("RolledBack"))
 		undisturbed(began, control.Pod, peer.Pod)
 	})
 })

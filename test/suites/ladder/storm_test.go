@@ -43,7 +43,7 @@ var _ = Describe("A storm", func() {
 		eventuallyOver() // so many newcomers at once may have been a pressure themselves
 		began := env.Now()
 		playAtOnce(overrunners, "0s overrun-while-crowded 78")
-		Eventually(func() int { return len(answers(env.History())) }).Should(BeNumerically(">=", machines))
+		Eventually(func() int { return len(answers(env.Recorded())) }).Should(BeNumerically(">=", machines))
 		eventuallyOver()
 
 		h := env.History().Since(began)

@@ -66,10 +66,10 @@ var _ = Describe("Disruption budgets", func() {
 		slow := test.Fault("slow", mckubev1alpha1.FaultSlowRegistration, test.Delay(10*time.Minute))
 		env.ExpectFault(slow)
 		environment.ExpectChanged(env, pool, test.Budgets(test.Budget("2")))
-		Eventually(func() int { most, _ := env.History().MostDisrupting("general"); return most }).Should(Equal(2), "the budget is used")
+		Eventually(func() int { most, _ := env.Recorded().MostDisrupting("general"); return most }).Should(Equal(2), "the budget is used")
 		env.EventuallyPasses(1)
 		env.ExpectDeleted(slow)
-		Eventually(func() int { return len(env.History().Created()) }).Should(Equal(6), "NodeClaims created, three and a replacement for each")
+		Eventually(func() int { return len(env.Recorded().Created()) }).Should(Equal(6), "NodeClaims created, three and a replacement for each")
 		env.EventuallyNodes(3)
 		for _, zone := range zones {
 			env.EventuallyPodsBound(zone, 1)

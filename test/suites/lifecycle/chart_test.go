@@ -71,8 +71,8 @@ var _ = Describe("The charts", Ordered, Label("heavy"), SpecPriority(1), func() 
 		claims := occupied(onePool(), 2)
 		broken := claims[0]
 		breakNode(broken)
-		Eventually(func() string { return env.History().DisruptionReason(broken.Name) }).Should(Equal(string(karpenterv1.DisruptionReasonUnhealthy)))
-		Eventually(func() int { return servingElsewhere(env.History().Last(), "web", broken.Status.NodeName) }).Should(Equal(2))
+		Eventually(func() string { return env.Recorded().DisruptionReason(broken.Name) }).Should(Equal(string(karpenterv1.DisruptionReasonUnhealthy)))
+		Eventually(func() int { return servingElsewhere(env.Recorded().Last(), "web", broken.Status.NodeName) }).Should(Equal(2))
 	})
 
 	DescribeTable("let metrics be read by whom they name, and by nobody else:",

@@ -29,7 +29,7 @@ var _ = Describe("A crash of the controller", Label("heavy"), SpecPriority(1), f
 		// Replacements whose command died with the controller are nodes that nothing needs.
 		consolidate(pool, karpenterv1.ConsolidationPolicyWhenEmpty)
 		Eventually(func(g Gomega) {
-			claims := env.History().Last().NodeClaims
+			claims := env.Recorded().Last().NodeClaims
 			g.Expect(claims).To(HaveLen(nodes))
 			g.Expect(claims).To(HaveEach(HaveField("Labels", HaveKeyWithValue(generation, strconv.Itoa(kills-1)))))
 		}).WithTimeout(5*time.Minute).Should(Succeed(), "every node of the last generation, and no spare one")
@@ -47,7 +47,7 @@ var _ = Describe("A crash of the controller", Label("heavy"), SpecPriority(1), f
 // its way out.
 func killAmidReplacement(pool *karpenterv1.NodePool, writes int) {
 	GinkgoHelper()
-	disrupting := func() []string { return env.History().Last().Disrupting(pool.Name) }
+	disrupting := func() []string { return env.Recorded().Last().Disrupting(pool.Name) }
 	Eventually(disrupting).ShouldNot(BeEmpty(), "a replacement should begin")
 	env.EventuallyWrites(writes)
 	Eventually(disrupting).ShouldNot(BeEmpty(), "a replacement should be under way")

@@ -62,7 +62,7 @@ var _ = Describe("Drift", func() {
 			pool := onePool()
 			claims := occupied(pool, 2, test.Tolerates(dedicated.Key))
 			change(pool)
-			Eventually(func() int { return len(env.History().Created()) }).Should(Equal(4), "NodeClaims created, two and a replacement for each")
+			Eventually(func() int { return len(env.Recorded().Created()) }).Should(Equal(4), "NodeClaims created, two and a replacement for each")
 			nodes := env.EventuallyNodes(2)
 			env.EventuallyPodsBound("web", 2)
 

@@ -23,12 +23,12 @@ func failedReplacement(pool *karpenterv1.NodePool, fault *mckubev1alpha1.Simulat
 	nextGeneration(pool, "2")
 	var replacement string
 	Eventually(func(g Gomega) {
-		created := env.History().Created()
+		created := env.Recorded().Created()
 		g.Expect(len(created)).To(BeNumerically(">", before), "NodeClaims created")
 		replacement = created[before]
 	}).Should(Succeed())
 	environment.ExpectChanged(env, pool, test.Budgets(test.Budget("0")))
-	Eventually(func() map[string]*karpenterv1.NodeClaim { return env.History().Last().NodeClaims }).ShouldNot(HaveKey(replacement))
+	Eventually(func() map[string]*karpenterv1.NodeClaim { return env.Recorded().Last().NodeClaims }).ShouldNot(HaveKey(replacement))
 	return replacement
 }
 
@@ -39,7 +39,7 @@ func expectRolledBack(claim *karpenterv1.NodeClaim, pod *corev1.Pod, since uint6
 	_, tried := env.History().First(func(s history.State) bool { return history.IsTainted(s.Nodes[claim.Status.NodeName]) })
 	Expect(tried).To(BeTrue(), "the replacement was begun")
 	Eventually(func(g Gomega) {
-		now := env.History().Last()
+		now := env.Recorded().Last()
 		g.Expect(history.IsTainted(now.Nodes[claim.Status.NodeName])).To(BeFalse(), "taint of the disruption")
 		g.Expect(now.NodeClaims[claim.Name].StatusConditions().Get(karpenterv1.ConditionTypeDisruptionReason).IsTrue()).To(BeFalse())
 	}).Should(Succeed())

@@ -34,8 +34,8 @@ func breakNode(claim *karpenterv1.NodeClaim, changes ...test.FaultChange) *mckub
 // lets go of the node.
 func eventuallyRepaired(claim *karpenterv1.NodeClaim) {
 	GinkgoHelper()
-	Eventually(func() string { return env.History().DisruptionReason(claim.Name) }).Should(Equal(string(karpenterv1.DisruptionReasonUnhealthy)))
-	Eventually(func() int { return servingElsewhere(env.History().Last(), "web", claim.Status.NodeName) }).Should(Equal(2))
+	Eventually(func() string { return env.Recorded().DisruptionReason(claim.Name) }).Should(Equal(string(karpenterv1.DisruptionReasonUnhealthy)))
+	Eventually(func() int { return servingElsewhere(env.Recorded().Last(), "web", claim.Status.NodeName) }).Should(Equal(2))
 	env.EventuallyGone(claim)
 }
 

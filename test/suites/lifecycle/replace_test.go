@@ -75,7 +75,7 @@ var _ = Describe("An action that replaces a node", func() {
 		env.ExpectFault(test.Fault("slow", mckubev1alpha1.FaultSlowRegistration, test.Delay(15*time.Second)))
 		action := replacement(claim)
 		env.ExpectApplied(action)
-		Eventually(func() int { return len(env.History().Created()) }).Should(Equal(2), "NodeClaims created, the first and its replacement")
+		Eventually(func() int { return len(env.Recorded().Created()) }).Should(Equal(2), "NodeClaims created, the first and its replacement")
 		env.Controller.Kill9()
 		Expect(env.Controller.Start(env, env.Controller.Flags()...)).To(Succeed())
 		eventuallyEnded(action, "Succeeded", "")

@@ -35,8 +35,8 @@ func eventuallyOver(m *mckubev1alpha1.PodMigration, phases ...any) *mckubev1alph
 // gone expects a node to be replaced, and nothing to be left of it.
 func gone(node string) {
 	GinkgoHelper()
-	Eventually(func() map[string]*corev1.Node { return env.History().Last().Nodes }).WithTimeout(buried).ShouldNot(HaveKey(node))
-	Eventually(func() map[string]*mckubev1alpha1.RTNode { return env.History().Last().RTNodes }).ShouldNot(HaveKey(node))
+	Eventually(func() map[string]*corev1.Node { return env.Recorded().Last().Nodes }).WithTimeout(buried).ShouldNot(HaveKey(node))
+	Eventually(func() map[string]*mckubev1alpha1.RTNode { return env.Recorded().Last().RTNodes }).ShouldNot(HaveKey(node))
 }
 
 // neverTwice expects that since the revision no two pods of the workload ran at once, as far as anybody could know.

@@ -103,7 +103,7 @@ var _ = Describe("A McKube", func() {
 		env.EventuallyGone(replaced)
 		after := env.EventuallyPlaced("web", 3)
 		Expect(after).NotTo(ContainElement(HaveField("Pod.UID", replaced.UID)))
-		Eventually(func() any { s, _ := serverOf(env.History().Last(), replaced.UID); return s }).Should(BeNil(), "the old pod's core is free")
+		Eventually(func() any { s, _ := serverOf(env.Recorded().Last(), replaced.UID); return s }).Should(BeNil(), "the old pod's core is free")
 	})
 
 	It("governs one container of several; each has a claim and a core of its own", func() {
@@ -200,7 +200,7 @@ var _ = Describe("A McKube", func() {
 		began := env.Now()
 		env.ExpectDeleted(m)
 		env.EventuallyGone(m)
-		Eventually(func() any { s, _ := serverOf(env.History().Last(), place.Pod.UID); return s }).Should(BeNil())
+		Eventually(func() any { s, _ := serverOf(env.Recorded().Last(), place.Pod.UID); return s }).Should(BeNil())
 		undisturbed(began, place.Pod)
 		eventuallyPod("brief").Should(HaveField("Annotations", Not(HaveKeyWithValue(mcoperatorv1.AnnotationConfigured, "true"))))
 		lastServer, ok := env.History().Since(began).First(func(s history.State) bool {

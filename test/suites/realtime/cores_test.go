@@ -98,7 +98,7 @@ var _ = Describe("Cores", func() {
 		)
 		node := env.EventuallyPodsBound("web", 1)[0].Spec.NodeName
 		playOnNode(node, "0s granularity 400")
-		Eventually(func() map[string]int64 { return granularities(env.History().Last()) }).Should(HaveKeyWithValue(node, int64(400)))
+		Eventually(func() map[string]int64 { return granularities(env.Recorded().Last()) }).Should(HaveKeyWithValue(node, int64(400)))
 		env.ExpectApplied(test.McKube("fine", 10), test.RTPod("fine"))
 		waiting := env.EventuallyUnschedulable("fine")
 		env.EventuallyEvent(waiting, "NotAdmitted", "400 us late, and claims allow 100 us")
@@ -118,7 +118,7 @@ var _ = Describe("Cores", func() {
 			play(place, "0s overrun 40; 5s overrun 40")
 		}
 		Eventually(func() []string {
-			return append(levels(env.History(), first.Pod.UID), levels(env.History(), second.Pod.UID)...)
+			return append(levels(env.Recorded(), first.Pod.UID), levels(env.Recorded(), second.Pod.UID)...)
 		}).
 			Should(ContainElement("hi"))
 		env.History().Walk(func(s history.State) {

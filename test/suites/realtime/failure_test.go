@@ -32,7 +32,7 @@ var _ = Describe("Bad days:", func() {
 		env.EventuallyGone(claim)
 		after := env.EventuallyPlaced("control", 2)
 		Expect(nodes(after...)).NotTo(ContainElement(before[0].Node))
-		Eventually(func() map[string]*mckubev1alpha1.RTNode { return env.History().Last().RTNodes }).ShouldNot(HaveKey(before[0].Node))
+		Eventually(func() map[string]*mckubev1alpha1.RTNode { return env.Recorded().Last().RTNodes }).ShouldNot(HaveKey(before[0].Node))
 		env.EventuallyTrue(m, mcoperatorv1.ConditionReady)
 	})
 
@@ -132,8 +132,8 @@ var _ = Describe("Bad days:", func() {
 		began := env.Now()
 		env.ExpectApplied(test.McKube("strong", 50, test.Critical(high)), test.RTPod("strong"))
 		env.EventuallyUnschedulable("strong")
-		Eventually(func() int { return len(env.History().Last().NodeClaims) }).Should(Equal(2))
-		Consistently(func() []string { return lost(env.History(), victims) }).WithTimeout(20*time.Second).Should(BeEmpty(), "the first leader waits")
+		Eventually(func() int { return len(env.Recorded().Last().NodeClaims) }).Should(Equal(2))
+		Consistently(func() []string { return lost(env.Recorded(), victims) }).WithTimeout(20*time.Second).Should(BeEmpty(), "the first leader waits")
 
 		Expect(env.Controller.Stop()).To(Succeed())
 		pods := 0

@@ -107,7 +107,7 @@ var _ = Describe("A more critical container", func() {
 
 		environment.ExpectChanged(env, pdb, func(b *policyv1.PodDisruptionBudget) { *b.Spec.MaxUnavailable = intstr.FromInt32(1) })
 		env.EventuallyPlace("strong")
-		Eventually(func() []string { return lost(env.History(), victims) }).Should(HaveLen(1), "one is enough")
+		Eventually(func() []string { return lost(env.Recorded(), victims) }).Should(HaveLen(1), "one is enough")
 	})
 
 	It("has two of criticality Low evicted rather than one of Middle", func() {
@@ -145,7 +145,7 @@ var _ = Describe("A more critical container", func() {
 		env.ExpectDeleted(victim.Pod)
 		Expect(env.EventuallyPlace("strong").Core).To(BeEquivalentTo(2))
 		Expect(env.EventuallyPlace("mid").Core).To(Equal(mid.Core))
-		Eventually(func() any { s, _ := serverOf(env.History().Last(), victim.Pod.UID); return s }).Should(BeNil())
+		Eventually(func() any { s, _ := serverOf(env.Recorded().Last(), victim.Pod.UID); return s }).Should(BeNil())
 	})
 })
 
