@@ -17,6 +17,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/frontdoor"
 	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
@@ -249,8 +250,7 @@ func TestAnOutageOfTheAPIServer(t *testing.T) {
 func (w *world) token(name string, paths ...string) string {
 	w.Helper()
 	meta := metav1.ObjectMeta{Name: w.node.Name + "-" + name, Namespace: "default"}
-	account := &corev1.ServiceAccount{ObjectMeta: meta}
-	w.must(w.Create(w.Context(), account))
+	w.must(w.Create(w.Context(), &corev1.ServiceAccount{ObjectMeta: meta}))
 	if len(paths) > 0 {
 		w.must(w.Create(w.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{Verbs: []string{"post", "get"}, NonResourceURLs: paths}}}))
 		w.must(w.Create(w.Context(), &rbacv1.ClusterRoleBinding{
@@ -258,7 +258,14 @@ func (w *world) token(name string, paths ...string) string {
 			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: meta.Name, Namespace: "default"}},
 		}))
 	}
-	request := &authenticationv1.TokenRequest{}
+	return w.tokenOf(name, frontdoor.Audience)
+}
+
+// tokenOf is one more of that ServiceAccount, for audiences; without any it is for the API server.
+func (w *world) tokenOf(name string, audiences ...string) string {
+	w.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: w.node.Name + "-" + name, Namespace: "default"}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
 	w.must(w.SubResource("token").Create(w.Context(), account, request))
 	return request.Status.Token
 }
@@ -273,6 +280,7 @@ func TestTheFrontDoorSetsWhatIsAdmitted(t *testing.T) {
 	w.eventuallyStatus("ready", func(s v1alpha1.RTNodeStatus) bool { return len(s.Servers) == 1 && s.Servers[0].BudgetUs == 2000 })
 	w.eventuallyTable("the container's ID", func(f *fakeFastPath) bool { return f.table.Servers[0].ContainerID == "containerd://"+id })
 	may, mayNot := w.token("may", "/set-rt", "/status", "/metrics"), w.token("may-not")
+	reader := w.tokenOf("may")
 	body := func(id string, runtime int) string {
 		return fmt.Sprintf(`{"container_id":"containerd://%s","period":10000,"runtime":%d,"core":"1"}`, id, runtime)
 	}
@@ -306,10 +314,10 @@ func TestTheFrontDoorSetsWhatIsAdmitted(t *testing.T) {
 			t.Errorf("set: %+v", f.sets)
 		}
 	})
-	if code, text := w.call(http.MethodGet, "/status", may, ""); code != http.StatusOK || !strings.Contains(text, `"backend":"rtgroup"`) {
+	if code, text := w.call(http.MethodGet, "/status", reader, ""); code != http.StatusOK || !strings.Contains(text, `"backend":"rtgroup"`) {
 		t.Errorf("status: %d %s", code, text)
 	}
-	if code, text := w.call(http.MethodGet, "/metrics", may, ""); code != http.StatusOK || !strings.Contains(text, `mainspring_fastpath_up 1`) || !strings.Contains(text, `mainspring_escalations_total{result="denied"} 0`) {
+	if code, text := w.call(http.MethodGet, "/metrics", reader, ""); code != http.StatusOK || !strings.Contains(text, `mainspring_fastpath_up 1`) || !strings.Contains(text, `mainspring_escalations_total{result="denied"} 0`) {
 		t.Errorf("metrics: %d %s", code, text)
 	}
 	if code, text := w.call(http.MethodGet, "/readyz", "", ""); code != http.StatusOK {
