@@ -18,10 +18,10 @@ import (
 
 // Packages by what they need.
 var (
-	// kernelPackages schedule real-time tasks, make RT groups or attach to the scheduler. They take turns for the machine
-	// (pkg/test/privileged), so one lane tests them one after the other, with the suite that has a real node.
+	// kernelPackages schedule real-time tasks, make RT groups, attach to the scheduler, or change the kernel's settings as a kubelet does. They take
+	// turns for the machine (pkg/test/privileged), so one lane tests them one after the other, with the suite that has a real node.
 	kernelPackages = []string{
-		"./pkg/agent/actuator", "./pkg/agent/ebpf", "./pkg/agent/fastpath/node", "./pkg/agent/doctor", "./pkg/agent/standalone", "./pkg/agent",
+		"./pkg/agent/actuator", "./pkg/agent/ebpf", "./pkg/agent/fastpath/node", "./pkg/agent/doctor", "./pkg/agent/standalone", "./pkg/agent", "./pkg/localnode",
 	}
 	// mostlySequential have hundreds of scenarios against an API server that run in one goroutine each, or compile programs to look at them. The
 	// race detector sees the tests of raceTests; the rest runs without it in two thirds of the time.
