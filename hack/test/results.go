@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -93,11 +94,14 @@ func (r *results) environ() []string {
 	return env
 }
 
-// addSecondTries notes which tests are tried again.
+// addSecondTries notes which tests are tried again. What they said at the first try is no failure of the run.
 func (r *results) addSecondTries(tests []testID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.secondTries = append(r.secondTries, tests...)
+	r.failures = slices.DeleteFunc(r.failures, func(f failure) bool {
+		return !slices.ContainsFunc(f.tests, func(t testID) bool { return !slices.Contains(tests, t) })
+	})
 }
 
 // print writes a line of the run's own.

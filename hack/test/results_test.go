@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -125,7 +126,7 @@ func TestTableOfARunThatFails(t *testing.T) {
 		}}}},
 		{"two", []plannedStep{{"passes", func(context.Context, *step) error {
 			_, err := r.readGoTests("race", strings.NewReader(goEvents))
-			r.addSecondTries([]testID{{Where: "pkg/rt", Name: "TestB"}})
+			r.addSecondTries([]testID{{Where: "pkg/rt", Name: "TestB", Package: "github.com/mainspring-rt/mainspring/pkg/rt"}})
 			return errors.Join(err, timing.Record(timing.Part{Kind: timing.Program, Step: "race", Name: "pkg/rt", Wall: 3 * time.Second, CPU: time.Second}),
 				timing.Record(timing.Part{Kind: timing.ControlPlane, Name: "x", Wall: 4 * time.Second}))
 		}}}},
@@ -149,6 +150,9 @@ func TestTableOfARunThatFails(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output lacks %q:\n%s", want, out)
 		}
+	}
+	if strings.Contains(out.String(), "=== FAILED: pkg/rt TestB") {
+		t.Errorf("what is tried again counts as failed:\n%s", out)
 	}
 }
 
@@ -207,5 +211,23 @@ func TestDotsAreProgressThatIsPrinted(t *testing.T) {
 	r.reportSilence()
 	if out.Len() != before {
 		t.Errorf("it is told twice: %q", out)
+	}
+}
+
+// The end of what was printed is kept, or the begin of what a program was doing that died.
+func TestWhatIsKeptOfAFailure(t *testing.T) {
+	p := &packageEvents{}
+	for i := range 500 {
+		p.add(fmt.Sprintf("line %d\n", i))
+	}
+	if len(p.output) != keptLines || p.output[keptLines-1] != "line 499" {
+		t.Errorf("%d lines, the last is %q", len(p.output), p.output[len(p.output)-1])
+	}
+	p.add("panic: test timed out after 25m0s\n")
+	for i := range 1000 {
+		p.add(fmt.Sprintf("goroutine %d\n", i))
+	}
+	if len(p.output) != keptLines+keptDump || p.output[keptLines] != "panic: test timed out after 25m0s" || p.output[keptLines+1] != "goroutine 0" {
+		t.Errorf("%d lines: %q", len(p.output), p.output[keptLines:keptLines+2])
 	}
 }

@@ -36,8 +36,8 @@ const (
 	askVariance = 0.2
 )
 
-// Audience is for whom a token must be made with which a caller changes something. A token for the API server is refused: it would open the API
-// server to an agent whose node was taken over.
+// Audience is the audience that the token of a caller must have that changes something (TokenReview, spec.audiences). A token for the API server is
+// refused: an attacker who has taken over an agent's node could use it there.
 const Audience = "mckube.io"
 
 // Judge asks the API server who a caller is (TokenReview) and whether he may (SubjectAccessReview on the path as

@@ -14,9 +14,9 @@ import (
 // (controllers/capacitybuffer), and what it asks while the cluster's state is not complete is lost.
 const bufferCounted = 75 * time.Second
 
-// uncounted is the objection to closing a node as empty that may have been opened for the pods of a CapacityBuffer; nil for none. Karpenter counts
+// bufferObjection is the objection to closing a node as empty that may have been opened for the pods of a CapacityBuffer; nil for none. Karpenter counts
 // these pods on a node in the first plan after the node has come, and until then takes it for empty.
-func (m *mannered) uncounted(ctx context.Context, c *disruption.Candidate) *objection {
+func (m *mannered) bufferObjection(ctx context.Context, c *disruption.Candidate) *objection {
 	if m.Reason() != karpv1.DisruptionReasonEmpty || !options.FromContext(ctx).FeatureGates.CapacityBuffer {
 		return nil
 	}

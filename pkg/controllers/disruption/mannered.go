@@ -43,7 +43,7 @@ func (m *mannered) ShouldDisrupt(ctx context.Context, c *disruption.Candidate) b
 	if m.Bell.ringing() || m.rests(c.Name()) || !m.Method.ShouldDisrupt(ctx, c) {
 		return false
 	}
-	o := m.uncounted(ctx, c)
+	o := m.bufferObjection(ctx, c)
 	if o == nil {
 		o = m.kept(inHand(m.actions(), ""), m.Store.Snapshot(), c)
 	}

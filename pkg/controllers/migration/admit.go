@@ -243,8 +243,8 @@ func (r *Reconciler) propose(ctx context.Context, q question) (answer, error) {
 	return a, err
 }
 
-// awaitsNode reports whether a node is opened for the pod, as Karpenter does for pods of a node that it deletes (expiry, interruption, drift). Whoever
-// evicts the pod meanwhile comes again, so it is not put out before it has a place.
+// awaitsNode reports whether a node is opened for the pod, as Karpenter does for pods of a node that it deletes (expiry, interruption, drift). The
+// webhook has the eviction of the pod repeated meanwhile, so the pod does not end before it has a place.
 func (r *Reconciler) awaitsNode(q question) bool {
 	n, known := r.Store.Snapshot().NodeView(q.pod.Spec.NodeName)
 	return known && n.Deleting && q.asked == "" && !q.object.Spec.DryRun

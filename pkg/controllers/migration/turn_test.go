@@ -100,8 +100,8 @@ func TestThereWithItsStateAndBackWithout(t *testing.T) {
 	}
 }
 
-// closing has the API server delete a node, as Karpenter does with one that has expired: it stays until its pods have gone.
-func (w *town) closing(node string) {
+// deleteNode has the API server delete a node, as Karpenter does with one that has expired: it stays until its pods have gone.
+func (w *town) deleteNode(node string) {
 	w.Helper()
 	n := &corev1.Node{}
 	w.must(w.api.Get(w.Context(), client.ObjectKey{Name: w.name(node)}, n))
@@ -116,14 +116,6 @@ func (w *town) closing(node string) {
 	})
 }
 
-func (w *town) uncordon(node string) {
-	w.Helper()
-	n := &corev1.Node{}
-	w.must(w.api.Get(w.Context(), client.ObjectKey{Name: w.name(node)}, n))
-	n.Spec.Unschedulable = false
-	w.must(w.api.Update(w.Context(), n))
-}
-
 // A pod whose node is being deleted waits for the node that is opened for it; one whose node stays has no reason to.
 func TestAPodWaitsForTheNodeThatIsOpenedForIt(t *testing.T) {
 	t.Parallel()
@@ -132,14 +124,14 @@ func TestAPodWaitsForTheNodeThatIsOpenedForIt(t *testing.T) {
 		w := newTown(t, 1)
 		w.cordon("b")
 		if deleted {
-			w.closing("a")
+			w.deleteNode("a")
 		}
 		w.asks("rt-1", drained)
 		waited := ""
 		list := w.migrate(func(turn int, _ *process) {
 			if turn == 10 && deleted {
 				waited = w.moves()[0].Status.Message
-				w.uncordon("b")
+				w.shuts("b", false)
 			}
 		})
 		got, want := list[0].Status, v1alpha1.MigrationRefused

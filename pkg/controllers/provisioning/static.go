@@ -59,7 +59,6 @@ var _ controller.Controller = (*Static)(nil)
 
 // Register implements controller.Controller. It watches what Karpenter's controller watches.
 func (s *Static) Register(_ context.Context, m manager.Manager) error {
-	no := func(event.CreateEvent) bool { return false }
 	return ctrl.NewControllerManagedBy(m).
 		Named(s.karpenter.Name()).
 		For(&karpv1.NodePool{}, builder.WithPredicates(nodepool.IsManagedPredicateFuncs(s.Launches), nodepool.IsStaticPredicateFuncs(), predicate.Funcs{
@@ -70,7 +69,7 @@ func (s *Static) Register(_ context.Context, m manager.Manager) error {
 			GenericFunc: func(event.GenericEvent) bool { return false },
 		})).
 		Watches(&karpv1.NodeClaim{}, nodepool.NodeClaimEventHandler(nodepool.WithClient(m.GetClient()), nodepool.WithStaticOnly), builder.WithPredicates(predicate.Funcs{
-			CreateFunc: no,
+			CreateFunc: func(event.CreateEvent) bool { return false },
 			UpdateFunc: func(e event.UpdateEvent) bool {
 				return e.ObjectOld.GetDeletionTimestamp().IsZero() && !e.ObjectNew.GetDeletionTimestamp().IsZero()
 			},
@@ -82,8 +81,11 @@ func (s *Static) Register(_ context.Context, m manager.Manager) error {
 
 // Reconcile creates the NodeClaims that a NodePool lacks, unless the last launches failed and the next is not due yet.
 func (s *Static) Reconcile(ctx context.Context, pool *karpv1.NodePool) (reconcile.Result, error) {
+	if !nodepool.IsManaged(pool, s.Launches) {
+		return reconcile.Result{}, nil
+	}
 	failed := s.Launches.of(pool.Name)
-	if err := s.writeCapacity(ctx, pool.DeepCopy(), failed); err != nil {
+	if err := s.writeCapacity(ctx, pool, failed); err != nil {
 		return reconcile.Result{}, err
 	}
 	if left := failed.next.Sub(s.Clock.Now()); left > 0 {
@@ -94,8 +96,8 @@ func (s *Static) Reconcile(ctx context.Context, pool *karpv1.NodePool) (reconcil
 
 // writeCapacity keeps ConditionCapacityAvailable, and tells by an Event that machines are lacking. A write that meets another version is left to the
 // next look.
-func (s *Static) writeCapacity(ctx context.Context, pool *karpv1.NodePool, failed failedLaunches) error {
-	stored := pool.DeepCopy()
+func (s *Static) writeCapacity(ctx context.Context, stored *karpv1.NodePool, failed failedLaunches) error {
+	pool := stored.DeepCopy()
 	conditions := pool.StatusConditions(status.WithClock(s.Clock))
 	changed := false
 	if failed.times == 0 {

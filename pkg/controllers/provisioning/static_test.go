@@ -44,8 +44,8 @@ type staticPool struct {
 
 func newStaticPool(t *testing.T) *staticPool {
 	t.Helper()
-	pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "fixed"}}
-	pool.Spec.Template.Spec.NodeClassRef = &karpv1.NodeClassReference{Group: "example.com", Kind: "Elsewhere", Name: "fixed"} // for which Karpenter does nothing
+	pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "fixed"}} // not Ready, so that Karpenter's controller does nothing
+	pool.Spec.Template.Spec.NodeClassRef = &karpv1.NodeClassReference{Group: "karpenter.test.sh", Kind: "TestNodeClass", Name: "fixed"}
 	s := &staticPool{
 		TB: t, scriptedProvider: &scriptedProvider{CloudProvider: karpfake.NewCloudProvider()}, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), recorder: karptest.NewEventRecorder(),
 		api: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(pool).WithStatusSubresource(pool).Build(),
@@ -135,5 +135,22 @@ func TestOtherFailuresAreNoReasonToBackOff(t *testing.T) {
 	s.launch(cloudprovider.NewNodeClassNotReadyError(errors.New("no such image")))
 	if again, message := s.look(); again != 10*time.Second || !strings.Contains(message, "no such image") {
 		t.Errorf("it rests for %s: %s", again, message)
+	}
+}
+
+// Of a NodePool of another provider it says nothing.
+func TestAPoolOfAnotherProviderIsLeftAlone(t *testing.T) {
+	s := newStaticPool(t)
+	pool := &karpv1.NodePool{}
+	if err := s.api.Get(t.Context(), client.ObjectKey{Name: "fixed"}, pool); err != nil {
+		t.Fatal(err)
+	}
+	pool.Spec.Template.Spec.NodeClassRef.Kind = "Elsewhere"
+	s.launch(cloudprovider.NewInsufficientCapacityError(errors.New("sold out")))
+	if result, err := s.static.Reconcile(t.Context(), pool); err != nil || result.RequeueAfter != 0 {
+		t.Errorf("%+v, %v", result, err)
+	}
+	if err := s.api.Get(t.Context(), client.ObjectKey{Name: "fixed"}, pool); err != nil || len(pool.Status.Conditions) != 0 {
+		t.Errorf("%v: conditions %+v", err, pool.Status.Conditions)
 	}
 }

@@ -126,6 +126,25 @@ func TestConditionsSayWhatIsTheCase(t *testing.T) {
 	}
 }
 
+// A McKube of criticality Low says where its core has no room for runtime_hi, and nothing of the kind where it has.
+func TestALowMcKubeSaysThatItsCoreHasNoRoom(t *testing.T) {
+	for high, want := range map[int64]string{
+		40: "no container runs above runtime_low",
+		85: "no container runs above runtime_low; pod low is not raised to runtime_hi, 85000 us: its criticality is Low, and core 0 of node n has no room for that beside what all others may be raised to",
+	} {
+		m := newMachine(1)
+		m.add("high", "High", 20, 40, 0)
+		m.add("low", "Low", 10, high, 0)
+		m.settle(t, rtruntime.Pressure{}, start)
+		m.apply()
+		m.agent(metav1.ConditionTrue)
+		got := rtruntime.StatusOf(statetest.Build(m.objects()...), m.mckubes["low"], start, nil)
+		if c := meta.FindStatusCondition(got.Conditions, mcv1.ConditionEscalated); c == nil || c.Message != want {
+			t.Errorf("runtime_hi of %d ms: %+v, want %q", high, c, want)
+		}
+	}
+}
+
 func TestStatusAddsUpWhatRuns(t *testing.T) {
 	m := inOrder(t)
 	m.applied().Overruns, m.applied().Misses, m.applied().Level = 3, 2, "hi"
