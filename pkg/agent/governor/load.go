@@ -107,12 +107,13 @@ func (c *Core) plan(p table.Plan) {
 }
 
 // promiseAll reckons what the plan promises. A raise of criticality Low that does not fit beside all else is struck out: the plan may have reckoned
-// with more of the core than there is.
+// with more of the core than there is, or somebody asks for more than the plan. One that is in force is given back by the next Tick, once it is known that
+// the kernel did not refuse what was asked for, or in Load where that needs the room.
 func (c *Core) promiseAll() rt.PPM {
 	all, granularity := rt.PPM(0), c.options.GranularityUs
 	for i := range c.servers {
 		s := &c.servers[i]
-		s.kept = s.keeps()
+		s.kept, s.struck = s.keeps(), false
 		s.granted = s.LeastUs
 		switch {
 		case s.Leaving:
@@ -130,7 +131,8 @@ func (c *Core) promiseAll() rt.PPM {
 		if step := s.charge(s.promise(), granularity) - s.charge(s.granted, granularity); all+step <= c.limit {
 			all += step
 		} else {
-			s.RaiseToUs, s.mayEscalate = 0, false
+			s.RaiseToUs, s.struck = 0, s.raised > 0 || s.wasReserved && s.budget > s.granted
+			s.mayEscalate = s.struck
 		}
 	}
 	return all

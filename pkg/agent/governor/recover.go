@@ -51,6 +51,9 @@ func (c *Core) Tick(now int64, set Setter) (next int64) {
 // settle takes from a server what it should not have (any more).
 func (c *Core) settle(s *server, set Setter) {
 	now := c.bandwidth.now
+	if s.struck && s.retryAt <= now && c.giveBack(s, set) {
+		s.struck, s.mayEscalate = false, false
+	}
 	if at, known := c.idleAt(s); known && at <= now && s.retryAt <= now {
 		c.giveBack(s, set)
 	}
@@ -110,8 +113,8 @@ func (c *Core) Next() int64 {
 		if s.wants {
 			at = sooner(at, s.lastNeed()+s.dwell()+1)
 		}
-		if s.retryAt > c.bandwidth.now {
-			at = sooner(at, s.retryAt)
+		if s.struck || s.retryAt > c.bandwidth.now {
+			at = sooner(at, max(c.bandwidth.now+firstRetry, s.retryAt))
 		}
 		if s.wants || s.waits() {
 			waiting = true

@@ -18,6 +18,7 @@ type server struct {
 	since       int64 // here since
 	payable     bool  // the plan promises its raise from the start,
 	paid        bool  // and the account does
+	struck      bool  // its raise, which is in force, has no room in the plan any longer
 	wasReserved bool  // in the table before
 
 	budget   int64 // in force; 0: none

@@ -49,10 +49,10 @@ func TestAStartSaysWhatItIsAtAndEndsWhereThatHangs(t *testing.T) {
 	if text := log.String(); !strings.Contains(text, "msg=starting step=quick") || !strings.Contains(text, "msg=starting step=slow") {
 		t.Errorf("before its steps it says %q", text)
 	}
+	began := clk.Now()
 	for _, second := range []int{2, 29} {
-		clk.SetTime(clk.Now().Add(time.Duration(second) * time.Second))
+		clk.SetTime(began.Add(time.Duration(second) * time.Second))
 		start.Look()
-		clk.SetTime(clk.Now().Add(-time.Duration(second) * time.Second))
 	}
 	text := log.String()
 	for _, want := range []string{`msg="still starting" step=slow for=2s`, `msg="still starting" step=slow for=29s`} {
@@ -63,12 +63,32 @@ func TestAStartSaysWhatItIsAtAndEndsWhereThatHangs(t *testing.T) {
 	if strings.Contains(text, "still starting\" step=quick") {
 		t.Errorf("it says %q of a step that took a second", text)
 	}
-	clk.Step(30 * time.Second)
+	clk.SetTime(began.Add(30 * time.Second)) // at which the clock does not tick
+	start.Look()
 	<-abandoned
 	clk.Step(30 * time.Second)
 	start.Look()
 	if text := log.String(); !strings.Contains(text, `msg="the start hangs; ending" step=slow for=30s within=30s`) {
 		t.Errorf("at its end it says %q", text)
+	}
+}
+
+// Nobody has to look: a start watches itself.
+func TestAStartThatHangsIsAbandonedByItself(t *testing.T) {
+	clk, abandoned := clocktesting.NewFakeClock(time.Now()), make(chan struct{})
+	start := node.Begin(node.Settings{Clock: clk, Abandon: func() { close(abandoned) }})
+	defer start.Done()
+	start.Next("slow")
+	late := time.After(patience)
+	for {
+		select {
+		case <-abandoned:
+			return
+		case <-late:
+			t.Fatal("it is not abandoned")
+		case <-time.After(time.Millisecond):
+			clk.Step(time.Second)
+		}
 	}
 }
 
