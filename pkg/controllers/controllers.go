@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/karpenter/pkg/controllers/provisioning"
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
 	"sigs.k8s.io/karpenter/pkg/controllers/state/informer"
+	staticdeprovisioning "sigs.k8s.io/karpenter/pkg/controllers/static/deprovisioning"
 	staticprovisioning "sigs.k8s.io/karpenter/pkg/controllers/static/provisioning"
 	"sigs.k8s.io/karpenter/pkg/operator"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
@@ -67,7 +69,7 @@ type Options struct {
 func New(ctx context.Context, op *operator.Operator, provider cloudprovider.CloudProvider, store *rtstate.Store, o Options) (Set, error) {
 	launches := provisioningcontrollers.NewLaunches(provider, op.Clock)
 	measured := cloudprovidermetrics.Decorate(launches)
-	overlaid := overlay.Decorate(measured, op.GetClient(), op.InstanceTypeStore)
+	overlaid := &evaluations{CloudProvider: overlay.Decorate(measured, op.GetClient(), op.InstanceTypeStore), clock: op.Clock}
 	repairPolicies, err := health.NewRepairPolicyMatcher(ctx, overlaid)
 	if err != nil {
 		return Set{}, fmt.Errorf("reading the repair policies of cloud provider %q: %w", provider.Name(), err)
@@ -94,10 +96,10 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 	if err != nil {
 		return Set{}, err
 	}
-	if list, err = withOwnStatic(op, launches, list); err != nil {
+	if list, err = withOwnStatic(op, launches, overlaid, cluster, list); err != nil {
 		return Set{}, err
 	}
-	list = append(list, realtime(ctx, op, cluster, store, queue, o)...)
+	list = append(list, realtime(ctx, op, cluster, store, queue, overlaid, o)...)
 	latest := usage.NewLatest(op.Clock, o.Resources.Pressure.MaxAge())
 	moving := newMoving(op, cluster, store, queue, o.Migrations)
 	list = append(list, moving.loops(queue, latest, o.Migrations)...)
@@ -145,16 +147,25 @@ func withOwnDisruption(ctx context.Context, op *operator.Operator, queue *orches
 	return list, nil
 }
 
-// withOwnStatic has Karpenter's controller of static NodePools back off, where it runs.
-func withOwnStatic(op *operator.Operator, launches *provisioningcontrollers.Launches, list []controller.Controller) ([]controller.Controller, error) {
+// withOwnStatic has Karpenter's controllers of static NodePools back off, and leave replacements alone, where they run.
+func withOwnStatic(op *operator.Operator, launches *provisioningcontrollers.Launches, provider cloudprovider.CloudProvider, cluster *state.Cluster, list []controller.Controller) ([]controller.Controller, error) {
 	karpenters, ok := find[*staticprovisioning.Controller](list)
 	if !ok {
 		return list, nil // its feature gate is off
 	}
-	list, err := drop[*staticprovisioning.Controller](list)
-	return append(list, provisioningcontrollers.NewStatic(provisioningcontrollers.StaticDependencies{
-		Clock: op.Clock, Client: op.GetClient(), Recorder: op.EventRecorder, Launches: launches,
-	}, karpenters)), err
+	deprovisions, ok := find[*staticdeprovisioning.Controller](list)
+	if !ok {
+		return nil, errors.New("assembling controllers: Karpenter's list provisions static NodePools and has no controller that deprovisions them")
+	}
+	list, err := dropAll(list, []dropper{drop[*staticprovisioning.Controller], drop[*staticdeprovisioning.Controller]})
+	return append(list,
+		provisioningcontrollers.NewStatic(provisioningcontrollers.StaticDependencies{
+			Clock: op.Clock, Client: op.GetClient(), Recorder: op.EventRecorder, Launches: launches,
+		}, karpenters),
+		provisioningcontrollers.NewDeprovisioning(provisioningcontrollers.DeprovisioningDependencies{
+			Client: op.GetClient(), CloudProvider: provider, Cluster: cluster,
+		}, deprovisions),
+	), err
 }
 
 // find returns the first controller of type T. The list's interface carries no names, so the type

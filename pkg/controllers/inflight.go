@@ -29,6 +29,8 @@ type flights struct {
 	client  client.Reader
 	cluster *state.Cluster
 	clock   clock.PassiveClock
+	// lastMissed is when the provisioner may last have decided without a NodePool, as its overlays were not evaluated yet.
+	lastMissed func() time.Time
 	// patience is how long a pod is left to wait for machines that are opened for it, as none of them may ever join.
 	patience time.Duration
 	// batch is for how long the provisioner may collect pods before it decides on them.
@@ -55,16 +57,17 @@ type question struct {
 	first, from, seen time.Time
 }
 
-func newFlights(c client.Reader, cluster *state.Cluster, clk clock.PassiveClock, patience, batch time.Duration) *flights {
+func newFlights(c client.Reader, cluster *state.Cluster, lastMissed func() time.Time, clk clock.PassiveClock, patience, batch time.Duration) *flights {
 	return &flights{
-		client: c, cluster: cluster, clock: clk, patience: patience, batch: batch,
+		client: c, cluster: cluster, lastMissed: lastMissed, clock: clk, patience: patience, batch: batch,
 		known: map[types.NamespacedName]flight{}, asked: map[types.NamespacedName]question{},
 	}
 }
 
 // mayCome tells whether a node may still come for a pending pod.
 func (f *flights) mayCome(ctx context.Context, pod *corev1.Pod) bool {
-	decided := !f.cluster.PodSchedulingDecisionTime(client.ObjectKeyFromObject(pod)).IsZero()
+	// A decision without a NodePool is none. Only the first decision on a pod is known, so it is waited for as if none had been made.
+	decided := f.cluster.PodSchedulingDecisionTime(client.ObjectKeyFromObject(pod)).After(f.lastMissed().Add(lookout))
 	return f.comes(ctx, pod) || !decided && !podutils.IsOwnedByDaemonSet(pod) && f.undecided(ctx, pod)
 }
 

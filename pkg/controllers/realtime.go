@@ -18,14 +18,14 @@ import (
 )
 
 // realtime are the controllers of real-time containers, and the one that feeds the cache they share.
-func realtime(ctx context.Context, op *operator.Operator, cluster *state.Cluster, store *rtstate.Store, queue *orchestration.Queue, o Options) []controller.Controller {
+func realtime(ctx context.Context, op *operator.Operator, cluster *state.Cluster, store *rtstate.Store, queue *orchestration.Queue, overlaid *evaluations, o Options) []controller.Controller {
 	rearrange := rtruntime.NewRearrange(rtruntime.RearrangeDependencies{
 		API: op.GetAPIReader(), Store: store, Clock: op.Clock, Granularity: o.Realtime.Granularity,
 		Running:  func() []*v1alpha1.RTAction { return queue.Running(rules.Rearrange) },
 		HoldsPod: queue.HoldsPod,
 	})
 	queue.Handle(rules.Rearrange, rearrange)
-	flights := newFlights(op.GetClient(), cluster, op.Clock, o.Pressure.NodeTimeout, options.FromContext(ctx).BatchMaxDuration)
+	flights := newFlights(op.GetClient(), cluster, overlaid.lastMissed, op.Clock, o.Pressure.NodeTimeout, options.FromContext(ctx).BatchMaxDuration)
 	loops := rtruntime.NewControllers(rtruntime.Dependencies{
 		Clock:         op.Clock,
 		Client:        op.GetClient(),

@@ -25,6 +25,8 @@ type planning struct {
 	pod     *corev1.Pod
 	waits   func() bool
 	opened  int
+	// missed is when a NodePool was last left out.
+	missed time.Time
 }
 
 func newPlanning(t *testing.T, patience time.Duration) *planning {
@@ -39,7 +41,7 @@ func newPlanning(t *testing.T, patience time.Duration) *planning {
 
 // leads has a process begin to ask.
 func (o *planning) leads(patience time.Duration) {
-	flights := newFlights(o.api, o.cluster, o.clock, patience, 10*time.Second)
+	flights := newFlights(o.api, o.cluster, func() time.Time { return o.missed }, o.clock, patience, 10*time.Second)
 	o.waits = func() bool { return flights.mayCome(o.Context(), o.pod) }
 }
 
@@ -280,6 +282,25 @@ func TestAProvisionerThatDoesNotDecideIsNotWaitedForForEver(t *testing.T) {
 			if o.cluster.MarkPodSchedulingDecisions(t.Context(), map[*corev1.Pod]error{o.pod: errors.New("no machine has room")}, nil, nil); o.waits() {
 				t.Error("it waits for a node, and none will come")
 			}
+		})
+	}
+}
+
+// Where the overlays of a NodePool are not evaluated yet, as at the start of a process, the provisioner decides without it. Such a decision says nothing about
+// whether a node comes: the next one is waited for, not for ever.
+func TestADecisionWithoutANodePoolIsNone(t *testing.T) {
+	for name, c := range map[string]struct{ missed, want time.Duration }{
+		"just before it": {100 * time.Millisecond, 30 * time.Second},
+		"long before it": {time.Minute, 0},
+		"never":          {0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newPlanning(t, 20*time.Minute)
+			if c.missed > 0 {
+				o.missed = o.clock.Now().Add(-c.missed)
+			}
+			o.cluster.MarkPodSchedulingDecisions(t.Context(), map[*corev1.Pod]error{o.pod: errors.New("nodepool requirements filtered out all available instance types")}, nil, nil)
+			o.expectWaits(c.want)
 		})
 	}
 }
