@@ -23,6 +23,8 @@ import (
 type Migrations struct {
 	// Checkpointing: pods may be moved with their state.
 	Checkpointing bool
+	// Gating: the controller serves webhooks.
+	Gating bool
 	// Threshold is the share of a node's CPU or memory above which it is under pressure.
 	Threshold float64
 	// Engine is asked where a MigrationPolicy has none of its own; nil: none is.
@@ -48,7 +50,7 @@ func newMoving(op *operator.Operator, cluster *state.Cluster, store *rtstate.Sto
 	m.Dependencies = migration.Dependencies{
 		Clock: op.Clock, Client: op.GetClient(), API: op.GetAPIReader(), Store: store, Recorder: recorder{op.EventRecorder},
 		Running:   func() []*v1alpha1.RTAction { return queue.Running(rules.Migrate) },
-		Placement: m.simulator, Judge: m.judge, Checkpointing: o.Checkpointing, Evicting: make(chan struct{}, 1),
+		Placement: m.simulator, Judge: m.judge, Checkpointing: o.Checkpointing, Gating: o.Gating, Evicting: make(chan struct{}, 1),
 	}
 	return m
 }

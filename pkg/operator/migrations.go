@@ -5,9 +5,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/controllers"
 )
 
-// migrations are the settings of those that move pods.
-func (o *MigrationOptions) migrations(secretNamespace string) controllers.Migrations {
-	out := controllers.Migrations{Checkpointing: o.Checkpointing, Threshold: float64(o.Pressure.ThresholdPercent) / 100, SecretNamespace: secretNamespace}
+// migrations returns the settings of those that move pods. gating: the controller serves the webhooks.
+func (o *MigrationOptions) migrations(secretNamespace string, gating bool) controllers.Migrations {
+	out := controllers.Migrations{Checkpointing: o.Checkpointing, Gating: gating, Threshold: float64(o.Pressure.ThresholdPercent) / 100, SecretNamespace: secretNamespace}
 	if o.PolicyEngineURL != "" {
 		out.Engine = &v1alpha1.PolicyEngine{URL: o.PolicyEngineURL}
 	}

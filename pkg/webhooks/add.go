@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
 )
@@ -126,7 +128,21 @@ func addPathToken(mgr manager.Manager, own cluster.Cluster, token *pathToken) er
 	return nil
 }
 
-// addConfigurations wakes the one reconciliation for the Secret, the configurations and every McKube, and once at the start.
+// awaitedOwnersChange passes PodMigrations whose owner begins, or ceases, to be waited for.
+func awaitedOwnersChange() predicate.Predicate {
+	awaited := func(o client.Object) bool {
+		migration, ok := o.(*v1alpha1.PodMigration)
+		return ok && awaitsOwner(migration)
+	}
+	return predicate.Funcs{
+		CreateFunc:  func(e event.CreateEvent) bool { return awaited(e.Object) },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return awaited(e.ObjectOld) != awaited(e.ObjectNew) },
+		DeleteFunc:  func(e event.DeleteEvent) bool { return awaited(e.Object) },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// addConfigurations wakes the one reconciliation for the Secret, the configurations, every McKube and every owner of a migrated pod, and once at the start.
 func addConfigurations(mgr manager.Manager, own cluster.Cluster, clk clock.PassiveClock, o Options) error {
 	one := func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} }
 	err := ctrl.NewControllerManagedBy(mgr).Named("webhooks.configurations").
@@ -135,6 +151,7 @@ func addConfigurations(mgr manager.Manager, own cluster.Cluster, clk clock.Passi
 		WatchesRawSource(source.Kind[client.Object](own.GetCache(), &admissionv1.ValidatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(one))).
 		// Their status changes all the time and matters here never.
 		WatchesRawSource(source.Kind[client.Object](mgr.GetCache(), &mcv1.McKube{}, handler.EnqueueRequestsFromMapFunc(one), predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Kind[client.Object](mgr.GetCache(), &v1alpha1.PodMigration{}, handler.EnqueueRequestsFromMapFunc(one), awaitedOwnersChange())).
 		WatchesRawSource(source.Func(atStart)).
 		Complete(&Configurations{
 			Reader: mgr.GetAPIReader(), Cache: mgr.GetCache(), Client: mgr.GetClient(),

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
 )
@@ -40,10 +41,10 @@ const (
 )
 
 // Configurations keeps the webhook configurations true: the certificate in their Secret, the bundle
-// that it is verified with, the secret path at which the API server calls them, and an entry for the pods that McKubes govern and that have no label. It
-// runs on the leader only.
+// that it is verified with, the secret path at which the API server calls them, an entry for the pods that McKubes govern and that have no label, and one for
+// what owners make in the place of pods that are migrated. It runs on the leader only.
 type Configurations struct {
-	// Reader reads the API itself, Cache McKubes from informers.
+	// Reader reads the API itself, Cache McKubes and PodMigrations from informers.
 	Reader, Cache client.Reader
 	Client        client.Client
 	Recorder      record.EventRecorder
@@ -218,7 +219,14 @@ func (c *Configurations) govern(ctx context.Context, labelled *admissionv1.Mutat
 	for i := range list.Items {
 		mckubes[i] = &list.Items[i]
 	}
+	migrations := &v1alpha1.PodMigrationList{}
+	if err := c.Cache.List(ctx, migrations); err != nil {
+		return fmt.Errorf("listing PodMigrations: %w", err)
+	}
 	entries, without, tooLong := Entries(labelled.Webhooks[at], mckubes)
+	if e, any := replacementsEntry(labelled.Webhooks[at], migrations.Items); any {
+		entries = append(entries, e)
+	}
 	leftOut.Set(float64(len(without) + len(tooLong)))
 	for _, m := range without {
 		c.Recorder.Eventf(m, corev1.EventTypeWarning, reasonLabelNeeded,

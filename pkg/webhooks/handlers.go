@@ -82,7 +82,7 @@ func (h Handlers) mutatePod(ctx context.Context, req admission.Request) admissio
 	if c, any := h.Cluster.Preempting(); any {
 		in.Preempting = &c
 	}
-	in.Replacing = h.replacing(ctx, pod)
+	in.Replacing = h.replacing(ctx, pod, ptr.Deref(req.DryRun, false))
 	mutated, err := MutatePod(pod, in)
 	if err != nil {
 		return invalid(req, err)

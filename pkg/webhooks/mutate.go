@@ -39,6 +39,9 @@ func MutatePod(pod *corev1.Pod, in Surroundings) (*corev1.Pod, error) {
 	out := pod.DeepCopy()
 	annotate(out, list)
 	if len(list) == 0 {
+		if in.Replacing && out.Spec.NodeName == "" {
+			addGate(out, mckubev1alpha1.GateMigration)
+		}
 		return out, await(out)
 	}
 	if _, labelled := out.Labels[mcv1.LabelRT]; !labelled {

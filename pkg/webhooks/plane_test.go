@@ -17,9 +17,12 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/webhooks"
 	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
@@ -34,6 +37,7 @@ func TestWebhooksOnAnAPIServer(t *testing.T) {
 	t.Run("a labelled pod is given its core", s.mutatesLabelled)
 	t.Run("McKubes of spared namespaces", s.sparesNamespaces)
 	t.Run("a governed pod needs no label", s.mutatesGoverned)
+	t.Run("what takes a migrated pod's place waits", s.gatesReplacements)
 	t.Run("a dry run changes nothing", s.dryRunChangesNothing)
 	t.Run("refusals and warnings reach the user", s.refusesAndWarns)
 	t.Run("policies that cannot be used are refused", s.refusesPolicies)
@@ -108,6 +112,54 @@ func (s *stage) mutatesGoverned(t *testing.T) {
 	generated.GenerateName = "nameless-"
 	if got, err := s.try(t, generated, ""); err != nil || len(got.Spec.ResourceClaims) != 0 {
 		t.Errorf("a pod whose name is made up: %v, %+v", err, got.Spec.ResourceClaims)
+	}
+}
+
+// gatesReplacements: what the owner of a migrated pod makes is sent to us, without label or McKube, for as long as the migration goes on; what others make is not.
+func (s *stage) gatesReplacements(t *testing.T) {
+	move := &v1alpha1.PodMigration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "move"}, Spec: v1alpha1.PodMigrationSpec{PodName: "db-0"}}
+	s.mustCreate(t, move)
+	under := func(phase v1alpha1.MigrationPhase) {
+		t.Helper()
+		before := move.DeepCopy()
+		move.Status.Phase, move.Status.Strategy = phase, v1alpha1.StrategyRestart
+		move.Status.Owner = &v1alpha1.MigrationOwner{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "8f0f7a2e-db"}
+		move.Status.Source = &v1alpha1.MigrationEnd{PodName: "db-0", PodUID: "source", Node: "a"}
+		if err := s.client.Status().Patch(t.Context(), move, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// by returns whether a pod of the owner is gated; one that is in the place of replaces asks before it is so.
+	by := func(owner types.UID, name, replaces string) (bool, error) {
+		p := pod("app")
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: owner, Controller: ptr.To(true)}}
+		if replaces != "" {
+			annotated(p, mcv1.AnnotationReplaces, replaces)
+		}
+		got, err := s.try(t, p, name)
+		return err == nil && slices.Contains(got.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: v1alpha1.GateMigration}), err
+	}
+	expect := func(what string, owner types.UID, name, replaces string, want bool) {
+		t.Helper()
+		s.soon(t, func() error {
+			if is, err := by(owner, name, replaces); err != nil || is != want {
+				return fmt.Errorf("%s: gated %t, want %t: %w", what, is, want, err)
+			}
+			return nil
+		})
+	}
+	under(v1alpha1.MigrationReserving)
+	expect("a question before the eviction", "8f0f7a2e-db", "probe", "source", true)
+	expect("a pod before the eviction", "8f0f7a2e-db", "db-0", "", false)
+	under(v1alpha1.MigrationCuttingOver)
+	expect("the pod in its place", "8f0f7a2e-db", "db-0", "", true)
+	expect("another owner's pod", "other", "db-0", "", false)
+	expect("another pod of the owner", "8f0f7a2e-db", "db-1", "", false)
+	under(v1alpha1.MigrationSucceeded)
+	expect("a pod after it", "8f0f7a2e-db", "db-0", "", false)
+	expect("a question after it", "8f0f7a2e-db", "probe", "source", false)
+	if err := s.client.Delete(t.Context(), move); err != nil {
+		t.Fatal(err)
 	}
 }
 

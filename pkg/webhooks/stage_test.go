@@ -161,7 +161,7 @@ func (s *stage) start(t *testing.T) {
 	if err := informer.New(store).Register(t.Context(), mgr); err != nil {
 		t.Fatal(err)
 	}
-	handlers := webhooks.Handlers{Cluster: webhooks.FromStore(store, s.clock), Granularity: granularity, Spared: []string{"kube-system", systemNamespace}, Evictions: &webhooks.Gate{
+	handlers := webhooks.Handlers{Cluster: webhooks.FromStore(store, s.clock), Granularity: granularity, Spared: []string{"kube-system", systemNamespace}, Migrations: mgr.GetClient(), Evictions: &webhooks.Gate{
 		Synced: store.Synced, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: s.clock, Deadline: 24 * time.Hour, Self: webhooks.Self(mgr.GetClient()),
 		Pod: func(namespace, name string) (*state.PodView, bool) { return store.Snapshot().PodNamed(namespace, name) },
 	}}

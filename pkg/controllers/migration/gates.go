@@ -20,6 +20,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 )
 
 // Gates takes the gates of migrations off pods for which no migration waits: the webhook gates all that an owner makes
@@ -162,4 +163,39 @@ func (g *Gates) beside(ctx context.Context, pod *corev1.Pod) (bool, error) {
 		return true, fmt.Errorf("deleting pod %s/%s, in whose place another runs: %w", pod.Namespace, pod.Name, err)
 	}
 	return true, nil
+}
+
+// ungated is why the pod that the owner makes in the evicted one's place would not wait until it is bound to the target; empty: it would. It would come
+// back to the source's node then, where the scheduler likes that best. It cannot where that node is cordoned or about to go. The API server is asked by a
+// dry run, which shows that it heeds the entry for the owner in the webhook configuration. It asks a ResourceQuota only after the webhook, so one that has no
+// room for both pods says nothing here.
+func (m *migrate) ungated(ctx context.Context, task orchestration.Task, source *corev1.Pod) (string, error) {
+	if task.Object.Spec.TargetNode == "" {
+		return "", nil
+	}
+	if gone, err := m.closed(ctx, source.Spec.NodeName); gone != "" || err != nil {
+		return "", err
+	}
+	if !m.Gating {
+		return unbinding(metav1.GetControllerOf(source)), nil
+	}
+	probe := ofPod(task, source)
+	probe.Name, probe.OwnerReferences = ownName(task), []metav1.OwnerReference{*metav1.GetControllerOf(source)}
+	probe.OwnerReferences[0].BlockOwnerDeletion = nil // some clusters let only those set it who may finalize the owner
+	switch err := m.Client.Create(ctx, probe, client.DryRunAll); {
+	case overQuota(err):
+		return "", nil
+	case refused(err):
+		return fmt.Sprintf("the API server refuses a pod in the place of %s/%s: %v", source.Namespace, source.Name, err), nil
+	case err != nil:
+		return "", fmt.Errorf("asking whether a pod in the place of %s/%s would wait for its place: %w", source.Namespace, source.Name, err)
+	case !gated(probe):
+		return fmt.Sprintf("the API server does not send the webhook what %s %s makes, so nothing would bind the pod to node %s", probe.OwnerReferences[0].Kind, probe.OwnerReferences[0].Name, task.Object.Spec.TargetNode), nil
+	}
+	return "", nil
+}
+
+// unbinding is why nothing binds what an owner makes where the controller serves no webhooks.
+func unbinding(owner *metav1.OwnerReference) string {
+	return fmt.Sprintf("the controller runs without webhooks (--webhook-port=0), so nothing would bind what %s %s makes to a node; say strategy Evict, and the scheduler chooses", owner.Kind, owner.Name)
 }

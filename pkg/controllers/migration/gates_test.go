@@ -1,6 +1,7 @@
 package migration_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/migration"
 )
 
 // go on for some turns.
@@ -200,5 +203,38 @@ func TestAPodOfAnotherIndex(t *testing.T) {
 	}, ask: ask("Restart"), phase: "Succeeded", says: "/rt-2 runs on node", places: "b b"}.tell(t, 0, false)
 	if o := w.move(); o.Status.Source.CompletionIndex != "1" {
 		t.Errorf("%+v: %s", o.Status.Source, o.Status.Message)
+	}
+}
+
+// A pod is not evicted for a node to which nothing would bind what its owner makes: it would come back, and its users would have been without it for nothing.
+func TestAPodThatNothingWouldBindToItsTargetIsNotEvicted(t *testing.T) {
+	t.Parallel()
+	for _, cordoned := range []bool{false, true} {
+		w := newTown(t, 1)
+		w.unsent = true
+		if cordoned { // it cannot come back
+			w.cordon("a")
+		}
+		w.asks("rt-1", by("Restart"))
+		o := w.migrate(nil)[0]
+		want := map[bool]string{false: "RolledBack a 0", true: "Succeeded b 1"}[cordoned]
+		if got := fmt.Sprintf("%s %s %d", o.Status.Phase, w.places(), len(w.evicted)); got != want || !cordoned && !strings.Contains(o.Status.Message, "nothing would bind the pod to node "+w.name("b")) {
+			t.Errorf("cordoned %t: %s, want %s: %s", cordoned, got, want, o.Status.Message)
+		}
+	}
+}
+
+// Where the controller serves no webhooks that is known beforehand, and a dry run promises nothing.
+func TestWithoutWebhooksAnOwnersPodIsNotRestarted(t *testing.T) {
+	t.Parallel()
+	for strategy, want := range map[v1alpha1.MigrationStrategy]string{"Restart": "Refused", "Evict": "Succeeded"} {
+		w := newTown(t, 1)
+		w.webhookless = true
+		w.asks("rt-1", by(strategy))
+		o := w.migrate(nil)[0]
+		c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionMigrationAdmitted)
+		if string(o.Status.Phase) != want || (c.Reason == migration.ReasonNotBound) != (want == "Refused") {
+			t.Errorf("%s: it is %s: %+v", strategy, o.Status.Phase, c)
+		}
 	}
 }

@@ -37,6 +37,8 @@ const (
 	// progressEvicted is when the pod was evicted, as RFC 3339, or, where progressUntimed says that nobody knows that, when it was found to be.
 	progressEvicted = "evicted"
 	progressUntimed = "untimed"
+	// progressUngated is since when nothing has the pod that the owner makes wait for its place.
+	progressUngated = "ungated"
 	// progressTwin is the name of the copy that was made.
 	progressTwin = "copy"
 	// progressCut is since when nothing can be undone any longer, as RFC 3339.
@@ -110,6 +112,8 @@ type Dependencies struct {
 	Judge Judge
 	// Checkpointing: strategy Checkpoint may be used.
 	Checkpointing bool
+	// Gating: the controller serves the webhook that has an owner's new pod wait for its place.
+	Gating bool
 	// Evicting has room for one: whose pod of a Job is being evicted, by whomever.
 	Evicting chan struct{}
 }
@@ -240,9 +244,18 @@ func (m *migrate) restart(ctx context.Context, task orchestration.Task, pod *cor
 	case !evicting:
 		return m.about(ctx, task, pod)
 	}
+	return m.evictBound(ctx, task, pod)
+}
+
+// evictBound evicts the pod once what its owner makes in its place would be bound to the target.
+func (m *migrate) evictBound(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
 	if more, err := m.prepare(ctx, task, pod); more || err != nil {
 		return rules.Result{Message: "about to evict the pod; its owner has made others"}, err
 	}
+	if why, err := m.ungated(ctx, task, pod); why != "" || err != nil {
+		return rules.Result{Undo: why != "" && m.since(task, progressUngated) > undecided, Message: why}, err
+	}
+	delete(task.Progress, progressUngated)
 	return m.evict(ctx, task, pod)
 }
 

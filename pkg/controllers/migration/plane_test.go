@@ -172,9 +172,9 @@ func (c *cluster) add(mgr ctrl.Manager) {
 	})
 	c.must(err)
 	d := migration.Dependencies{
-		Clock: clock.RealClock{}, Client: mgr.GetClient(), API: mgr.GetAPIReader(), Store: store, Recorder: c, Placement: c, Judge: &court{},
-		Evicting: make(chan struct{}, 1),
-		Running:  func() []*v1alpha1.RTAction { return queue.Running(rules.Migrate) },
+		Clock: clock.RealClock{}, Client: sent{mgr.GetClient()}, API: mgr.GetAPIReader(), Store: store, Recorder: c, Placement: c, Judge: &court{},
+		Gating: true, Evicting: make(chan struct{}, 1),
+		Running: func() []*v1alpha1.RTAction { return queue.Running(rules.Migrate) },
 	}
 	queue.Handle(rules.Migrate, migration.New(d))
 	type loop interface {
@@ -189,6 +189,18 @@ func (c *cluster) add(mgr ctrl.Manager) {
 	for _, l := range loops {
 		c.must(l.Register(c.Context(), mgr))
 	}
+}
+
+// sent is the API server as the controller sees it where its webhook is asked, by dry runs, of what owners make. There is no webhook here.
+type sent struct{ client.Client }
+
+// Create implements client.Client.
+func (s sent) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	err := s.Client.Create(ctx, o, opts...)
+	if pod, ok := o.(*corev1.Pod); ok && isDryRun(opts) {
+		pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: v1alpha1.GateMigration}}
+	}
+	return err
 }
 
 // Publish implements orchestration.Recorder. Each Event is a request, unless it is told twice.

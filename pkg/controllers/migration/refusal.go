@@ -33,6 +33,7 @@ const (
 	ReasonMcKubeNever      = "McKubeNever"
 	ReasonNoOwner          = "NoOwner"
 	ReasonGovernedByName   = "GovernedByName"
+	ReasonNotBound         = "NotBound"
 	ReasonImageUnknown     = "ImageUnknown"
 	ReasonOwnerWantsNone   = "OwnerWantsNone"
 	ReasonSurgeImpossible  = "SurgeImpossible"

@@ -90,10 +90,22 @@ func (d Dependencies) find(ctx context.Context, q question, choose chooser) (way
 	return out, no, err
 }
 
+// restarts is Restart, unless nothing would bind what the pod's owner makes to a target, and that could come back to the pod's node.
+func (d Dependencies) restarts(ctx context.Context, q question) (v1alpha1.MigrationStrategy, *refusal, error) {
+	owner := metav1.GetControllerOf(q.pod)
+	if d.Gating || owner == nil {
+		return v1alpha1.StrategyRestart, nil, nil
+	}
+	if gone, err := d.closed(ctx, q.pod.Spec.NodeName); gone != "" || err != nil {
+		return v1alpha1.StrategyRestart, nil, err
+	}
+	return "", &refusal{ReasonNotBound, unbinding(owner)}, nil
+}
+
 // oneOrTwo is Surge where a second pod is wished for and may serve before the one that goes, else Restart, unless Surge was an order.
 func (d Dependencies) oneOrTwo(ctx context.Context, q question, w wish) (v1alpha1.MigrationStrategy, *refusal, error) {
 	if q.alone || w.strategy != "" && w.strategy != v1alpha1.StrategySurge {
-		return v1alpha1.StrategyRestart, nil, nil
+		return d.restarts(ctx, q)
 	}
 	why, err := d.single(ctx, q)
 	if why == "" && err == nil {
@@ -107,7 +119,7 @@ func (d Dependencies) oneOrTwo(ctx context.Context, q question, w wish) (v1alpha
 	case w.order:
 		return "", &refusal{ReasonSurgeImpossible, why}, nil
 	}
-	return v1alpha1.StrategyRestart, nil, nil
+	return d.restarts(ctx, q)
 }
 
 // carried is the way of a pod that is to take its state along; without strategy it is only why the pod begins anew. One for which the user

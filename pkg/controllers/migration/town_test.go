@@ -72,6 +72,10 @@ type town struct {
 	// judge says what policy says. gating: the webhook gates what may be in the place of a pod that is migrated.
 	judge  *court
 	gating bool
+	// unsent: the API server does not send the webhook what the owner makes.
+	unsent bool
+	// webhookless: the controller serves no webhooks.
+	webhookless bool
 	// adopts: the ReplicaSet takes pods for its own that it selects, and removes what is one too many.
 	adopts bool
 	// agents play those of the nodes; nil: they do not know of checkpoints.
@@ -126,6 +130,10 @@ func newTown(t testing.TB, replicas int32, containers ...string) *town {
 	return w
 }
 
+func isDryRun(opts []client.CreateOption) bool {
+	return len((&client.CreateOptions{}).ApplyOptions(opts).DryRun) > 0
+}
+
 // seen is the API server as the controller sees it, whose evictions are on record.
 func (w *town) seen() client.WithWatch {
 	return interceptor.NewClient(w.api, interceptor.Funcs{
@@ -147,6 +155,9 @@ func (w *town) seen() client.WithWatch {
 					return keptBack(pod)
 				}
 				w.webhook(pod)
+				if isDryRun(opts) && !w.unsent && pod.Annotations[mcv1.AnnotationReplaces] != "" && metav1.GetControllerOf(pod) != nil {
+					pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: v1alpha1.GateMigration}}
+				}
 				if w.admission != nil {
 					if err := w.admission(pod); err != nil {
 						return err
@@ -374,9 +385,12 @@ func (w *town) live() {
 	}
 }
 
-// bury ends a pod that was deleted, and its claim.
+// bury ends a pod that was deleted, and its claim, once: one that somebody's finalizer keeps is there until that is off.
 func (w *town) bury(p *corev1.Pod) {
 	w.Helper()
+	if ptr.Deref(p.DeletionGracePeriodSeconds, -1) == 0 {
+		return
+	}
 	w.must(client.IgnoreNotFound(w.api.Delete(w.Context(), p, client.GracePeriodSeconds(0))))
 	for _, container := range w.containers {
 		claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name + "-" + container}}

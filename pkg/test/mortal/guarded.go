@@ -24,7 +24,11 @@ func Guarded(api client.WithWatch, read, write Guard) client.WithWatch {
 		return read(func() error { return api.List(ctx, list, opts...) })
 	}
 	funcs.Create = func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-		return write(func() error { return api.Create(ctx, o, opts...) })
+		guard := write
+		if len((&client.CreateOptions{}).ApplyOptions(opts).DryRun) > 0 {
+			guard = read
+		}
+		return guard(func() error { return api.Create(ctx, o, opts...) })
 	}
 	funcs.Update = func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
 		return write(func() error { return api.Update(ctx, o, opts...) })

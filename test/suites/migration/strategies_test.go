@@ -50,6 +50,29 @@ var _ = Describe("A PodMigration", func() {
 		nothingLeft()
 	})
 
+	It("binds what an owner makes that no McKube governs to the target, though the scheduler would rather have it back", func() {
+		nodes := twoNodes()
+		var pods []*corev1.Pod
+		sum := test.Deployment("sum", 1, "100m").Spec.Template
+		sum.Annotations = map[string]string{"pod-complete.stage.kwok.x-k8s.io/delay": "3600s"}
+		sum.Spec.RestartPolicy = corev1.RestartPolicyNever
+		keptTo(nodes[0], nodes, func() {
+			env.ExpectApplied(test.StatefulSet("db", 1, "100m"), &batchv1.Job{
+				ObjectMeta: metav1.ObjectMeta{Name: "sum", Namespace: test.Namespace},
+				Spec:       batchv1.JobSpec{Template: sum, BackoffLimit: ptr.To(int32(3))},
+			})
+			pods = append(env.EventuallyPodsBound("db", 1), env.EventuallyPodsBound("sum", 1)...)
+		})
+		ordinary("filler", 1, "800m", nodes[1], nodes)
+		for _, pod := range pods {
+			Expect(pod.Spec.NodeName).To(Equal(nodes[0]))
+			end := migrated(test.PodMigration("move-"+pod.Labels[test.Label], pod, test.To(nodes[1])))
+			Expect(end.Status.Strategy).To(Equal(mckubev1alpha1.StrategyRestart))
+			Expect(env.EventuallyPodsBound(pod.Labels[test.Label], 1)[0].Spec.NodeName).To(Equal(nodes[1]))
+		}
+		nothingLeft()
+	})
+
 	It("only evicts when that is asked for", func() {
 		nodes := twoNodes()
 		place := replicated(test.McKube("control", 40), 1)[0]
