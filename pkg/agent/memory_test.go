@@ -17,6 +17,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/test/environment/programs"
 	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
@@ -29,12 +30,7 @@ const maxOwn = 20 << 10
 func TestTheAgentStaysSmall(t *testing.T) {
 	w := newWorld(t)
 	w.fast.start("x")
-	program := filepath.Join(t.TempDir(), "agent")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags=nri_no_wasm,grpcnotrace", "-ldflags=-s -w", "-o", program, "../../cmd/agent")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the agent: %v\n%s", err, out)
-	}
+	program := w.shipped(programs.Agent)
 	var servers []v1alpha1.RTServer
 	for i := range 100 {
 		p := w.crowdPod(i)
@@ -128,7 +124,7 @@ func (w *world) kubeconfig() string {
 	file := filepath.Join(w.TempDir(), "kubeconfig")
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: w.config.Host, CertificateAuthorityData: w.config.CAData}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{ClientCertificateData: w.config.CertData, ClientKeyData: w.config.KeyData, Token: w.config.BearerToken}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: w.config.BearerToken}
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	config.CurrentContext = "x"
 	w.must(clientcmd.WriteToFile(*config, file))

@@ -70,7 +70,7 @@ func (p *Plane) bringUp(ctx context.Context) error {
 func (p *Plane) clients() []component {
 	var all []component
 	if p.options.ControllerManager {
-		all = append(all, controllerManagerComponent(p.dir.files, p.ports, p.options.NodeMonitorGracePeriod))
+		all = append(all, controllerManagerComponent(p.dir.files, p.ports, p.options.NodeMonitorGracePeriod, p.options.ControllerManagerArgs))
 	}
 	if p.options.Scheduler {
 		all = append(all, schedulerComponent(p.dir.files, p.ports))

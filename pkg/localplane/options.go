@@ -29,8 +29,8 @@ type Options struct {
 	// becomes Unknown: whole seconds, at least 4 s, default 40 s. Simulated kubelets renew
 	// their lease at least four times in it.
 	NodeMonitorGracePeriod time.Duration
-	// APIServerArgs are added to the arguments of kube-apiserver.
-	APIServerArgs []string
+	// APIServerArgs and ControllerManagerArgs are added to the arguments of kube-apiserver and kube-controller-manager.
+	APIServerArgs, ControllerManagerArgs []string
 }
 
 const (
