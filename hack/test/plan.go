@@ -26,11 +26,12 @@ var (
 	// mostlySequential have hundreds of scenarios against an API server that run in one goroutine each, or compile programs to look at them. The
 	// race detector sees the tests of raceTests; the rest runs without it in two thirds of the time.
 	mostlySequential = []string{
-		"./pkg/controllers/migration", "./pkg/controllers/ladder", "./pkg/controllers/rtruntime", "./pkg/controllers/provisioning", "./pkg/controllers/disruption", "./test/charts",
+		"./pkg/controllers/migration", "./pkg/controllers/ladder", "./pkg/controllers/rtruntime", "./pkg/controllers/provisioning", "./pkg/controllers/disruption", "./pkg/orchestration", "./test/charts",
 	}
 	raceTests = map[string][]string{
 		"./pkg/controllers/rtruntime":  {"TestTwoControllersNeverAdmitTwice", "TestOfTwoDecisionsOnOneVersionOneIsWritten", "TestAnAgentLivesByItsLease", "TestReportsAtOnce"},
 		"./pkg/controllers/disruption": {"TestASlowSearchIsInterrupted", "TestConsolidationsOwnWaitIsInterrupted", "TestConsolidationEndsWhereTheRoomIsGone", "TestTheDoorbellEndsSearchesAsTimeoutsDo", "TestSearchesEndWithTheProcess", "TestTheDoorbellWakesTheLoop"},
+		"./pkg/orchestration":          {"TestRequestsAreStoredSideBySide", "TestTwoProcessesAtOnce", "TestTwoAtTheSameInstantKeepEachLimit"},
 		"./pkg/controllers/migration":  {"TestDecisionsAreWrittenSideBySide", "TestADecisionIsMadeOnce", "TestOnAControlPlane", "TestAnEvictionThatWaitsForAnother"},
 	}
 	// longest take more than half a minute. They begin first, or one of them is alone at the end.
@@ -81,9 +82,7 @@ func (o options) plan() (first []plannedStep, lanes []lane, err error) {
 	default:
 		return nil, nil, fmt.Errorf("%q is nothing to test: want all, unit or e2e", o.what)
 	}
-	if o.what != "unit" {
-		first = append(first, plannedStep{"programs", buildPrograms})
-	}
+	first = append(first, plannedStep{"programs", buildPrograms})
 	if o.what != "e2e" {
 		first = append(first, plannedStep{"packages", compilePackages})
 	}
@@ -187,7 +186,7 @@ func (o options) buildTools(ctx context.Context, s *step) error {
 	return err
 }
 
-// buildPrograms builds what the suites run, once for all of them.
+// buildPrograms builds the programs that tests run, once for all of them.
 func buildPrograms(ctx context.Context, s *step) error {
 	dir, err := filepath.Abs(filepath.Join(outDir, "test-programs"))
 	if err != nil {
@@ -196,7 +195,7 @@ func buildPrograms(ctx context.Context, s *step) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making the directory of the programs: %w", err)
 	}
-	if err := programs.Build(ctx, dir, programs.All()...); err != nil {
+	if err := programs.Build(ctx, dir, programs.Shipped()...); err != nil {
 		return err
 	}
 	s.results.programs = dir

@@ -89,7 +89,7 @@ func (r *results) environ() []string {
 	env := []string{timing.Variable + "=" + filepath.Join(r.dir, recordFile), programs.Variable + "=" + r.programs}
 	if os.Getenv("GOGC") == "" {
 		// Memory is there, and collecting garbage is a tenth to a quarter of what API servers of tests do.
-		env = append(env, "GOGC=300")
+		env = append(env, "GOGC=500")
 	}
 	return env
 }

@@ -20,8 +20,11 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/host"
+	"github.com/mainspring-rt/mainspring/pkg/localnode/image"
+	"github.com/mainspring-rt/mainspring/pkg/test/environment/programs"
 	"github.com/mainspring-rt/mainspring/pkg/test/privileged"
 	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
+	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
 // What both halves may take together with 100 containers that overrun: docs/agent.md has these figures. Pages of the programs'
@@ -32,15 +35,19 @@ const (
 	maxPairCPU = 0.10     // of a core, on a machine that does other things
 )
 
-// shipped builds a program as make build does.
+// shipped returns a program as it is shipped.
 func (w *world) shipped(name string) string {
 	w.Helper()
-	program := filepath.Join(w.TempDir(), path.Base(name))
-	build := exec.CommandContext(w.Context(), "go", "build", "-trimpath", "-tags=nri_no_wasm,grpcnotrace", "-ldflags=-s -w", "-o", program, "../../"+name)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		w.Fatalf("building %s: %v\n%s", name, err, out)
-	}
+	program, err := programs.Path(w.Context(), w.TempDir(), name)
+	w.must(err)
+	return program
+}
+
+// task builds the real-time task of the benchmarks.
+func (w *world) task() string {
+	w.Helper()
+	program := filepath.Join(w.TempDir(), "task")
+	w.must(image.BuildProgram(w.Context(), toolchain.MainModule+"/test/bench/task", program))
 	return program
 }
 
@@ -151,7 +158,7 @@ func (w *world) start(program string, args ...string) (pid int, log *output) {
 func TestThePairStaysSmall(t *testing.T) {
 	privileged.Require(t, privileged.Root, privileged.RTGroups, privileged.BTF)
 	w := newWorld(t)
-	fastpath, program, task := w.shipped("cmd/fastpath"), w.shipped("cmd/agent"), w.shipped("test/bench/task")
+	fastpath, program, task := w.shipped(programs.FastPath), w.shipped(programs.Agent), w.task()
 	containers, dir := w.realContainers(), t.TempDir()
 	var pods []*corev1.Pod
 	var servers []v1alpha1.RTServer

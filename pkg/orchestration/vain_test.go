@@ -51,7 +51,7 @@ func TestAttemptsInVainDoNotPileUp(t *testing.T) {
 	p := s.spawn()
 	s.turns(p, 1)
 	r := s.request(rules.Preempt, "NoCore", "n1", s.pod("a1"))
-	hours := sampling.Count(18, 72)
+	hours := sampling.Count(6, 72)
 	rests, most := s.pressure(p, r, time.Duration(hours)*time.Hour)
 	if len(rests) < 5*hours {
 		t.Fatalf("only %d attempts in %d hours", len(rests), hours)

@@ -1,22 +1,13 @@
 package rt_test
 
 import (
-	"flag"
 	"os"
 	"testing"
+
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
-// checks is how many random cases each property draws; -rapid.checks overrides it.
-const checks = "2000"
-
 func TestMain(m *testing.M) {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
-	if !given {
-		if err := flag.Set("rapid.checks", checks); err != nil {
-			panic(err)
-		}
-	}
+	sampling.RapidChecks(500, 2000)
 	os.Exit(m.Run())
 }

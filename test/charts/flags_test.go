@@ -2,10 +2,7 @@ package charts_test
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +12,7 @@ import (
 	karpenteroptions "sigs.k8s.io/karpenter/pkg/operator/options"
 
 	"github.com/mainspring-rt/mainspring/pkg/test/chart"
+	"github.com/mainspring-rt/mainspring/pkg/test/environment/programs"
 )
 
 // The programs of the chart's Deployments, built when they are needed first.
@@ -23,17 +21,11 @@ var (
 	buildHollow     = sync.OnceValues(func() (string, error) { return build("hollow") })
 )
 
-// build builds a program into the folder that TestMain removes.
+// build returns a program, which is built into the folder that TestMain removes where the run has not built it.
 func build(name string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
 	defer cancel()
-	binary := filepath.Join(workDir, name)
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", binary, "../../cmd/"+name)
-	cmd.Env = append(os.Environ(), "GOTOOLCHAIN=auto")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building %s: %w\n%s", name, err, out)
-	}
-	return binary, nil
+	return programs.Path(ctx, workDir, name)
 }
 
 func controllerBinary(t *testing.T) string {

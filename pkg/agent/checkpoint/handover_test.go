@@ -11,6 +11,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/containerd"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 // handedOver is a pair whose source is gone, or about to go, for good.
@@ -156,7 +157,8 @@ func TestATargetWithoutTheState(t *testing.T) {
 
 func TestAgentsThatAreKilledWhileASourceIsHandedOver(t *testing.T) {
 	for _, after := range []bool{false, true} {
-		for die := 1; ; die++ {
+		first, by := sampling.Stride(t, 3)
+		for die := first; ; die += by {
 			p := newPair(t)
 			p.settle()
 			p.stage(v1alpha1.StageTransfer)

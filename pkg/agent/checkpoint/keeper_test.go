@@ -18,6 +18,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint"
 	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/containerd"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 const name = "nc"
@@ -454,7 +455,8 @@ func (p *pair) spoil(change func([]byte) []byte) {
 func TestAgentsThatAreKilledAnywhere(t *testing.T) {
 	for _, end := range []v1alpha1.CheckpointStage{v1alpha1.StageRelease, v1alpha1.StageDiscard} {
 		for _, after := range []bool{false, true} {
-			for die := 1; ; die++ {
+			first, by := sampling.Stride(t, 3)
+			for die := first; ; die += by {
 				p := newPair(t)
 				p.api.fate.die, p.api.fate.after = die, after
 				p.settle()

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
 // undone are the ways in which the agent itself ends what it holds, and the state that it tells then.
@@ -73,7 +74,8 @@ func TestASourceThatCannotBeResumedIsToldOf(t *testing.T) {
 func TestAgentsThatAreKilledWhileASourceIsResumed(t *testing.T) {
 	for state, happens := range undone {
 		for _, after := range []bool{false, true} {
-			for die := 1; ; die++ {
+			first, by := sampling.Stride(t, 3)
+			for die := first; ; die += by {
 				p := newPair(t)
 				p.settle()
 				p.stage(v1alpha1.StageTransfer)

@@ -18,6 +18,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/standalone"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/host"
+	"github.com/mainspring-rt/mainspring/pkg/test/environment/programs"
 	"github.com/mainspring-rt/mainspring/pkg/test/privileged"
 )
 
@@ -46,10 +47,9 @@ func TestMain(m *testing.M) {
 func options(t *testing.T, text string) standalone.Options {
 	t.Helper()
 	privileged.Require(t, privileged.Root, privileged.RTGroups, privileged.BTF)
-	fastpath := filepath.Join(t.TempDir(), "fastpath")
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", fastpath, "github.com/mainspring-rt/mainspring/cmd/fastpath")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the fast path: %v\n%s", err, out)
+	fastpath, err := programs.Path(t.Context(), t.TempDir(), programs.FastPath)
+	if err != nil {
+		t.Fatal(err)
 	}
 	self, err := os.Executable()
 	if err != nil {

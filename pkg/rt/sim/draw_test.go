@@ -1,7 +1,6 @@
 package sim_test
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -11,20 +10,11 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/rt/sim"
+	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
-// checks is how many random sets each property draws; -rapid.checks overrides it.
-const checks = "2000"
-
 func TestMain(m *testing.M) {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
-	if !given {
-		if err := flag.Set("rapid.checks", checks); err != nil {
-			panic(err)
-		}
-	}
+	sampling.RapidChecks(500, 2000)
 	os.Exit(m.Run())
 }
 

@@ -3,6 +3,7 @@ package environment
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
@@ -23,6 +24,9 @@ import (
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 )
+
+// cleanEvery is how often is looked whether the cluster is clean: each time is a list of every kind that is not.
+const cleanEvery = 500 * time.Millisecond
 
 // cleaned lists what a spec may leave behind, in the order in which it is deleted: first what holds
 // up the end of pods, then what makes pods, pods, and what makes nodes.
@@ -86,7 +90,7 @@ func (env *Environment) ExpectClean() {
 				kinds, left = env.deleteAll(g, env.lists())
 			}
 			g.Expect(names(left)).To(BeEmpty())
-		}).Should(Succeed())
+		}).WithPolling(cleanEvery).Should(Succeed())
 	})
 	if gone != nil {
 		env.report()

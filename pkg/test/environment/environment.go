@@ -126,6 +126,22 @@ func prepare(data []byte) (*Environment, prepared) {
 	return env, ready
 }
 
+// neededControllers has kube-controller-manager run what scenarios stand on. The others watch, and write to, every plane of a run: certificates, addresses of
+// Services, autoscaling by metrics, cloud routes, and what migrates stored versions.
+func neededControllers() string {
+	list := "--controllers=*"
+	for _, name := range []string{
+		"certificatesigningrequest-approving", "certificatesigningrequest-cleaner", "certificatesigningrequest-signing", "cronjob", "endpoints", "endpointslice",
+		"endpointslice-mirroring", "horizontal-pod-autoscaler", "kube-apiserver-serving-clustertrustbundle-publisher", "legacy-serviceaccount-token-cleaner",
+		"node-ipam", "node-route", "persistentvolume-expander", "podcertificaterequest-cleaner", "podgroup-protection", "resourcepoolstatusrequest",
+		"service-cidr", "service-lb", "storage-version-migrator", "storageversion-garbage-collector", "ttl-after-finished", "ttl",
+		"validatingadmissionpolicy-status", "volumeattributesclass-protection",
+	} {
+		list += ",-" + name + "-controller"
+	}
+	return list
+}
+
 // startPlane brings up an empty control plane with kubelets.
 func (env *Environment) startPlane(ready prepared, apiServerArgs ...string) {
 	GinkgoHelper()
@@ -141,6 +157,7 @@ func (env *Environment) startPlane(ready prepared, apiServerArgs ...string) {
 		Kwok:                   true,
 		NodeMonitorGracePeriod: nodeGrace,
 		APIServerArgs:          apiServerArgs,
+		ControllerManagerArgs:  []string{neededControllers()},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	env.connect()

@@ -27,7 +27,7 @@ type prepared struct {
 }
 
 func (p prepared) program(name string) string {
-	if p.Prebuilt != "" && slices.Contains(programs.All(), name) {
+	if p.Prebuilt != "" && slices.Contains(programs.Shipped(), name) {
 		return filepath.Join(p.Prebuilt, name)
 	}
 	return filepath.Join(p.Programs, name)

@@ -52,8 +52,8 @@ const (
 	otherArchive    = "load-other.tar"
 	agentArchive    = "agent.tar"
 	agentImage      = "mainspring.local/agent:test"
-	agentProgram    = "agent"
-	fastPathProgram = "fastpath"
+	agentProgram    = programs.Agent
+	fastPathProgram = programs.FastPath
 )
 
 // PrepareNode is Prepare for suites with a real node.
@@ -61,11 +61,11 @@ func PrepareNode(ctx context.Context) []byte {
 	GinkgoHelper()
 	ready := build(ctx, programs.NodeTools(), programs.Controller)
 	load := ready.program("load")
-	for program, pkg := range map[string]string{ // those of images need no library, and so no race detector
-		load:                           "/test/suites/node/load",
-		ready.program(agentProgram):    "/cmd/agent",
-		ready.program(fastPathProgram): "/cmd/fastpath",
-	} {
+	built := map[string]string{load: "/test/suites/node/load"}
+	if ready.Prebuilt == "" { // those of images need no library, and so no race detector
+		built[ready.program(agentProgram)], built[ready.program(fastPathProgram)] = "/cmd/agent", "/cmd/fastpath"
+	}
+	for program, pkg := range built {
 		Expect(image.BuildProgram(ctx, toolchain.MainModule+pkg, program)).To(Succeed())
 	}
 	for archive, i := range map[string]image.Image{

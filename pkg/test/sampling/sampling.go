@@ -6,6 +6,7 @@
 package sampling
 
 import (
+	"flag"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -64,12 +65,39 @@ func sequence(first, n int) []int {
 	return points
 }
 
+// Stride returns where a loop over points begins whose end only the check itself finds, and its steps: 1 and 1 when the sampling is off, otherwise every
+// step-th point from one of the first step.
+func Stride(t testing.TB, step int) (first, by int) {
+	t.Helper()
+	if Exhaustive() {
+		tellOnFailure(t, ExhaustiveVariable+"=1")
+		return 1, 1
+	}
+	return 1 + Rand(t).IntN(step), step
+}
+
 // Count returns how often a random check is repeated: all times when the sampling is off, otherwise sampled times.
 func Count(sampled, all int) int {
 	if Exhaustive() {
 		return all
 	}
 	return sampled
+}
+
+// RapidChecks sets how many random cases each property of rapid draws: all when the sampling is off, otherwise sampled. The flag -rapid.checks overrides it.
+// TestMain calls it before the tests run.
+func RapidChecks(sampled, all int) {
+	const name = "rapid.checks"
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
+	if given {
+		return
+	}
+	if err := flag.Set(name, strconv.Itoa(Count(sampled, all))); err != nil {
+		fmt.Fprintf(os.Stderr, "setting -%s: %v\n", name, err)
+		os.Exit(2)
+	}
 }
 
 // Rand returns random numbers that depend on the seed and the name of the test. It logs the seed, and once the test has failed the

@@ -78,7 +78,7 @@ func filler(t *testing.T, ppm int64) table.Server {
 func TestAFullNodeStartsAgain(t *testing.T) {
 	privileged.Require(t, privileged.Root, privileged.RTGroups, privileged.BTF)
 	privileged.Machine(t)
-	task, p := build(t, "test/bench/task"), newProcess(t, "")
+	task, p := task(t), newProcess(t, "")
 	a := newContainer(t, task, actuator.IdentityCPU, "a", 1)
 	before := a.file(t, "cpu", "cpu.rt_runtime_us") + a.file(t, "cpuset", "cpuset.cpus")
 	p.begin()

@@ -45,7 +45,7 @@ func (c *container) is(policy uint32) error {
 func TestWithoutACoreNobodyStaysRealTimeByUs(t *testing.T) {
 	privileged.Require(t, privileged.Root, privileged.BTF)
 	privileged.Machine(t)
-	task, p := build(t, "test/bench/task"), newProcess(t, actuator.FIFO)
+	task, p := task(t), newProcess(t, actuator.FIFO)
 	c := newContainer(t, task, actuator.IdentityOf(host.New("/"), actuator.FIFO), "a", 1)
 	p.begin()
 	server := c.server("a", 2_000, 1)

@@ -22,21 +22,33 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/host"
+	"github.com/mainspring-rt/mainspring/pkg/localnode/image"
+	"github.com/mainspring-rt/mainspring/pkg/test/environment/programs"
 	"github.com/mainspring-rt/mainspring/pkg/test/privileged"
+	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
 // patience is how long a test waits for what should take a moment, on a machine that may do other things.
 const patience = time.Minute
 
-// build compiles a program of the repository, once.
-func build(t *testing.T, program string) string {
+// fastpath returns the program.
+func fastpath(t *testing.T) string {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), filepath.Base(program))
-	command := exec.CommandContext(t.Context(), "go", "build", "-o", out, "github.com/mainspring-rt/mainspring/"+program)
-	if text, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("building %s: %v\n%s", program, err, text)
+	program, err := programs.Path(t.Context(), t.TempDir(), programs.FastPath)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return out
+	return program
+}
+
+// task builds the real-time task of the benchmarks.
+func task(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "task")
+	if err := image.BuildProgram(t.Context(), toolchain.MainModule+"/test/bench/task", program); err != nil {
+		t.Fatal(err)
+	}
+	return program
 }
 
 // process is a fast path on the real machine.
@@ -53,7 +65,7 @@ func newProcess(t *testing.T, backend string) *process {
 	t.Helper()
 	dir := t.TempDir()
 	p := &process{
-		t: t, program: build(t, "cmd/fastpath"), socket: filepath.Join(dir, "s"), state: filepath.Join(dir, "state"),
+		t: t, program: fastpath(t), socket: filepath.Join(dir, "s"), state: filepath.Join(dir, "state"),
 		args: []string{"--backend", backend, "--charge-granularity", "100us"},
 	}
 	p.Client = client.New(p.socket)
@@ -205,7 +217,7 @@ func raising(generation int64, servers ...table.Server) table.Table {
 func TestKilledAtAnyMomentNothingIsLost(t *testing.T) {
 	privileged.Require(t, privileged.Root, privileged.RTGroups, privileged.BTF)
 	privileged.Machine(t)
-	task, p := build(t, "test/bench/task"), newProcess(t, "rtgroup")
+	task, p := task(t), newProcess(t, "rtgroup")
 	a, b := newContainer(t, task, actuator.IdentityCPU, "a", 1), newContainer(t, task, actuator.IdentityCPU, "b", 1)
 	before := a.file(t, "cpu", "cpu.rt_runtime_us") + a.file(t, "cpuset", "cpuset.cpus")
 	p.begin()

@@ -1,4 +1,4 @@
-// Package programs builds the programs that end-to-end suites run as processes.
+// Package programs builds the programs that tests run as processes.
 package programs
 
 import (
@@ -18,7 +18,13 @@ const (
 	Controller = "controller"
 	Agents     = "hollow"
 	Command    = "mainspring"
+	Agent      = "agent"
+	FastPath   = "fastpath"
+	Standalone = "standalone"
 )
+
+// Shipped are all programs of this repository.
+func Shipped() []string { return append(All(), Agent, FastPath, Standalone) }
 
 // All are the programs of suites with simulated nodes.
 func All() []string { return []string{Controller, Agents, Command} }
@@ -32,18 +38,26 @@ func NodeTools() []toolchain.Tool {
 }
 
 const (
-	// Variable names the environment variable with the directory where a run over several suites has built All of this very source.
+	// Variable names the environment variable with the directory where a run of hack/test has built Shipped of this very source.
 	Variable = "MAINSPRING_TEST_PROGRAMS"
 	// RaceVariable names the environment variable that, set to 1, builds the programs with the race detector.
 	RaceVariable = "MAINSPRING_RACE"
 )
 
-// Prebuilt is the directory where the run has built All; empty: nowhere, or not as this suite wants them.
+// Prebuilt is the directory where the run has built Shipped; empty: nowhere, or not as this suite wants them.
 func Prebuilt() string {
 	if os.Getenv(RaceVariable) == "1" {
 		return ""
 	}
 	return os.Getenv(Variable)
+}
+
+// Path returns the path of a shipped program: the run's, or else one that it builds into dir.
+func Path(ctx context.Context, dir, name string) (string, error) {
+	if prebuilt := Prebuilt(); prebuilt != "" {
+		return filepath.Join(prebuilt, name), nil
+	}
+	return filepath.Join(dir, name), Build(ctx, dir, name)
 }
 
 // Build builds programs into dir.
