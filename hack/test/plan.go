@@ -109,8 +109,7 @@ func (o options) unitLanes() []lane {
 	}
 	// They follow the suites that are done first, so that all lanes end at about the same time.
 	named := lane{name: laneName(suiteLanes[0]), steps: []plannedStep{goTests{
-		name: "race of single tests", packages: slices.Sorted(maps.Keys(raceTests)), race: true,
-		args: []string{"-run=^(" + strings.Join(slices.Concat(slices.Collect(maps.Values(raceTests))...), "|") + ")$"}, parallel: 1,
+		name: "race of single tests", packages: slices.Sorted(maps.Keys(raceTests)), race: true, args: []string{"-run=" + racedAlone()}, parallel: 1,
 	}.planned()}}
 	return []lane{
 		{name: "kernel", steps: []plannedStep{
@@ -134,17 +133,22 @@ func (o options) kernelTimeout() time.Duration {
 // laneName names the lane of suites.
 func laneName(suites []string) string { return strings.Join(suites, "+") }
 
+// racedAlone matches the names of raceTests.
+func racedAlone() string {
+	return "^(" + strings.Join(slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(raceTests))...))), "|") + ")$"
+}
+
 // testPackages tests the packages outside of the kernel's lane that have something to race, or those that have not.
 func testPackages(ctx context.Context, s *step, name string, race bool) error {
 	sequential, concurrent, err := splitPackages(ctx)
 	if err != nil {
 		return err
 	}
-	packages := sequential
+	g := goTests{name: name, packages: sequential, parallel: testedAtOnce, args: []string{"-skip=" + racedAlone()}} // which pass by themselves
 	if race {
-		packages = concurrent
+		g = goTests{name: name, packages: concurrent, race: true, parallel: testedAtOnce}
 	}
-	return goTests{name: name, packages: packages, race: race, parallel: testedAtOnce}.run(ctx, s)
+	return g.run(ctx, s)
 }
 
 func (o options) suiteLanes() []lane {

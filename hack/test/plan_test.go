@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -137,4 +138,41 @@ func defines(t *testing.T, entry secondTry) bool {
 		}
 	}
 	return false
+}
+
+// Tests that have a step of their own are left out of the step of the other sequential packages, by their names: one of the same name elsewhere would not
+// run, and one that is named and does not exist would prove nothing.
+func TestTestsThatAreRacedAloneAreWhereTheyAreNamed(t *testing.T) {
+	inRoot(t)
+	wanted := map[string]string{}
+	for pkg, names := range raceTests {
+		for _, name := range names {
+			wanted[name] = filepath.Clean(pkg)
+		}
+	}
+	found := map[string][]string{}
+	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, match := range declared.FindAllStringSubmatch(string(content), -1) {
+			if wanted[match[1]] != "" {
+				found[match[1]] = append(found[match[1]], filepath.Dir(path))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, pkg := range wanted {
+		if !slices.Equal(found[name], []string{pkg}) {
+			t.Errorf("%s is in %v, want %s alone", name, found[name], pkg)
+		}
+	}
 }

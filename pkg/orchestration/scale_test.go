@@ -202,7 +202,7 @@ func (c *crowd) phases() map[string]int {
 }
 
 func TestACrowdWaitsForItsTurn(t *testing.T) {
-	c := newCrowd(t, 2*orchestration.NotesAtOnce) // so that more than one round has notes to store
+	c := newCrowd(t, orchestration.NotesAtOnce+orchestration.NotesAtOnce/4) // so that more than one round has notes to store
 	c.must(decide(c, c.queue))
 	if got := c.phases(); got["Running"] != crowdRunning || got["Waiting InUse"] != orchestration.NotesAtOnce {
 		t.Errorf("after one round: %v", got)

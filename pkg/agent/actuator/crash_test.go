@@ -179,7 +179,7 @@ func TestEveryDayOfEveryBackend(t *testing.T) {
 
 // deathsPerLayout is at how many writes, chosen at random, the process dies on each layout in a run of `make test`. A day has 23 to 66
 // writes, depending on the layout, and a container's life 9 to 23.
-const deathsPerLayout = 8
+const deathsPerLayout = 4
 
 // TestKilledAtEveryWrite stops the process before each of its changes in turn. What it leaves must always be
 // safe; the next process makes it what the table says, and one whose table is empty puts everything back.

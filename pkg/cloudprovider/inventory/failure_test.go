@@ -159,9 +159,9 @@ func TestAMachineThatCannotBeSwitchedOff(t *testing.T) {
 	if err := w.provider.Delete(t.Context(), claim); err != nil {
 		t.Fatal(err)
 	}
-	w.pass(time.Hour, "m1")
+	w.pass(15*time.Minute, "m1")
 	if err := w.provider.Delete(t.Context(), claim); err != nil {
-		t.Fatalf("after an hour: %v", err)
+		t.Fatalf("after a quarter of an hour: %v", err)
 	}
 	w.expectPhase("m1", "Stopping")
 	if w.recorder.Calls("PowerOffFailed") == 0 {

@@ -65,6 +65,12 @@ func sequence(first, n int) []int {
 	return points
 }
 
+// OneIn reports whether the test tries what one test in n does, by the seed and its name; always when the sampling is off.
+func OneIn(t testing.TB, n int) bool {
+	t.Helper()
+	return Exhaustive() || Rand(t).IntN(n) == 0
+}
+
 // Stride returns where a loop over points begins whose end only the check itself finds, and its steps: 1 and 1 when the sampling is off, otherwise every
 // step-th point from one of the first step.
 func Stride(t testing.TB, step int) (first, by int) {
