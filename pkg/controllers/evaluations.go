@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/clock"
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
+	"sigs.k8s.io/karpenter/pkg/utils/nodepool"
 )
 
 // evaluations is the provider under NodeOverlays. It notes when somebody last asked for a NodePool whose overlays were not evaluated yet, as at the start
@@ -23,7 +24,7 @@ type evaluations struct {
 // GetInstanceTypes implements cloudprovider.CloudProvider.
 func (e *evaluations) GetInstanceTypes(ctx context.Context, nodePool *karpenterv1.NodePool) ([]*cloudprovider.InstanceType, error) {
 	types, err := e.CloudProvider.GetInstanceTypes(ctx, nodePool)
-	if cloudprovider.IsUnevaluatedNodePoolError(err) {
+	if cloudprovider.IsUnevaluatedNodePoolError(err) && !nodepool.IsStatic(nodePool) { // no pod waits for a static one
 		e.lock.Lock()
 		defer e.lock.Unlock()
 		e.last = e.clock.Now()

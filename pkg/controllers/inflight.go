@@ -97,6 +97,9 @@ func (f *flights) undecided(ctx context.Context, pod *corev1.Pod) bool {
 	if !synced && now.Sub(o.first) < hopeful {
 		o.from = now
 	}
+	if missed := f.lastMissed(); missed.After(o.from) && now.Sub(o.first) < hopeful {
+		o.from = missed
+	}
 	o.seen = now
 	f.asked[key] = o
 	return now.Sub(o.from) < f.batch+lookout
