@@ -44,9 +44,17 @@ func (h Handlers) replacing(ctx context.Context, pod *corev1.Pod, dryRun bool) b
 	})
 }
 
-// awaitsOwner reports whether the owner of the migrated pod is to make, or has made, one in its place.
+// awaitsOwner reports whether the owner of the migrated pod is about to make one in its place, or makes it. Migrations that wait for their turn need no entry
+// yet: the queue bounds those that have begun.
 func awaitsOwner(o *v1alpha1.PodMigration) bool {
-	return o.Status.Strategy == v1alpha1.StrategyRestart && o.Status.Owner != nil && !o.Status.Phase.Over()
+	if o.Status.Strategy != v1alpha1.StrategyRestart || o.Status.Owner == nil {
+		return false
+	}
+	switch o.Status.Phase {
+	case v1alpha1.MigrationReserving, v1alpha1.MigrationCuttingOver, v1alpha1.MigrationRestoring:
+		return true
+	}
+	return false
 }
 
 // uidPattern is what the API server gives an object. An owner reference may hold any text, as its author writes it.
@@ -62,7 +70,10 @@ func replacementsEntry(template admissionv1.MutatingWebhook, migrations []v1alph
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
 	})
 	var owners, namespaces []string
-	for _, o := range awaited[:min(len(awaited), maxOwners)] {
+	for _, o := range awaited {
+		if len(owners) == maxOwners {
+			break
+		}
 		owners, _ = insert(owners, strconv.Quote(string(o.Status.Owner.UID)))
 		namespaces, _ = insert(namespaces, o.Namespace)
 	}

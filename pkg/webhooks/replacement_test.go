@@ -87,7 +87,7 @@ func TestOwnersThatTheEntryNames(t *testing.T) {
 	var objects []client.Object
 	add := func(name, namespace string, uid types.UID, change func(*v1alpha1.PodMigration)) {
 		o := &v1alpha1.PodMigration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		o.Status = v1alpha1.PodMigrationStatus{Phase: v1alpha1.MigrationPending, Strategy: v1alpha1.StrategyRestart, Owner: &v1alpha1.MigrationOwner{Kind: "Job", UID: uid}}
+		o.Status = v1alpha1.PodMigrationStatus{Phase: v1alpha1.MigrationReserving, Strategy: v1alpha1.StrategyRestart, Owner: &v1alpha1.MigrationOwner{Kind: "Job", UID: uid}}
 		if change != nil {
 			change(o)
 		}
@@ -100,6 +100,7 @@ func TestOwnersThatTheEntryNames(t *testing.T) {
 	add("spared", "kube-system", "uid-2", nil)
 	add("over", "a", "uid-3", func(o *v1alpha1.PodMigration) { o.Status.Phase = v1alpha1.MigrationFailed })
 	add("beside", "a", "uid-4", func(o *v1alpha1.PodMigration) { o.Status.Strategy = v1alpha1.StrategySurge })
+	add("waiting", "a", "uid-6", func(o *v1alpha1.PodMigration) { o.Status.Phase = v1alpha1.MigrationPending })
 	add("bare", "a", "uid-5", func(o *v1alpha1.PodMigration) { o.Status.Owner = nil })
 	generated := func(objects ...client.Object) []admissionv1.MutatingWebhook {
 		t.Helper()
@@ -130,6 +131,14 @@ func TestOwnersThatTheEntryNames(t *testing.T) {
 	}
 	if got := strings.Count(generated(objects...)[0].MatchConditions[0].Expression, "uid-"); got != 100 {
 		t.Errorf("%d owners, want 100", got)
+	}
+	objects = nil
+	for i := range 150 { // of one Deployment
+		add(fmt.Sprintf("m%d", i), "a", "uid-one", nil)
+	}
+	add("z", "z", "uid-last", nil)
+	if got := generated(objects...)[0].MatchConditions[0].Expression; !strings.Contains(got, `["uid-last", "uid-one"]`) {
+		t.Errorf("of an owner with many migrations and another one: %s", got)
 	}
 	if list := generated(); len(list) != 0 {
 		t.Errorf("entries without migrations: %+v", list)

@@ -26,6 +26,9 @@ type source struct {
 // mutators are the methods that change a metric, or return the series of it that is changed.
 var mutators = []string{"Add", "Inc", "Dec", "Set", "Observe", "With", "WithLabelValues", "Begin", "Reset", "Tell"}
 
+// senders are the functions by which a collector sends a value of the description that comes first.
+var senders = []string{"gauge", "total", "counter", "histogramOf", "MustNewConstMetric", "MustNewConstHistogram"}
+
 func readSource(t *testing.T) source {
 	t.Helper()
 	s := source{variables: map[string][]string{}, changed: map[string]bool{}, texts: map[string]bool{}}
@@ -72,10 +75,8 @@ func (s source) add(n ast.Node) bool {
 			s.name(n.Names[i].Name, value)
 		}
 	case *ast.CallExpr:
-		if !strings.Contains(nameOf(n.Fun), "Register") {
-			for _, arg := range n.Args { // gauge(descX, value): a collector sends it
-				s.changed[nameOf(arg)] = true
-			}
+		if slices.Contains(senders, nameOf(n.Fun)) && len(n.Args) > 0 {
+			s.changed[nameOf(n.Args[0])] = true
 		}
 		if method, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains(mutators, method.Sel.Name) {
 			s.changed[nameOf(method.X)] = true

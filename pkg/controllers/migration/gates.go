@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	controllerruntime "sigs.k8s.io/controller-runtime"
@@ -165,12 +167,13 @@ func (g *Gates) beside(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	return true, nil
 }
 
-// ungated is why the pod that the owner makes in the evicted one's place would not wait until it is bound to the target; empty: it would. It would come
-// back to the source's node then, where the scheduler likes that best. It cannot where that node is cordoned or about to go. The API server is asked by a
-// dry run, which shows that it heeds the entry for the owner in the webhook configuration. It asks a ResourceQuota only after the webhook, so one that has no
-// room for both pods says nothing here.
+// askedAgain is how often the API server is asked anew whether it heeds the entry for an owner, while the eviction is refused.
+const askedAgain = 5 * time.Second
+
+// ungated is why the pod that the owner makes in the evicted one's place would not wait until it is bound to the target; empty: it would, or nobody can tell.
+// It would come back to the source's node then, where the scheduler likes that best. It cannot where that node is cordoned or about to go.
 func (m *migrate) ungated(ctx context.Context, task orchestration.Task, source *corev1.Pod) (string, error) {
-	if task.Object.Spec.TargetNode == "" {
+	if task.Object.Spec.TargetNode == "" || !m.watches.due(task.Object.Name, m.Clock.Now()) {
 		return "", nil
 	}
 	if gone, err := m.closed(ctx, source.Spec.NodeName); gone != "" || err != nil {
@@ -179,18 +182,31 @@ func (m *migrate) ungated(ctx context.Context, task orchestration.Task, source *
 	if !m.Gating {
 		return unbinding(metav1.GetControllerOf(source)), nil
 	}
+	why, err := m.askGated(ctx, task, source)
+	if why == "" && err == nil {
+		m.watches.heeded(task.Object.Name, m.Clock.Now())
+	}
+	return why, err
+}
+
+// askGated asks the API server, by a dry run, whether it heeds the entry for the owner in the webhook configuration. The pod has no label sdv.com, as that
+// one has that the owner makes, unless its template has it: both go to the same webhook. Who else refuses the pod (a quota that has no room for both, a policy
+// that minds who makes it) is asked after the webhook, and says nothing here.
+func (m *migrate) askGated(ctx context.Context, task orchestration.Task, source *corev1.Pod) (string, error) {
+	owner := *metav1.GetControllerOf(source)
 	probe := ofPod(task, source)
-	probe.Name, probe.OwnerReferences = ownName(task), []metav1.OwnerReference{*metav1.GetControllerOf(source)}
+	delete(probe.Labels, mcv1.LabelRT)
+	probe.Name, probe.OwnerReferences = ownName(task), []metav1.OwnerReference{owner}
 	probe.OwnerReferences[0].BlockOwnerDeletion = nil // some clusters let only those set it who may finalize the owner
 	switch err := m.Client.Create(ctx, probe, client.DryRunAll); {
-	case overQuota(err):
+	case refused(err) || apierrors.IsAlreadyExists(err):
 		return "", nil
-	case refused(err):
-		return fmt.Sprintf("the API server refuses a pod in the place of %s/%s: %v", source.Namespace, source.Name, err), nil
+	case apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err): // a webhook that does not answer, and must
+		return fmt.Sprintf("the API server cannot make a pod in the place of %s/%s: %v", source.Namespace, source.Name, err), nil
 	case err != nil:
 		return "", fmt.Errorf("asking whether a pod in the place of %s/%s would wait for its place: %w", source.Namespace, source.Name, err)
 	case !gated(probe):
-		return fmt.Sprintf("the API server does not send the webhook what %s %s makes, so nothing would bind the pod to node %s", probe.OwnerReferences[0].Kind, probe.OwnerReferences[0].Name, task.Object.Spec.TargetNode), nil
+		return fmt.Sprintf("the API server does not send the webhook what %s %s makes, so nothing would bind the pod to node %s", owner.Kind, owner.Name, task.Object.Spec.TargetNode), nil
 	}
 	return "", nil
 }

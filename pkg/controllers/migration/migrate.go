@@ -124,7 +124,7 @@ func New(d Dependencies) orchestration.Executor { return newMigrate(d) }
 func newMigrate(d Dependencies) *migrate {
 	return &migrate{
 		Dependencies: d,
-		watches:      &watches{of: map[string]watch{}, progress: map[string]sight{}, missing: map[string]time.Time{}},
+		watches:      &watches{of: map[string]watch{}, progress: map[string]sight{}, missing: map[string]time.Time{}, gating: map[string]time.Time{}},
 	}
 }
 

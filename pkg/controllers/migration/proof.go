@@ -43,6 +43,23 @@ type watches struct {
 	progress map[string]sight
 	// missing is since when somebody waits for the pod that an action's owner is to make.
 	missing map[string]time.Time
+	// gating is when the API server last heeded the entry for an action's owner.
+	gating map[string]time.Time
+}
+
+// due says whether it is time to ask whether it does.
+func (w *watches) due(action string, now time.Time) bool {
+	w.Lock()
+	defer w.Unlock()
+	at, known := w.gating[action]
+	return !known || now.Sub(at) >= askedAgain
+}
+
+// heeded remembers that it did.
+func (w *watches) heeded(action string, now time.Time) {
+	w.Lock()
+	defer w.Unlock()
+	w.gating[action] = now
 }
 
 // sight is what was seen, and since when.
@@ -91,6 +108,7 @@ func (w *watches) end(action string) {
 	delete(w.of, action)
 	delete(w.progress, action)
 	delete(w.missing, action)
+	delete(w.gating, action)
 }
 
 // prove is why it is not proven yet that the pod in the source's place does what the source did; empty: it is, by the evidence.
