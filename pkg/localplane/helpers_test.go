@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +47,26 @@ func start(t *testing.T, options localplane.Options) *localplane.Plane {
 			t.Errorf("stopping the plane: %v", err)
 		}
 	})
+	t.Cleanup(func() { logEnds(t, plane) }) // before Stop removes the logs
 	return plane
+}
+
+// logEnds prints the last lines of each component's log when the test has failed.
+func logEnds(t *testing.T, plane *localplane.Plane) {
+	const lines = 30
+	files, err := filepath.Glob(filepath.Join(plane.Dir(), "logs", "*.log"))
+	if err != nil || !t.Failed() {
+		return
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Logf("reading a log: %v", err)
+			continue
+		}
+		all := strings.Split(strings.TrimSpace(string(content)), "\n")
+		t.Logf("%s ends:\n%s", filepath.Base(file), strings.Join(all[max(0, len(all)-lines):], "\n"))
+	}
 }
 
 func clientFor(t *testing.T, config *rest.Config) kubernetes.Interface {

@@ -109,6 +109,9 @@ func TestAPIServerStopsAndStartsWithItsData(t *testing.T) {
 	t.Parallel()
 	plane := start(t, localplane.Options{ControllerManager: true, Scheduler: true, Kwok: true})
 	addConfigMap(t, plane, "kept")
+	addNode(t, plane, "before")
+	addPod(t, plane, "before", nil)
+	expectRunning(t, plane, "before") // every component has begun its work, and has to go on with it
 	if err := plane.StartAPIServer(t.Context()); !errors.Is(err, localplane.ErrAPIServerRunning) {
 		t.Errorf("starting a running API server: %v, want ErrAPIServerRunning", err)
 	}
