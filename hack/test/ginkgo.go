@@ -55,7 +55,7 @@ func (s suites) once(ctx context.Context, at *step) ([]testID, error) {
 	}
 	args := []string{
 		"run", "github.com/onsi/ginkgo/v2/ginkgo", "--no-color", fmt.Sprintf("--procs=%d", s.processes), "--timeout=" + r.timeout().String(),
-		// golangci-lint vets the same code in make verify; nobody debugs these binaries.
+		// golangci-lint vets the same code in make verify.
 		"--vet=off", "--ldflags=" + stripped, "--poll-progress-after=3m", "--keep-going", "--keep-separate-reports", "--json-report=" + reportName, "--output-dir=" + dir,
 	}
 	args = append(args, s.args...)

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/karpenter/pkg/utils/nodepool"
 )
 
-// evaluations is the provider under NodeOverlays. It notes when somebody last asked for a NodePool whose overlays were not evaluated yet, as at the start
+// evaluations is the provider under NodeOverlays. It notes when a caller last asked for a NodePool whose overlays were not evaluated yet, as at the start
 // of a process: the provisioner leaves such a NodePool out, and decides without it that no node comes for a pod.
 type evaluations struct {
 	cloudprovider.CloudProvider

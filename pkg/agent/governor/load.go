@@ -107,8 +107,8 @@ func (c *Core) plan(p table.Plan) {
 }
 
 // promiseAll reckons what the plan promises. A raise of criticality Low that does not fit beside all else is struck out: the plan may have reckoned
-// with more of the core than there is, or somebody asks for more than the plan. One that is in force is given back by the next Tick, once it is known that
-// the kernel did not refuse what was asked for, or in Load where that needs the room.
+// with more of the core than there is, or a caller asks for more than the plan. The next Tick gives back one that is in force, once the kernel has not
+// refused what was asked for. Load does so where that needs the room.
 func (c *Core) promiseAll() rt.PPM {
 	all, granularity := rt.PPM(0), c.options.GranularityUs
 	for i := range c.servers {

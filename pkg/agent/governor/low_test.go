@@ -39,7 +39,7 @@ func TestLowIsNotRaisedWhereTheCoreHasLessThanItsPlan(t *testing.T) {
 	}
 }
 
-// Somebody is asked more for than the plan reckons with, so that a Low server's raise has no room beside all promises any longer. What the kernel refuses
+// The table asks for more than the plan reckons with, so that a Low server's raise has no room beside all promises any longer. What the kernel refuses
 // at once has cost the Low server nothing; what it takes ends the raise with the next Tick.
 func TestALowServersRaiseEndsOnceTheKernelHasTakenWhatIsAskedFor(t *testing.T) {
 	t.Parallel()

@@ -167,13 +167,13 @@ func (g *Gates) beside(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	return true, nil
 }
 
-// askedAgain is how often the API server is asked anew whether it heeds the entry for an owner, while the eviction is refused.
+// askedAgain is how often the controller asks the API server anew about an owner's entry, while the eviction is refused.
 const askedAgain = 5 * time.Second
 
-// ungated is why the pod that the owner makes in the evicted one's place would not wait until it is bound to the target; empty: it would, or nobody can tell.
+// ungated is why the pod that the owner makes in the evicted one's place would not wait until it is bound to the target; empty: it would, or the API server does not say.
 // It would come back to the source's node then, where the scheduler likes that best. It cannot where that node is cordoned or about to go.
 func (m *migrate) ungated(ctx context.Context, task orchestration.Task, source *corev1.Pod) (string, error) {
-	if task.Object.Spec.TargetNode == "" || !m.watches.due(task.Object.Name, m.Clock.Now()) {
+	if task.Object.Spec.TargetNode == "" || !m.watches.asksGating(task.Object.Name, m.Clock.Now()) {
 		return "", nil
 	}
 	if gone, err := m.closed(ctx, source.Spec.NodeName); gone != "" || err != nil {
@@ -184,12 +184,12 @@ func (m *migrate) ungated(ctx context.Context, task orchestration.Task, source *
 	}
 	why, err := m.askGated(ctx, task, source)
 	if why == "" && err == nil {
-		m.watches.heeded(task.Object.Name, m.Clock.Now())
+		m.watches.noteGated(task.Object.Name, m.Clock.Now())
 	}
 	return why, err
 }
 
-// askGated asks the API server, by a dry run, whether it heeds the entry for the owner in the webhook configuration. The pod has no label sdv.com, as that
+// askGated asks the API server, by a dry run, whether it applies the entry for the owner in the webhook configuration. The pod has no label sdv.com, as that
 // one has that the owner makes, unless its template has it: both go to the same webhook. Who else refuses the pod (a quota that has no room for both, a policy
 // that minds who makes it) is asked after the webhook, and says nothing here.
 func (m *migrate) askGated(ctx context.Context, task orchestration.Task, source *corev1.Pod) (string, error) {

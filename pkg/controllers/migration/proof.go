@@ -43,20 +43,20 @@ type watches struct {
 	progress map[string]sight
 	// missing is since when somebody waits for the pod that an action's owner is to make.
 	missing map[string]time.Time
-	// gating is when the API server last heeded the entry for an action's owner.
+	// gating is when the API server last said that it gates what an action's owner makes.
 	gating map[string]time.Time
 }
 
-// due says whether it is time to ask whether it does.
-func (w *watches) due(action string, now time.Time) bool {
+// asksGating reports whether it is time to ask that.
+func (w *watches) asksGating(action string, now time.Time) bool {
 	w.Lock()
 	defer w.Unlock()
 	at, known := w.gating[action]
 	return !known || now.Sub(at) >= askedAgain
 }
 
-// heeded remembers that it did.
-func (w *watches) heeded(action string, now time.Time) {
+// noteGated remembers that answer.
+func (w *watches) noteGated(action string, now time.Time) {
 	w.Lock()
 	defer w.Unlock()
 	w.gating[action] = now

@@ -385,7 +385,7 @@ func (w *town) live() {
 	}
 }
 
-// bury ends a pod that was deleted, and its claim, once: one that somebody's finalizer keeps is there until that is off.
+// bury ends a pod that was deleted, and its claim, once: one that a finalizer keeps is there until that is off.
 func (w *town) bury(p *corev1.Pod) {
 	w.Helper()
 	if ptr.Deref(p.DeletionGracePeriodSeconds, -1) == 0 {

@@ -73,7 +73,7 @@ func TestAStartSaysWhatItIsAtAndEndsWhereThatHangs(t *testing.T) {
 	}
 }
 
-// Nobody has to look: a start watches itself.
+// A start watches itself: no other call is needed.
 func TestAStartThatHangsIsAbandonedByItself(t *testing.T) {
 	clk, abandoned := clocktesting.NewFakeClock(time.Now()), make(chan struct{})
 	start := node.Begin(node.Settings{Clock: clk, Abandon: func() { close(abandoned) }})
