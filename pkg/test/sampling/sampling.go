@@ -68,7 +68,8 @@ func sequence(first, n int) []int {
 // OneIn reports whether the test tries what one test in n does, by the seed and its name; always when the sampling is off.
 func OneIn(t testing.TB, n int) bool {
 	t.Helper()
-	return Exhaustive() || Rand(t).IntN(n) == 0
+	// A stream of its own: Points draws from that of the test's name, and would try only points that go with this answer.
+	return Exhaustive() || randOf(t, t.Name()+" is tried").IntN(n) == 0
 }
 
 // Stride returns where a loop over points begins whose end only the check itself finds, and its steps: 1 and 1 when the sampling is off, otherwise every
@@ -110,6 +111,12 @@ func RapidChecks(sampled, all int) {
 // command that repeats it.
 func Rand(t testing.TB) *rand.Rand {
 	t.Helper()
+	return randOf(t, t.Name())
+}
+
+// randOf returns random numbers that depend on the seed and a text.
+func randOf(t testing.TB, text string) *rand.Rand {
+	t.Helper()
 	seed, err := processSeed()
 	if err != nil {
 		t.Fatalf("%s: want a decimal number: %v", SeedVariable, err)
@@ -118,7 +125,7 @@ func Rand(t testing.TB) *rand.Rand {
 	t.Log(set)
 	tellOnFailure(t, set)
 	name := fnv.New64a()
-	_, _ = name.Write([]byte(t.Name())) // a hash takes all
+	_, _ = name.Write([]byte(text)) // a hash takes all
 	return rand.New(rand.NewPCG(seed, name.Sum64()))
 }
 

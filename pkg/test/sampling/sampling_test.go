@@ -150,3 +150,43 @@ func TestRandDependsOnSeedAndName(t *testing.T) {
 		t.Errorf("two seeds give %d", first)
 	}
 }
+
+// Of many runs about half try what one test in two does, and these try every point, of any number of them.
+func TestOneInTwoTriesEveryPoint(t *testing.T) {
+	for _, points := range []int{8, 13, 16} {
+		chosen, tried := 0, map[int]bool{}
+		for seed := range 400 {
+			withSeed(t, seed)
+			if sampling.OneIn(t, 2) {
+				chosen++
+				tried[sampling.Points(t, 1, points, 1)[0]] = true
+			}
+		}
+		if chosen < 150 || chosen > 250 || len(tried) != points {
+			t.Errorf("%d of 400 runs try %d of %d points", chosen, len(tried), points)
+		}
+	}
+	t.Setenv(sampling.ExhaustiveVariable, "1")
+	if !sampling.OneIn(t, 1000) {
+		t.Error("with the sampling off it is not tried")
+	}
+}
+
+// Strides of many runs begin at each of the first points, so that together they try all; with the sampling off one tries all.
+func TestStridesTryEveryPointTogether(t *testing.T) {
+	begins := map[int]bool{}
+	for seed := range 50 {
+		withSeed(t, seed)
+		first, by := sampling.Stride(t, 3)
+		if begins[first] = true; first < 1 || first > 3 || by != 3 {
+			t.Fatalf("from %d by %d", first, by)
+		}
+	}
+	if len(begins) != 3 {
+		t.Errorf("strides begin at %v", begins)
+	}
+	t.Setenv(sampling.ExhaustiveVariable, "1")
+	if first, by := sampling.Stride(t, 3); first != 1 || by != 1 {
+		t.Errorf("with the sampling off: from %d by %d", first, by)
+	}
+}
