@@ -2,16 +2,43 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
 
-// keptLines is how many lines of what failed the run prints once more at its end; keptDump is how many of what every goroutine of a program
-// that died was doing.
+// keptLines is how many lines of what failed the run prints once more at its end; keptMessages is how many of the test's own messages, which may
+// stand far before the logs that a test prints as it ends; keptDump is how many of what every goroutine of a program that died was doing.
 const (
-	keptLines = 60
-	keptDump  = 300
+	keptLines    = 60
+	keptMessages = 20
+	keptDump     = 300
 )
+
+// message is the first line of what a test says by t.Log, t.Error or t.Fatal.
+var message = regexp.MustCompile(`^\s+\w+\.go:\d+: `)
+
+// testOutput is what a test printed: its first messages, and its last lines.
+type testOutput struct {
+	messages, last []string
+	dropped        int // messages that last does not have any more
+}
+
+func (o *testOutput) add(line string) {
+	if message.MatchString(line) && len(o.messages) < keptMessages {
+		o.messages = append(o.messages, line)
+	}
+	o.last = append(o.last, line)
+	if len(o.last) > keptLines {
+		if o.dropped < len(o.messages) && o.last[0] == o.messages[o.dropped] {
+			o.dropped++
+		}
+		o.last = o.last[1:]
+	}
+}
+
+// lines returns each line once, in the order of printing.
+func (o *testOutput) lines() []string { return slices.Concat(o.messages[:o.dropped], o.last) }
 
 // failure is what failed, and the last lines that it printed.
 type failure struct {

@@ -119,13 +119,16 @@ func (r *results) readGoTests(step string, events io.Reader) ([]testID, error) {
 		id := testID{Where: relative(e.Package), Name: e.Test, Package: e.Package}
 		switch top := e.Test != "" && !strings.Contains(e.Test, "/"); {
 		case e.Output != "":
-			pkg.add(e.Output)
+			pkg.add(e.Test, e.Output)
 		case top && e.Action == "run":
 			pkg.running = append(pkg.running, id)
 		case e.Action != "pass" && e.Action != "fail", e.Test != "" && !top:
 		case top:
 			pkg.running = slices.DeleteFunc(pkg.running, func(other testID) bool { return other == id })
 			r.tests = append(r.tests, testTime{testID: id, wall: took, failed: e.Action == "fail"})
+			if e.Action == "pass" {
+				delete(pkg.outputOf, id.Name)
+			}
 			if e.Action == "fail" {
 				pkg.failed = append(pkg.failed, id)
 			}
@@ -134,7 +137,7 @@ func (r *results) readGoTests(step string, events io.Reader) ([]testID, error) {
 			if e.Action == "fail" {
 				ended := pkg.ended(id)
 				failed = append(failed, ended...)
-				r.failures = append(r.failures, failure{tests: ended, output: pkg.output})
+				r.failures = append(r.failures, failure{tests: ended, output: pkg.printed(ended)})
 			}
 		}
 	}
@@ -147,7 +150,8 @@ func (r *results) readGoTests(step string, events io.Reader) ([]testID, error) {
 // packageEvents are what is known of a package until its tests end.
 type packageEvents struct {
 	running, failed []testID
-	output          []string // its last lines; from where its program died the first
+	output          []string               // its last lines; from where its program died the first
+	outputOf        map[string]*testOutput // of each top-level test that has not passed, its subtests' among it
 	died            bool
 }
 
@@ -156,12 +160,13 @@ func (e event) of(packages map[string]*packageEvents) *packageEvents {
 	name, _, _ := strings.Cut(cmp.Or(e.Package, e.ImportPath), " ")
 	name = strings.TrimSuffix(name, "_test")
 	if packages[name] == nil {
-		packages[name] = &packageEvents{}
+		packages[name] = &packageEvents{outputOf: map[string]*testOutput{}}
 	}
 	return packages[name]
 }
 
-func (p *packageEvents) add(output string) {
+// add keeps a line that a test printed, or the program outside of its tests.
+func (p *packageEvents) add(test, output string) {
 	line := strings.TrimSuffix(output, "\n")
 	p.died = p.died || dies(line)
 	switch {
@@ -170,6 +175,29 @@ func (p *packageEvents) add(output string) {
 	case len(p.output) < keptLines+keptDump:
 		p.output = append(p.output, line)
 	}
+	if top, _, _ := strings.Cut(test, "/"); top != "" {
+		if p.outputOf[top] == nil {
+			p.outputOf[top] = &testOutput{}
+		}
+		p.outputOf[top].add(line)
+	}
+}
+
+// printed returns what the failed tests printed. A program that died, or failed outside of its tests, has no test to blame: it is what the program
+// printed last.
+func (p *packageEvents) printed(failed []testID) []string {
+	var lines []string
+	if !p.died {
+		for _, t := range failed {
+			if o := p.outputOf[t.Name]; o != nil {
+				lines = append(lines, o.lines()...)
+			}
+		}
+	}
+	if len(lines) == 0 {
+		return p.output
+	}
+	return lines
 }
 
 // ended returns what failed of a package that did.

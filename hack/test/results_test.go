@@ -60,6 +60,38 @@ func TestGoTestsAreRead(t *testing.T) {
 	}
 }
 
+// A package prints much after the test that failed, and a test prints logs after its messages.
+func TestFailureShowsTheMessagesOfTheTestThatFailed(t *testing.T) {
+	r, _ := inEmptyDir(t, nil)
+	var events strings.Builder
+	line := func(test, output string) {
+		content, err := json.Marshal(event{Action: "output", Package: module + "pkg/rt", Test: test, Output: output + "\n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		events.Write(append(content, '\n'))
+	}
+	line("TestA/sub", "    a_test.go:3: refused")
+	for i := range 2 * keptLines {
+		line("TestA", fmt.Sprint("log ", i))
+		line("TestB", "passes")
+	}
+	for _, e := range []event{{Action: "pass", Test: "TestB"}, {Action: "fail", Test: "TestA"}, {Action: "fail"}} {
+		content, err := json.Marshal(event{Action: e.Action, Package: module + "pkg/rt", Test: e.Test})
+		if err != nil {
+			t.Fatal(err)
+		}
+		events.Write(append(content, '\n'))
+	}
+	if _, err := r.readGoTests("unit", strings.NewReader(events.String())); err != nil {
+		t.Fatal(err)
+	}
+	got := r.failures[0].output
+	if len(got) != keptLines+1 || got[0] != "    a_test.go:3: refused" || got[1] != fmt.Sprint("log ", keptLines) || slices.Contains(got, "passes") {
+		t.Errorf("%d lines: %q", len(got), got)
+	}
+}
+
 func TestGinkgoReportsAreRead(t *testing.T) {
 	r, _ := inEmptyDir(t, nil)
 	report := []types.Report{{
@@ -218,14 +250,14 @@ func TestDotsAreProgressThatIsPrinted(t *testing.T) {
 func TestWhatIsKeptOfAFailure(t *testing.T) {
 	p := &packageEvents{}
 	for i := range 500 {
-		p.add(fmt.Sprintf("line %d\n", i))
+		p.add("", fmt.Sprintf("line %d\n", i))
 	}
 	if len(p.output) != keptLines || p.output[keptLines-1] != "line 499" {
 		t.Errorf("%d lines, the last is %q", len(p.output), p.output[len(p.output)-1])
 	}
-	p.add("panic: test timed out after 25m0s\n")
+	p.add("", "panic: test timed out after 25m0s\n")
 	for i := range 1000 {
-		p.add(fmt.Sprintf("goroutine %d\n", i))
+		p.add("", fmt.Sprintf("goroutine %d\n", i))
 	}
 	if len(p.output) != keptLines+keptDump || p.output[keptLines] != "panic: test timed out after 25m0s" || p.output[keptLines+1] != "goroutine 0" {
 		t.Errorf("%d lines: %q", len(p.output), p.output[keptLines:keptLines+2])
