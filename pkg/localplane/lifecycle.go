@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	probeEvery   = 50 * time.Millisecond
+	// probeEvery is the pause between two questions whether a component is ready. Each makes the API server run all of its checks while it starts.
+	probeEvery   = 250 * time.Millisecond
 	probeTimeout = 5 * time.Second
 	// stopGrace is how long a component may take to end before it is killed.
 	stopGrace = 10 * time.Second
