@@ -34,10 +34,10 @@ const (
 // are promised.
 const crowded = "0s overrun-while-crowded 60"
 
-// shortDelays make scenarios short.
+// shortDelays make scenarios short. A container waits longer than a busy machine takes to give it a core before that is pressure.
 func shortDelays() []string {
 	return []string{
-		"--rt-pressure-window=5s", "--rt-pressure-delay=1s", "--rt-pressure-settle=3s", "--rt-pressure-patience=20s",
+		"--rt-pressure-window=5s", "--rt-pressure-delay=3s", "--rt-pressure-settle=3s", "--rt-pressure-patience=20s",
 		"--rt-pressure-calm=4s", "--rt-pressure-recovery-interval=2s",
 	}
 }
