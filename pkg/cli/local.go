@@ -12,17 +12,18 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/cli/local"
 	"github.com/mainspring-rt/mainspring/pkg/cli/stack"
+	"github.com/mainspring-rt/mainspring/pkg/localnode/image"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
 func localCommand(s Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "local",
-		Short: "Run a local cluster with Mainspring and simulated machines",
+		Short: "Run a local cluster with Mainspring, simulated machines and real nodes",
 		Args:  noArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(localUp(s), localDown(s), localList(s), localServe(s))
+	cmd.AddCommand(localUp(s), localDown(s), localList(s), localImage(s), localImport(s), localServe(s))
 	return cmd
 }
 
@@ -50,6 +51,7 @@ func addLocalFlags(cmd *cobra.Command, o *local.Settings) {
 	cmd.Flags().StringVar(&o.Controller, "controller", "", "controller `binary` to run; empty: built from the checkout")
 	cmd.Flags().StringVar(&o.Hollow, "hollow", "", "`binary` of the simulated nodes' agents to run; empty: built from the checkout")
 	cmd.Flags().StringArrayVar(&o.ControllerArgs, "controller-arg", nil, "`argument` to add to the controller's; may be repeated")
+	cmd.Flags().IntVar(&o.RealNodes, "real-nodes", 0, "`number` of real nodes that this machine is beside simulated ones, with kubelet, containerd and node agent; takes root and a core for each")
 	cmd.Flags().DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", 0, "how long a kubelet may be silent until its node is not ready; 0: Kubernetes' default")
 }
 
@@ -85,6 +87,61 @@ func localList(s Streams) *cobra.Command {
 	}
 }
 
+// localImage makes an image of binaries that are installed here.
+func localImage(s Streams) *cobra.Command {
+	made, output := image.Image{}, ""
+	cmd := &cobra.Command{
+		Use:   "image --reference NAME --output FILE PROGRAM...",
+		Short: "Make an image of programs of this machine, with the libraries that they are linked with",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError{fmt.Errorf("%s wants the paths of programs, of which the first is the image's entry point", cmd.CommandPath())}
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if made.Reference == "" || output == "" {
+				return usageError{fmt.Errorf("--reference is %q and --output is %q; want the image's name and a file to write", made.Reference, output)}
+			}
+			made.Installed = args
+			if err := made.Save(output); err != nil {
+				return err
+			}
+			fmt.Fprintf(s.Out, "%s has image %s\n", output, made.Reference)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&made.Reference, "reference", "", "`name` of the image with its tag, for example example.test/redis:1")
+	cmd.Flags().StringVar(&output, "output", "", "`file` that the image is written to, as an OCI archive")
+	return cmd
+}
+
+// localImport hands images to real nodes.
+func localImport(s Streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "import DIR IMAGE.tar...",
+		Short: "Import images, as OCI archives or from docker save, into the real nodes of a cluster",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return usageError{fmt.Errorf("%s wants the cluster's directory and the files of images, but got %d arguments", cmd.CommandPath(), len(args))}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), importTimeout)
+			defer cancel()
+			paths, err := toolchain.Ensure(ctx, s.Err, toolchain.Ctr)
+			if err != nil {
+				return err
+			}
+			return local.Import(ctx, args[0], paths[toolchain.Ctr], args[1:], s.Out)
+		},
+	}
+}
+
+// importTimeout bounds an import, including building its program on a machine that has never built it.
+const importTimeout = 15 * time.Minute
+
 // localServe is what runs in the background.
 func localServe(s Streams) *cobra.Command {
 	settings := local.Settings{}
@@ -104,7 +161,7 @@ func localServe(s Streams) *cobra.Command {
 func stackOptions(s local.Settings, progress io.Writer) stack.Options {
 	return stack.Options{
 		Dir: s.Dir, Controller: s.Controller, Hollow: s.Hollow, ControllerArgs: s.ControllerArgs,
-		NodeMonitorGracePeriod: s.NodeMonitorGracePeriod, Progress: progress,
+		NodeMonitorGracePeriod: s.NodeMonitorGracePeriod, RealNodes: s.RealNodes, Progress: progress,
 	}
 }
 

@@ -1,6 +1,7 @@
 package localnode
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -130,20 +131,35 @@ func (n *Node) startRuntime(ctx context.Context) error {
 	})
 }
 
-// Import makes the image of an OCI archive known to the node.
+// Import makes the images of an OCI archive, or of one that docker save wrote, known to the node.
 func (n *Node) Import(ctx context.Context, archive string) error {
-	if err := n.ctr(ctx, "images", "import", "--local", archive); err != nil {
-		return fmt.Errorf("importing image %s: %w", filepath.Base(archive), err)
+	_, err := ImportImages(ctx, n.options.Bin[toolchain.Ctr], n.RuntimeSocket(), archive)
+	return err
+}
+
+// ImportImages makes the images of an archive known to the runtime at the socket, by the program ctr of that path. It returns what ctr prints: the
+// names of the images.
+func ImportImages(ctx context.Context, ctr, socket, archive string) (string, error) {
+	out, err := callRuntime(ctx, ctr, socket, "images", "import", "--local", archive)
+	if err != nil {
+		return "", fmt.Errorf("importing image %s: %w", filepath.Base(archive), err)
 	}
-	return nil
+	return out, nil
 }
 
 // ctr calls containerd's client.
 func (n *Node) ctr(ctx context.Context, args ...string) error {
-	args = append([]string{"--address", n.RuntimeSocket(), "--namespace", criNamespace}, args...)
-	out, err := exec.CommandContext(ctx, n.options.Bin[toolchain.Ctr], args...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("calling ctr: %w: %s", err, strings.TrimSpace(string(out)))
+	_, err := callRuntime(ctx, n.options.Bin[toolchain.Ctr], n.RuntimeSocket(), args...)
+	return err
+}
+
+func callRuntime(ctx context.Context, ctr, socket string, args ...string) (string, error) {
+	args = append([]string{"--address", socket, "--namespace", criNamespace}, args...)
+	cmd := exec.CommandContext(ctx, ctr, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("calling ctr: %w: %s", err, strings.TrimSpace(stdout.String()+stderr.String()))
 	}
-	return nil
+	return stdout.String(), nil
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mainspring-rt/mainspring/pkg/test/chart"
+	"github.com/mainspring-rt/mainspring/pkg/chart"
 )
 
 // Who the chart's pods are.

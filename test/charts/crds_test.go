@@ -9,7 +9,7 @@ import (
 	karpenter "sigs.k8s.io/karpenter/pkg/apis"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis"
-	"github.com/mainspring-rt/mainspring/pkg/test/chart"
+	"github.com/mainspring-rt/mainspring/pkg/chart"
 )
 
 // kept is the one line that the chart adds to a definition.

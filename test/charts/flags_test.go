@@ -11,7 +11,7 @@ import (
 
 	karpenteroptions "sigs.k8s.io/karpenter/pkg/operator/options"
 
-	"github.com/mainspring-rt/mainspring/pkg/test/chart"
+	"github.com/mainspring-rt/mainspring/pkg/chart"
 	"github.com/mainspring-rt/mainspring/pkg/test/environment/programs"
 )
 

@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpenter "sigs.k8s.io/karpenter/pkg/apis"
 
+	"github.com/mainspring-rt/mainspring/pkg/chart"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
 	"github.com/mainspring-rt/mainspring/pkg/test"
-	"github.com/mainspring-rt/mainspring/pkg/test/chart"
 	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
 )
 

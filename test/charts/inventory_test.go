@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mainspring-rt/mainspring/pkg/test/chart"
+	"github.com/mainspring-rt/mainspring/pkg/chart"
 )
 
 // inventory are values of a release that switches real machines.

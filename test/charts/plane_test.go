@@ -18,9 +18,9 @@ import (
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/chart"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
 	"github.com/mainspring-rt/mainspring/pkg/process"
-	"github.com/mainspring-rt/mainspring/pkg/test/chart"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 

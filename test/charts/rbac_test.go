@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"github.com/mainspring-rt/mainspring/pkg/test/chart"
+	"github.com/mainspring-rt/mainspring/pkg/chart"
 )
 
 // everythingValues switch on all that a role depends on.

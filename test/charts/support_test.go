@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mainspring-rt/mainspring/pkg/test/chart"
+	"github.com/mainspring-rt/mainspring/pkg/chart"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 

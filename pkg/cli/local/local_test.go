@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -104,4 +106,40 @@ func TestUpRefusesADirectoryWithFilesInIt(t *testing.T) {
 	if content, err := os.ReadFile(precious); err != nil || string(content) != "mine" {
 		t.Errorf("the file is %q, %v", content, err)
 	}
+}
+
+// Only real nodes run images, and nothing is imported where an archive is missing.
+func TestImportNeedsRealNodesAndArchives(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	err := local.Import(context.Background(), dir, "/nowhere/ctr", []string{"x.tar"}, io.Discard)
+	if !errors.Is(err, local.ErrNotRunning) {
+		t.Errorf("without a cluster: %v", err)
+	}
+	for _, test := range []struct{ nodes, want string }{
+		{`[]`, "it has no real nodes"},
+		{`[{"name": "real-1", "runtimeSocket": "/nowhere/containerd.sock"}]`, "want an OCI archive"},
+	} {
+		alive := runningCluster(t, test.nodes)
+		err := local.Import(context.Background(), alive, "/nowhere/ctr", []string{filepath.Join(dir, "missing.tar")}, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("nodes %s: %v, want %q", test.nodes, err, test.want)
+		}
+	}
+}
+
+// runningCluster is the directory of a cluster whose process is a child of the test, with these real nodes.
+func runningCluster(t *testing.T, nodes string) string {
+	t.Helper()
+	dir := t.TempDir()
+	serve := exec.CommandContext(t.Context(), "/bin/sh", "-c", "sleep 600; exit 1", "sh", "--dir="+dir, "end")
+	if err := serve.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = serve.Process.Kill(); _ = serve.Wait() })
+	state := fmt.Sprintf(`{"pid": %d, "dir": %q, "realNodes": %s}`, serve.Process.Pid, dir, nodes)
+	if err := os.WriteFile(filepath.Join(dir, "mainspring-local.json"), []byte(state), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }

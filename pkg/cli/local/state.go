@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mainspring-rt/mainspring/pkg/cli/stack"
 )
 
 // State is what is known of a running cluster.
@@ -21,6 +23,8 @@ type State struct {
 	Kubeconfig    string `json:"kubeconfig"`
 	ControllerLog string `json:"controllerLog"`
 	HollowLog     string `json:"hollowLog"`
+	// RealNodes are those of this machine.
+	RealNodes []stack.RealNode `json:"realNodes,omitempty"`
 }
 
 const stateFile = "mainspring-local.json"
@@ -98,10 +102,22 @@ func (s State) Tell(out io.Writer, kubectl string) {
   %s get nodepools,nodeclaims,nodes
 
 The controller's log is %s, that of the nodes' agents %s
-To end it and remove its files:
+`, s.PID, s.Kubeconfig, kubectl, s.ControllerLog, s.HollowLog)
+	for _, n := range s.RealNodes {
+		fmt.Fprintf(out, "%s is a real node, the logs of its programs are in %s\n", n.Name, n.Logs)
+	}
+	if len(s.RealNodes) > 0 {
+		fmt.Fprintf(out, `Real nodes run images that are imported (imagePullPolicy: Never):
+
+  mainspring local image --reference example.test/redis:1 --output redis.tar /usr/bin/redis-server
+  mainspring local import %s redis.tar
+
+`, s.Dir)
+	}
+	fmt.Fprintf(out, `To end it and remove its files:
 
   mainspring local down %s
-`, s.PID, s.Kubeconfig, kubectl, s.ControllerLog, s.HollowLog, s.Dir)
+`, s.Dir)
 }
 
 // terminate asks the process to end.

@@ -21,8 +21,8 @@ import (
 const (
 	// upTimeout bounds the start, including building everything on a machine that has never built it.
 	upTimeout = 25 * time.Minute
-	// downTimeout bounds the end.
-	downTimeout = time.Minute
+	// downTimeout bounds the end, in which real nodes kill their containers one after the other.
+	downTimeout = 5 * time.Minute
 	// look is the pause between two looks at a state.
 	look = 100 * time.Millisecond
 	// serveCommand is how the background process is started; see Serve.
@@ -38,7 +38,7 @@ func Serve(ctx context.Context, o stack.Options) error {
 	if err != nil {
 		return err
 	}
-	state := State{PID: os.Getpid(), Dir: s.Dir(), Kubeconfig: s.Kubeconfig(), ControllerLog: s.ControllerLog(), HollowLog: s.HollowLog()}
+	state := State{PID: os.Getpid(), Dir: s.Dir(), Kubeconfig: s.Kubeconfig(), ControllerLog: s.ControllerLog(), HollowLog: s.HollowLog(), RealNodes: s.RealNodes()}
 	if err := state.write(); err != nil {
 		return errors.Join(err, s.Stop())
 	}
@@ -54,6 +54,7 @@ type Settings struct {
 	// ControllerArgs are added to the controller's arguments.
 	ControllerArgs         []string
 	NodeMonitorGracePeriod time.Duration // 0 = the default
+	RealNodes              int
 }
 
 func (s Settings) arguments() []string {
@@ -66,6 +67,9 @@ func (s Settings) arguments() []string {
 	}
 	if s.NodeMonitorGracePeriod > 0 {
 		args = append(args, "--node-monitor-grace-period="+s.NodeMonitorGracePeriod.String())
+	}
+	if s.RealNodes != 0 {
+		args = append(args, fmt.Sprintf("--real-nodes=%d", s.RealNodes))
 	}
 	for _, a := range s.ControllerArgs {
 		args = append(args, "--controller-arg="+a)

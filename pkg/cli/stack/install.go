@@ -48,8 +48,7 @@ func installed(webhookPort int) ([]client.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The certificate of the webhooks is for this name.
-	webhooks, err := charts.Webhooks(fmt.Sprintf("https://localhost:%d", webhookPort))
+	webhooks, err := charts.Webhooks(fmt.Sprintf("https://%s:%d", webhookHost, webhookPort))
 	if err != nil {
 		return nil, err
 	}

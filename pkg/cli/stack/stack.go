@@ -36,6 +36,9 @@ type Options struct {
 	APIServerArgs []string
 	// NodeMonitorGracePeriod is how long a kubelet may be silent; default 40s.
 	NodeMonitorGracePeriod time.Duration
+	// RealNodes is how many real nodes this machine is beside the simulated ones, each with kubelet, containerd and node agent. It takes root. With
+	// any, the charts of the checkout are installed by helm, and every program runs with the arguments and the rights that they give it.
+	RealNodes int
 	// Clock is used for waiting; default the real one.
 	Clock clock.WithTicker
 }
@@ -48,6 +51,8 @@ type Stack struct {
 	plane      *localplane.Plane
 	controller *process.Process
 	hollow     *process.Process
+	nodes      []*realNode
+	clock      clock.WithTicker
 }
 
 // Start builds what is missing, starts everything, and returns when the controller is ready. When it fails nothing is
@@ -59,6 +64,10 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	cores, err := o.divideCores()
+	if err != nil {
+		return nil, err
+	}
 	controller, err := o.binary(ctx, controllerProgram, o.Controller)
 	if err != nil {
 		return nil, err
@@ -67,12 +76,21 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 	if err != nil {
 		return nil, err
 	}
+	agents, err := o.agentBinaries(ctx)
+	if err != nil {
+		return nil, err
+	}
 	plane, err := o.startPlane(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &Stack{plane: plane}
-	if err := s.startPrograms(ctx, o, controller, hollow); err != nil {
+	s := &Stack{plane: plane, clock: o.Clock}
+	if o.RealNodes == 0 {
+		err = s.startPrograms(ctx, o, controller, hollow)
+	} else {
+		err = s.startWithNodes(ctx, o, controller, hollow, agents, cores)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
@@ -83,7 +101,7 @@ func (o Options) startPlane(ctx context.Context) (*localplane.Plane, error) {
 		Dir: o.Dir, Progress: o.Progress, Scheduler: true, ControllerManager: true, Kwok: true,
 		NodeMonitorGracePeriod: o.NodeMonitorGracePeriod, APIServerArgs: o.APIServerArgs,
 	}
-	bin, err := toolchain.Ensure(ctx, o.Progress, options.Tools()...)
+	bin, err := toolchain.Ensure(ctx, o.Progress, append(options.Tools(), o.nodeTools()...)...)
 	if err != nil {
 		return nil, fmt.Errorf("providing the control plane's programs: %w", err)
 	}
@@ -114,14 +132,14 @@ func (s *Stack) startPrograms(ctx context.Context, o Options, controller, hollow
 	}
 	if s.hollow, err = s.launch(o, hollowProgram, hollow, append([]string{
 		"--kubeconfig=" + s.plane.Kubeconfig(), fmt.Sprintf("--health-probe-port=%d", ports[0]),
-	}, catalogueArgs(o.ControllerArgs)...)); err != nil {
+	}, catalogueArgs(o.ControllerArgs)...), nil); err != nil {
 		return err
 	}
 	if s.controller, err = s.launch(o, controllerProgram, controller, append([]string{
 		"--kubeconfig=" + s.plane.Kubeconfig(), "--feature-gates=" + featureGates, "--disable-leader-election",
 		fmt.Sprintf("--health-probe-port=%d", ports[1]), fmt.Sprintf("--metrics-port=%d", ports[2]),
 		fmt.Sprintf("--webhook-port=%d", webhooks), "--webhook-host=127.0.0.1", "--webhook-namespace=" + systemNamespace,
-	}, o.ControllerArgs...)); err != nil {
+	}, o.ControllerArgs...), nil); err != nil {
 		return err
 	}
 	if err := waitReady(ctx, o.Clock, s.hollow, readyURL(ports[0])); err != nil {
@@ -147,9 +165,9 @@ func catalogueArgs(args []string) []string {
 	return found
 }
 
-func (s *Stack) launch(o Options, p program, binary string, args []string) (*process.Process, error) {
+func (s *Stack) launch(o Options, p program, binary string, args, env []string) (*process.Process, error) {
 	fmt.Fprintf(o.Progress, "starting %s\n", p.title)
-	return process.Start(process.Command{Name: p.title, Path: binary, Args: args, Log: s.log(p)})
+	return process.Start(process.Command{Name: p.title, Path: binary, Args: args, Env: env, Log: s.log(p)})
 }
 
 func (s *Stack) log(p program) string { return filepath.Join(s.plane.Dir(), "logs", p.name+".log") }
@@ -172,15 +190,25 @@ func (s *Stack) HollowLog() string { return s.log(hollowProgram) }
 // Watch waits until the context ends, and returns nil then; when a part of the stack ends before that, it returns why,
 // with the last lines of its log.
 func (s *Stack) Watch(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-s.controller.Exited():
-		return s.controller.Died()
-	case <-s.hollow.Exited():
-		return s.hollow.Died()
-	case <-s.plane.Done():
-		return s.plane.Err()
+	ticker := s.clock.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.controller.Exited():
+			return s.controller.Died()
+		case <-s.hollow.Exited():
+			return s.hollow.Died()
+		case <-s.plane.Done():
+			return s.plane.Err()
+		case <-ticker.C():
+			for _, n := range s.nodes {
+				if err := n.died(); err != nil {
+					return err
+				}
+			}
+		}
 	}
 }
 
@@ -191,6 +219,9 @@ func (s *Stack) Stop() error {
 		if p != nil {
 			errs = append(errs, p.Stop(stopTimeout))
 		}
+	}
+	for _, n := range s.nodes {
+		errs = append(errs, n.stop())
 	}
 	if s.plane != nil {
 		errs = append(errs, s.plane.Stop())

@@ -1,4 +1,4 @@
-// Package image makes container images of static programs, as OCI archives that a runtime imports, without a
+// Package image makes container images of programs of this machine, as OCI archives that a runtime imports, without a
 // registry.
 package image
 
@@ -15,15 +15,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 )
 
-// Image is a container image of programs and nothing else.
+// Image is a container image of programs, and of the libraries that they are linked with.
 type Image struct {
 	// Reference is the image's full name, such as mainspring.local/load:test.
 	Reference string
 	// Programs are paths of binaries that need no library. They are in the image's root directory; the first
 	// is the entry point.
 	Programs []string
+	// Installed are paths of binaries that are in the image at the same paths, as are the libraries that they are linked with. The first is the
+	// entry point where there are no Programs.
+	Installed []string
 }
 
 // The media types of OCI.
@@ -46,7 +50,7 @@ func BuildProgram(ctx context.Context, pkg, out string) error {
 
 // Save writes the image as an archive.
 func (i Image) Save(path string) error {
-	if len(i.Programs) == 0 {
+	if len(i.Programs)+len(i.Installed) == 0 {
 		return fmt.Errorf("making image %s: it has no program", i.Reference)
 	}
 	var archive bytes.Buffer
@@ -86,7 +90,7 @@ func (i Image) write(out io.Writer) error {
 	}
 	config, err := jsonBlob(typeConfig, map[string]any{
 		"architecture": runtime.GOARCH, "os": runtime.GOOS,
-		"config": map[string]any{"Entrypoint": []string{"/" + filepath.Base(i.Programs[0])}},
+		"config": map[string]any{"Entrypoint": []string{i.entrypoint()}, "Env": []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{layer.Digest}},
 	})
 	if err != nil {
@@ -113,17 +117,42 @@ func (i Image) write(out io.Writer) error {
 	return archiveOf(out, content, order...)
 }
 
-// layer holds the programs.
+func (i Image) entrypoint() string {
+	if len(i.Programs) > 0 {
+		return "/" + filepath.Base(i.Programs[0])
+	}
+	return i.Installed[0]
+}
+
+// layer holds the programs and libraries.
 func (i Image) layer() (blob, error) {
 	content, order := map[string][]byte{}, make([]string, 0, len(i.Programs))
-	for _, path := range i.Programs {
-		program, err := os.ReadFile(path)
-		if err != nil {
-			return blob{}, fmt.Errorf("reading a program: %w", err)
+	add := func(name, path string) error {
+		if _, there := content[name]; there {
+			return nil
 		}
-		name := filepath.Base(path)
-		content[name] = program
-		order = append(order, name)
+		file, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("reading a program: %w", err)
+		}
+		content[name], order = file, append(order, name)
+		return nil
+	}
+	for _, path := range i.Programs {
+		if err := add(filepath.Base(path), path); err != nil {
+			return blob{}, err
+		}
+	}
+	for _, path := range i.Installed {
+		libraries, err := librariesOf(path)
+		if err != nil {
+			return blob{}, err
+		}
+		for _, file := range append([]string{path}, libraries...) {
+			if err := add(strings.TrimPrefix(file, "/"), file); err != nil {
+				return blob{}, err
+			}
+		}
 	}
 	var files bytes.Buffer
 	err := archiveOf(&files, content, order...)

@@ -106,3 +106,65 @@ func TestAProgramThatIsNotThereIsNamed(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// contents returns the files of the image's layer by their names, and its entry point.
+func contents(t *testing.T, archive string) (files map[string][]byte, entrypoint []string) {
+	t.Helper()
+	content, err := os.ReadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outer := unpack(t, content)
+	type reference struct{ Digest string }
+	blob := func(r reference) []byte { return outer["blobs/"+strings.Replace(r.Digest, ":", "/", 1)] }
+	var index struct{ Manifests []reference }
+	decode(t, outer["index.json"], &index)
+	var manifest struct {
+		Config reference
+		Layers []reference
+	}
+	decode(t, blob(index.Manifests[0]), &manifest)
+	var config struct{ Config struct{ Entrypoint []string } }
+	decode(t, blob(manifest.Config), &config)
+	return unpack(t, blob(manifest.Layers[0])), config.Config.Entrypoint
+}
+
+// The shell of every Debian is linked with the C library.
+func TestInstalledProgramsBringTheirLibraries(t *testing.T) {
+	archive := filepath.Join(t.TempDir(), "sh.tar")
+	if err := (image.Image{Reference: "example.test/sh:1", Installed: []string{"/bin/sh"}}).Save(archive); err != nil {
+		t.Fatal(err)
+	}
+	files, entrypoint := contents(t, archive)
+	if len(entrypoint) != 1 || entrypoint[0] != "/bin/sh" {
+		t.Errorf("the entry point is %q", entrypoint)
+	}
+	var loader, library bool
+	for name, content := range files {
+		loader = loader || strings.Contains(filepath.Base(name), "ld-linux")
+		library = library || strings.HasPrefix(filepath.Base(name), "libc.so")
+		if strings.HasPrefix(name, "/") || len(content) == 0 {
+			t.Errorf("file %q has %d bytes", name, len(content))
+		}
+	}
+	if files["bin/sh"] == nil || !loader || !library {
+		t.Errorf("of the program, its loader and its library something is missing among %d files", len(files))
+	}
+}
+
+func TestWhatIsNoBinaryIsRefused(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for program, want := range map[string]string{script: "want a binary of this machine", "bin/sh": "want an absolute path", "/does/not/exist": "no such file"} {
+		archive := filepath.Join(t.TempDir(), "x.tar")
+		err := image.Image{Reference: "example.test/x:1", Installed: []string{program}}.Save(archive)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), program) {
+			t.Errorf("%s: %v, want %q", program, err, want)
+		}
+		if _, err := os.Stat(archive); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: an archive was written: %v", program, err)
+		}
+	}
+}

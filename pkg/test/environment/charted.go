@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/chart"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
 	"github.com/mainspring-rt/mainspring/pkg/process"
-	"github.com/mainspring-rt/mainspring/pkg/test/chart"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 

@@ -67,6 +67,8 @@ type Environment struct {
 	Agents *Program
 	// Node is the real one of suites that have one.
 	Node *localnode.Node
+	// LoadProgram is the path of what its containers run.
+	LoadProgram string
 	// NodeAgent is the agent on it.
 	NodeAgent *NodeAgent
 	// second starts another real node.
@@ -81,6 +83,7 @@ type Environment struct {
 	standing    []client.Object // what every scenario finds in the cluster
 	command     string          // path of the command line
 	kubectl     string          // path of kubectl
+	hollow      string          // path of the simulated nodes' agents, in suites with a real node
 	dir         string
 	scraper     scraper
 	service     *service // the webhooks' address; nil without webhooks

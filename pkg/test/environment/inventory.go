@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainspring-rt/mainspring/pkg/chart"
 	"github.com/mainspring-rt/mainspring/pkg/test"
-	"github.com/mainspring-rt/mainspring/pkg/test/chart"
 	"github.com/mainspring-rt/mainspring/pkg/test/environment/programs"
 )
 
@@ -28,7 +28,7 @@ func StartInventory(data []byte, directory string, labels ...any) *Environment {
 	Expect(err).NotTo(HaveOccurred())
 	env.Controller = env.chartProgram(ready.program(programs.Controller), invocation)
 	env.Agents = env.chartProgram(ready.program(programs.Agents), invocation)
-	env.defaults = merge(merge(without(invocation.Args, healthFlag, metricsFlag), DefaultFlags()...),
+	env.defaults = chart.Override(chart.Override(chart.Without(invocation.Args, healthFlag, metricsFlag), DefaultFlags()...),
 		"--inventory-exec-directory="+directory, "--inventory-power-timeout=5s", "--inventory-quarantine=2s", "--inventory-repair-toleration=2s",
 		"--feature-gates=NodeRepair=true,StaticCapacity=true,ReservedCapacity=true,TerminateFirstDrift=true,TerminateFirstRepair=true")
 	reader := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: metricsReader, Namespace: chartNamespace}}

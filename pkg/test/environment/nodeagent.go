@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,14 +18,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
+	"github.com/mainspring-rt/mainspring/pkg/chart"
+	"github.com/mainspring-rt/mainspring/pkg/localagent"
 	"github.com/mainspring-rt/mainspring/pkg/localnode"
 	"github.com/mainspring-rt/mainspring/pkg/process"
-	"github.com/mainspring-rt/mainspring/pkg/test/chart"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
-
-// frontDoorPort is the chart's port of the agent's front door.
-const frontDoorPort = "8080"
 
 // frontDoorTimeout bounds one request.
 const frontDoorTimeout = 30 * time.Second
@@ -63,7 +60,7 @@ func (c *Child) ExpectAlive() {
 func (c *Child) ExpectStartedWith(args ...string) {
 	GinkgoHelper()
 	with := *c
-	with.args = merge(c.args, args...)
+	with.args = chart.Override(c.args, args...)
 	with.ExpectStarted()
 	c.process = with.process
 }
@@ -113,40 +110,18 @@ type NodeAgent struct {
 func newNodeAgent(env *Environment, ready prepared, manifests chart.Manifests, node *localnode.Node, cores string) *NodeAgent {
 	GinkgoHelper()
 	dir := filepath.Join(env.dir, "node-"+node.Name())
-	socket := filepath.Join(dir, "fastpath.sock")
 	set, err := chart.AgentDaemonSet(manifests)
 	Expect(err).NotTo(HaveOccurred())
-	fastPath, err := chart.NodeInvocation(set, fastPathProgram)
-	Expect(err).NotTo(HaveOccurred())
-	agent, err := chart.NodeInvocation(set, agentProgram)
+	args, err := localagent.NewArguments(env, localagent.Options{
+		Plane: env.Plane, Node: node, Chart: manifests, Dir: dir, CRIU: ready.Tools[toolchain.CRIU], Cores: cores,
+	})
 	Expect(err).NotTo(HaveOccurred())
 	return &NodeAgent{
-		env: env, Client: client.New(socket), daemonSet: set,
-		url: "https://" + net.JoinHostPort(node.Address(), frontDoorPort), ca: filepath.Join(dir, "agent", "tls", "ca.crt"), name: node.Name(),
-		FastPath: Child{
-			name: fastPathProgram, binary: ready.program(fastPathProgram), log: filepath.Join(dir, "fastpath.log"),
-			args: merge(fastPath.Args, "--socket="+socket, "--state-dir="+filepath.Join(dir, "state"), "--cores="+cores),
-		},
+		env: env, Client: client.New(args.Socket), daemonSet: set, url: args.URL, ca: args.CA, name: node.Name(),
+		FastPath: Child{name: fastPathProgram, binary: ready.program(fastPathProgram), log: filepath.Join(dir, "fastpath.log"), args: args.FastPath},
 		Agent: Child{
 			name: agentProgram, binary: ready.program(agentProgram), log: filepath.Join(dir, "agent.log"),
-			args: merge(agent.Args,
-				"--node-name="+node.Name(),
-				"--kubeconfig="+env.nodeKubeconfig(node.Name(), agent.Namespace, agent.ServiceAccount),
-				"--fastpath-socket="+socket,
-				"--state-dir="+filepath.Join(dir, "agent"),
-				"--kubelet-dir="+node.KubeletDir(),
-				"--cdi-dir="+node.CDIDir(),
-				"--nri-socket="+node.NRISocket(),
-				"--host="+node.Address(),
-				"--dns-names="+node.Name(),
-				"--checkpoint-host="+node.Address(),
-				"--checkpoint-keep-free-percent=2", // its kubelet evicts at 1 %
-				"--kubelet-endpoint="+node.KubeletEndpoint(),
-				"--containerd-socket="+node.RuntimeSocket(),
-				"--criu="+ready.Tools[toolchain.CRIU],
-				"--busy-after=1h", // the machine is busy with other tests
-				"--v=1",
-			),
+			args: chart.Override(args.Agent, "--busy-after=1h", "--v=1"), // the machine is busy with other tests
 		},
 	}
 }

@@ -9,14 +9,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
-	"github.com/samber/lo"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainspring-rt/mainspring/pkg/chart"
 	"github.com/mainspring-rt/mainspring/pkg/host"
 	"github.com/mainspring-rt/mainspring/pkg/localnode"
 	"github.com/mainspring-rt/mainspring/pkg/localnode/image"
@@ -59,7 +56,7 @@ const (
 // PrepareNode is Prepare for suites with a real node.
 func PrepareNode(ctx context.Context) []byte {
 	GinkgoHelper()
-	ready := build(ctx, programs.NodeTools(), programs.Controller)
+	ready := build(ctx, programs.NodeTools(), programs.All()...)
 	load := ready.program("load")
 	built := map[string]string{load: "/test/suites/node/load"}
 	if ready.Prebuilt == "" { // those of images need no library, and so no race detector
@@ -105,9 +102,10 @@ func StartNode(data []byte) *Environment {
 		"enabled": true, "callers": []any{map[string]any{"name": SetterName, "namespace": "default"}},
 		"checkpoint": map[string]any{"enabled": true},
 	}})
-	env.defaults = merge(env.defaults, "--rt-budget-granularity="+nodeGranularity,
+	env.defaults = chart.Override(env.defaults, "--rt-budget-granularity="+nodeGranularity,
 		"--rt-pressure-calm=4s", "--rt-pressure-recovery-interval=2s") // the next scenario begins once the node is calm
 	env.Agents = &Program{}
+	env.LoadProgram, env.hollow = ready.program("load"), ready.program(programs.Agents)
 	start := func(name, logs string) *localnode.Node {
 		GinkgoHelper()
 		Expect(os.MkdirAll(logs, 0o700)).To(Succeed())
@@ -150,27 +148,4 @@ func (env *Environment) ExpectSecondNode() (*localnode.Node, *NodeAgent) {
 		Expect(client.IgnoreNotFound(env.Client.Delete(env, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: SecondNodeName}}))).To(Succeed())
 	})
 	return node, agent
-}
-
-// nodeKubeconfig writes a kubeconfig with a token of the ServiceAccount that names the node, as those that
-// its kubelet gives to pods do.
-func (env *Environment) nodeKubeconfig(name, namespace, serviceAccount string) string {
-	GinkgoHelper()
-	node := &corev1.Node{}
-	Expect(env.Client.Get(env, client.ObjectKey{Name: name}, node)).To(Succeed())
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: lo.ToPtr(int64(24 * 3600)),
-		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
-	}}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: serviceAccount}}
-	Expect(env.Client.SubResource("token").Create(env, account, request)).To(Succeed())
-
-	config := clientcmdapi.NewConfig()
-	config.Clusters["plane"] = &clientcmdapi.Cluster{Server: env.Config.Host, CertificateAuthorityData: env.Config.CAData}
-	config.AuthInfos["agent"] = &clientcmdapi.AuthInfo{Token: request.Status.Token}
-	config.Contexts["plane"] = &clientcmdapi.Context{Cluster: "plane", AuthInfo: "agent"}
-	config.CurrentContext = "plane"
-	path := filepath.Join(env.dir, "agent-"+name+".kubeconfig")
-	Expect(clientcmd.WriteToFile(*config, path)).To(Succeed())
-	return path
 }

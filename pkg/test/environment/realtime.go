@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/charts"
+	"github.com/mainspring-rt/mainspring/pkg/chart"
 	"github.com/mainspring-rt/mainspring/pkg/process"
-	"github.com/mainspring-rt/mainspring/pkg/test/chart"
 	"github.com/mainspring-rt/mainspring/pkg/test/environment/programs"
 	"github.com/mainspring-rt/mainspring/pkg/test/promises"
 )
@@ -41,7 +41,7 @@ func StartRealtimeWith(data []byte, catalogue string, values map[string]any, fla
 	GinkgoHelper()
 	env, ready := prepare(data)
 	manifests := env.startCharted(ready, catalogue, values)
-	env.defaults = merge(env.defaults, flags...)
+	env.defaults = chart.Override(env.defaults, flags...)
 	env.useAgents(ready.program(programs.Agents), catalogue, manifests)
 	return env
 }
@@ -79,9 +79,9 @@ func (env *Environment) useRealtimeController(binary, catalogue string, manifest
 	env.Controller = env.chartProgram(binary, invocation)
 	env.service, err = newService(env)
 	Expect(err).NotTo(HaveOccurred())
-	args := without(invocation.Args, healthFlag, metricsFlag)
+	args := chart.Without(invocation.Args, healthFlag, metricsFlag)
 	env.charted = args
-	env.defaults = merge(merge(args, RealtimeFlags()...), "--catalogue-file="+catalogue, "--webhook-dns-names="+webhookHost, env.webhookPort())
+	env.defaults = chart.Override(chart.Override(args, RealtimeFlags()...), "--catalogue-file="+catalogue, "--webhook-dns-names="+webhookHost, env.webhookPort())
 	reader := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: metricsReader, Namespace: chartNamespace}}
 	Expect(env.Client.Create(env, reader)).To(Succeed())
 	env.scraper = newScraper(env.TokenOf(chartNamespace, metricsReader))
@@ -101,7 +101,7 @@ func (env *Environment) useAgents(binary, catalogue string, manifests chart.Mani
 	invocation, err := chart.HollowInvocation(manifests)
 	Expect(err).NotTo(HaveOccurred())
 	env.Agents = env.chartProgram(binary, invocation)
-	env.agentFlags = merge(without(invocation.Args, healthFlag, metricsFlag), "--catalogue-file="+catalogue)
+	env.agentFlags = chart.Override(chart.Without(invocation.Args, healthFlag, metricsFlag), "--catalogue-file="+catalogue)
 }
 
 // chartProgram runs the binary as whom the chart runs it, and in the environment that it gives.

@@ -6,6 +6,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
+
+	"github.com/mainspring-rt/mainspring/pkg/chart"
 )
 
 // ElectionFlags let replicas of the controller agree on a leader.
@@ -31,7 +33,7 @@ func (env *Environment) ExpectReplica() *Program {
 	replica.logPath = filepath.Join(env.dir, fmt.Sprintf("controller-%d.log", replica.health))
 	flags := env.Controller.Flags()
 	if env.realtime() {
-		flags = merge(flags, env.webhookPort())
+		flags = chart.Override(flags, env.webhookPort())
 	}
 	Expect(replica.Start(env, flags...)).To(Succeed())
 	DeferCleanup(func() {

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"testing"
 	"time"
 )
@@ -48,11 +47,4 @@ func replica(t *testing.T, s *service, name string) *httptest.Server {
 	t.Cleanup(server.Close)
 	s.add(server.Listener.Addr().(*net.TCPAddr).Port)
 	return server
-}
-
-func TestMergeReplacesFlagsOfTheSameName(t *testing.T) {
-	merged := merge([]string{"--a=1", "--ab=2", "--c"}, "--a=3", "--d=4")
-	if want := []string{"--ab=2", "--c", "--a=3", "--d=4"}; !slices.Equal(merged, want) {
-		t.Errorf("%q, want %q", merged, want)
-	}
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
 
+	"github.com/mainspring-rt/mainspring/pkg/chart"
 	"github.com/mainspring-rt/mainspring/pkg/test/history"
 )
 
@@ -86,25 +86,7 @@ func (env *Environment) ExpectController(flags ...string) {
 // replaces one of the same name.
 func (env *Environment) ExpectControllerWith(flags ...string) {
 	GinkgoHelper()
-	env.ExpectController(merge(env.defaults, flags...)...)
-}
-
-// merge appends flags, in place of those of the same names.
-func merge(flags []string, more ...string) []string {
-	merged := slices.Clone(flags)
-	for _, flag := range more {
-		name, _, _ := strings.Cut(flag, "=")
-		merged = append(without(merged, name), flag)
-	}
-	return merged
-}
-
-// without leaves out the flags of these names.
-func without(flags []string, names ...string) []string {
-	return slices.DeleteFunc(slices.Clone(flags), func(flag string) bool {
-		name, _, _ := strings.Cut(flag, "=")
-		return slices.Contains(names, name)
-	})
+	env.ExpectController(chart.Override(env.defaults, flags...)...)
 }
 
 // History returns everything that was written since the spec began, complete up to this call.
