@@ -1,8 +1,11 @@
 package actuator
 
 import (
+	"errors"
 	"os"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mainspring-rt/mainspring/pkg/host"
 )
@@ -18,6 +21,22 @@ func TestTheFirstThreadIsNotBorrowed(t *testing.T) {
 		})
 		if err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// A caller that looks at the policies of its threads afterwards must not find the one that was lent.
+func TestTheThreadThatWasLentIsGone(t *testing.T) {
+	for range 200 {
+		lent := 0
+		if err := (linux{host: host.New("/")}).borrow(func(tid int, _ map[string]string) error {
+			lent = tid
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Tgkill(os.Getpid(), lent, 0); !errors.Is(err, unix.ESRCH) {
+			t.Fatalf("thread %d is still there: %v", lent, err)
 		}
 	}
 }

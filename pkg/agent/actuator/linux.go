@@ -114,9 +114,11 @@ func (l linux) progress(tid int) (usedNs uint64, state byte, err error) {
 	return parseProgress(string(stat), string(times))
 }
 
-// borrow ends the thread afterwards: whatever was done to it ends with it. The process's first thread never ends, so it lends another.
+// borrow ends the thread afterwards, and returns when the kernel has it no more: whatever was done to it ends with it, and the process's threads
+// are again all of one policy. The process's first thread never ends, so it lends another.
 func (l linux) borrow(do func(tid int, home map[string]string) error) error {
 	done := make(chan error)
+	tid := 0
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == os.Getpid() {
@@ -124,6 +126,7 @@ func (l linux) borrow(do func(tid int, home map[string]string) error) error {
 			done <- l.borrow(do)
 			return
 		}
+		tid = unix.Gettid()
 		// It has our own policy, which may be real-time, and could not enter a group without budget.
 		_, err := demote(l, unix.Gettid())
 		// The process may keep to the host's cores; SCHED_DEADLINE wants a thread to be allowed on all of its root domain.
@@ -133,11 +136,31 @@ func (l linux) borrow(do func(tid int, home map[string]string) error) error {
 			text, err = os.ReadFile(l.host.Proc("thread-self", "cgroup"))
 		}
 		if err == nil {
-			err = do(unix.Gettid(), parseMembership(string(text)))
+			err = do(tid, parseMembership(string(text)))
 		}
 		done <- err
 	}()
-	return <-done
+	err := <-done
+	if tid != 0 {
+		l.awaitEnd(tid)
+	}
+	return err
+}
+
+// A thread that ends is gone within microseconds, unless others hold its core.
+const (
+	endEvery = time.Millisecond
+	endTries = 1000
+)
+
+// awaitEnd waits until a thread of this process has ended, for a second at most: one that has not by then changes nothing of what it was borrowed for.
+func (l linux) awaitEnd(tid int) {
+	for range endTries {
+		if errors.Is(unix.Tgkill(os.Getpid(), tid, 0), unix.ESRCH) {
+			return
+		}
+		l.pause(endEvery)
+	}
 }
 
 // everyCPU is as wide as a mask gets: the kernel cuts it to what the thread's cpuset allows.
