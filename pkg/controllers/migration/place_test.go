@@ -91,14 +91,18 @@ func TestAPodThatIsNotMadeHoldsUpOthersForAWhile(t *testing.T) {
 		list = append(list, r)
 	}
 	first, second := -1, -1
-	actions := w.play(func(turn int, _ *process) {
+	actions := w.play(func(turn int, p *process) {
 		switch {
-		case first < 0 && len(w.evicted) > 0:
+		case first < 0 && len(w.evicted) > 0: // and gone: while it is there, there is room beside it
 			first = turn
+			w.submit(p, list[1])
 		case second < 0 && len(w.evicted) > 1:
 			second, w.lazy = turn, false
 		}
-	}, list...)
+	}, list[0])
+	if len(actions) != 2 {
+		t.Fatalf("%d actions, want 2", len(actions))
+	}
 	for _, o := range actions {
 		if o.Status.Phase != "Succeeded" {
 			t.Errorf("it is %s: %s", o.Status.Phase, o.Status.Message)
