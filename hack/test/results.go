@@ -16,7 +16,6 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/test/environment/programs"
 	"github.com/mainspring-rt/mainspring/pkg/test/timing"
-	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
 // results are what a run has found out so far.
@@ -91,9 +90,6 @@ func (r *results) environ() []string {
 	if os.Getenv("GOGC") == "" {
 		// Memory is there, and collecting garbage is a tenth to a quarter of what API servers of tests do.
 		env = append(env, "GOGC=500")
-	}
-	if os.Getenv(toolchain.ProcessorsVariable) == "" {
-		env = append(env, toolchain.ProcessorsVariable+"=1") // nine control planes share two cores
 	}
 	return env
 }

@@ -116,7 +116,7 @@ func (p *Plane) launch(c component) error {
 		return cmp.Or(p.err, ErrStopped)
 	}
 	child, err := process.Start(process.Command{
-		Name: string(c.tool), Path: p.options.Bin[c.tool], Args: c.args, Log: p.dir.log(string(c.tool)), Env: environ(),
+		Name: string(c.tool), Path: p.options.Bin[c.tool], Args: c.args, Log: p.dir.log(string(c.tool)),
 	})
 	if err != nil {
 		return err
@@ -125,15 +125,6 @@ func (p *Plane) launch(c component) error {
 	p.running = append(p.running, proc)
 	go p.watch(proc)
 	return nil
-}
-
-// environ returns the environment of a component; nil is that of this process.
-func environ() []string {
-	n := os.Getenv(toolchain.ProcessorsVariable)
-	if n == "" {
-		return nil
-	}
-	return append(os.Environ(), "GOMAXPROCS="+n)
 }
 
 // running is a component that has been started.

@@ -57,10 +57,6 @@ func (t *Toolchain) goBuild(ctx context.Context, b goBuild) error {
 // programFlags are GOFLAGS of the Makefile, by which every build of our own programs shares what the others have compiled.
 const programFlags = "-buildvcs=false -trimpath -gcflags=all=-dwarf=false -tags=nri_no_wasm,grpcnotrace"
 
-// ProcessorsVariable names the environment variable with the GOMAXPROCS of each program of a control plane; empty: Go's default. Where many planes share a
-// few cores, programs of one processor each take a fifth less CPU time while they wait: they wake no threads for each other's timers.
-const ProcessorsVariable = "MAINSPRING_PLANE_GOMAXPROCS"
-
 // ProgramEnv returns the environment of a build of our own programs outside of make. Flags of the user's own stand.
 func ProgramEnv() []string {
 	env := append(os.Environ(), "GOTOOLCHAIN=auto")
