@@ -2,7 +2,6 @@ package ebpf_test
 
 import (
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"

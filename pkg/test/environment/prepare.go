@@ -15,7 +15,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
-// buildTimeout bounds building the tools on a machine that has never built them, and whose cores test other things meanwhile. It is less than the 40 minutes
+// buildTimeout bounds building the tools on a machine that has never built them, and whose cores test other things meanwhile. It is less than the hour
 // that hack/test gives a suite, so that what was being built is told.
 const buildTimeout = 35 * time.Minute
 

@@ -17,7 +17,7 @@ import (
 var env *environment.Environment
 
 // patience bounds every wait of a scenario. It is generous, but a suite that fails has to end in time.
-const patience = 45 * time.Second
+const patience = 2 * time.Minute
 
 func TestNode(t *testing.T) {
 	privileged.Require(t, privileged.Root, privileged.RTGroups)
