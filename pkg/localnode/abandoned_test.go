@@ -99,6 +99,48 @@ func TestWhatAKilledNodeLeftIsTakenBack(t *testing.T) {
 	}
 }
 
+// A container that was paused as its node was killed, as those are whose state is written, is frozen.
+func TestAPausedContainerOfAKilledNodeEnds(t *testing.T) {
+	privileged.Require(t, privileged.Root)
+	dir := abandoned(t)
+	group, _, err := localnode.Abandon(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cgroups, err := host.New("/").Cgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	paused := exec.CommandContext(t.Context(), "sleep", "600")
+	if err := paused.Start(); err != nil {
+		t.Fatal(err)
+	}
+	state := ""
+	for _, controller := range []string{"cpu", "freezer"} { // which is of version 1, is mounted by itself, and comes after others
+		at, err := cgroups.Dir(controller, group)
+		if err != nil {
+			_ = paused.Process.Kill()
+			_ = paused.Wait()
+			t.Skipf("SKIPPED: no hierarchy of version 1 freezes processes here: %v", err)
+		}
+		below := filepath.Join(at, "kubepods")
+		if err := os.Mkdir(below, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(below, "cgroup.procs"), strconv.Itoa(paused.Process.Pid))
+		state = filepath.Join(below, "freezer.state")
+	}
+	write(t, state, "FROZEN")
+	write(t, localnode.LockPath(dir), "") // nobody holds it
+	if err := localnode.RemoveAbandoned(t.Context()); err != nil {
+		write(t, state, "THAWED")
+		t.Fatal(err)
+	}
+	if err := paused.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the paused process ended with %v, want killed", err)
+	}
+}
+
 func TestALivingNodeIsLeftAlone(t *testing.T) {
 	privileged.Require(t, privileged.Root)
 	dir := abandoned(t)

@@ -96,10 +96,38 @@ func (m machine) removeGroup(ctx context.Context, group string) error {
 	ctx, cancel := context.WithTimeout(ctx, goneTimeout)
 	defer cancel()
 	var errs []error
+	for _, point := range points { // before anything is killed in any of them
+		errs = append(errs, thawTree(filepath.Join(point, group)))
+	}
 	for _, point := range points {
 		errs = append(errs, removeTree(ctx, filepath.Join(point, group)))
 	}
 	return errors.Join(errs...)
+}
+
+// thawTree has the processes of containers run on that were paused: in the hierarchy of version 1 that freezes, a frozen process does not end when it is
+// killed. Other hierarchies have no such file.
+func thawTree(dir string) error {
+	groups, err := groupsBelow(dir)
+	if err != nil {
+		return fmt.Errorf("looking for frozen control groups: %w", err)
+	}
+	for _, g := range groups { // parents first: what is below one that is frozen is, too
+		err := thawGroup(g)
+		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENODEV) { // ENODEV: it has gone meanwhile
+			return fmt.Errorf("thawing control group %s: %w", g, err)
+		}
+	}
+	return nil
+}
+
+func thawGroup(dir string) error {
+	file, err := os.OpenFile(filepath.Join(dir, "freezer.state"), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString("THAWED")
+	return errors.Join(err, file.Close())
 }
 
 // removeTree tries until the group is gone: processes take a moment to end.
