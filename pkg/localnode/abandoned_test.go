@@ -131,7 +131,7 @@ func TestAPausedContainerOfAKilledNodeEnds(t *testing.T) {
 		state = filepath.Join(below, "freezer.state")
 	}
 	write(t, state, "FROZEN")
-	write(t, localnode.LockPath(dir), "") // nobody holds it
+	write(t, localnode.LockPath(dir), "") // which no process has locked
 	if err := localnode.RemoveAbandoned(t.Context()); err != nil {
 		write(t, state, "THAWED")
 		t.Fatal(err)

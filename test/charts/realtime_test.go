@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,32 +14,19 @@ import (
 	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/mainspring-rt/mainspring/charts"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
+	"github.com/mainspring-rt/mainspring/pkg/chart"
 	"github.com/mainspring-rt/mainspring/pkg/hollow"
 	"github.com/mainspring-rt/mainspring/pkg/test"
 )
 
-// reachWebhooksAt leads the API server to the controller, which runs on this host and not behind the
+// reachWebhooksAt has the API server call the controller, which runs on this host and not behind the
 // chart's Service.
 func (p plane) reachWebhooksAt(t *testing.T, port int) {
 	t.Helper()
-	local, err := charts.Webhooks(fmt.Sprintf("https://localhost:%d", port))
-	if err != nil {
+	if err := chart.UseWebhooksAt(t.Context(), p.client, fmt.Sprintf("https://localhost:%d", port)); err != nil {
 		t.Fatal(err)
-	}
-	mutating, validating := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
-	for _, o := range []client.Object{mutating, validating} {
-		if err := p.client.Get(t.Context(), client.ObjectKey{Name: "mainspring"}, o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mutating.Webhooks, validating.Webhooks = local.Mutating[0].Webhooks, local.Validating[0].Webhooks
-	for _, o := range []client.Object{mutating, validating} {
-		if err := p.client.Update(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

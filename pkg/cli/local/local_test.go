@@ -132,11 +132,15 @@ func TestImportNeedsRealNodesAndArchives(t *testing.T) {
 func runningCluster(t *testing.T, nodes string) string {
 	t.Helper()
 	dir := t.TempDir()
-	serve := exec.CommandContext(t.Context(), "/bin/sh", "-c", "sleep 600; exit 1", "sh", "--dir="+dir, "end")
+	serve := exec.CommandContext(t.Context(), "/bin/sh", "-c", "read line", "sh", "--dir="+dir, "end")
+	input, err := serve.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := serve.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = serve.Process.Kill(); _ = serve.Wait() })
+	t.Cleanup(func() { _ = input.Close(); _ = serve.Wait() }) // the shell ends with its input
 	state := fmt.Sprintf(`{"pid": %d, "dir": %q, "realNodes": %s}`, serve.Process.Pid, dir, nodes)
 	if err := os.WriteFile(filepath.Join(dir, "mainspring-local.json"), []byte(state), 0o600); err != nil {
 		t.Fatal(err)

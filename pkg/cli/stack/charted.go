@@ -7,13 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mainspring-rt/mainspring/charts"
 	"github.com/mainspring-rt/mainspring/pkg/chart"
 	"github.com/mainspring-rt/mainspring/pkg/localagent"
 	"github.com/mainspring-rt/mainspring/pkg/process"
@@ -30,20 +28,20 @@ func (s *Stack) startWithNodes(ctx context.Context, o Options, controller, hollo
 	if err != nil {
 		return err
 	}
-	player, err := chart.HollowInvocation(manifests)
+	hollowRun, err := chart.HollowInvocation(manifests)
 	if err != nil {
 		return err
 	}
-	if s.hollow, err = s.launchCharted(ctx, o, hollowProgram, hollow, player, append([]string{
+	if s.hollow, err = s.launchCharted(ctx, o, hollowProgram, hollow, hollowRun, append([]string{
 		fmt.Sprintf("--health-probe-port=%d", ports[0]),
 	}, catalogueArgs(o.ControllerArgs)...)); err != nil {
 		return err
 	}
-	runner, err := chart.ControllerInvocation(manifests)
+	controllerRun, err := chart.ControllerInvocation(manifests)
 	if err != nil {
 		return err
 	}
-	if s.controller, err = s.launchCharted(ctx, o, controllerProgram, controller, runner, append([]string{
+	if s.controller, err = s.launchCharted(ctx, o, controllerProgram, controller, controllerRun, append([]string{
 		"--feature-gates=" + featureGates, "--disable-leader-election", fmt.Sprintf("--health-probe-port=%d", ports[1]),
 		fmt.Sprintf("--metrics-port=%d", ports[2]), fmt.Sprintf("--webhook-port=%d", ports[3]), "--webhook-host=127.0.0.1",
 		"--webhook-dns-names=" + webhookHost,
@@ -59,7 +57,7 @@ func (s *Stack) startWithNodes(ctx context.Context, o Options, controller, hollo
 	return s.startNodes(ctx, o, manifests, agents, cores)
 }
 
-// installCharts installs both charts of the checkout by helm, leads the API server to the webhooks of a controller that runs beside it, and returns
+// installCharts installs both charts of the checkout by helm, has the API server call the webhooks of a controller that runs beside it, and returns
 // what the second chart renders.
 func (s *Stack) installCharts(ctx context.Context, o Options, webhookPort int) (chart.Manifests, error) {
 	bin, err := toolchain.Ensure(ctx, o.Progress, toolchain.Helm)
@@ -95,7 +93,7 @@ func (s *Stack) installCharts(ctx context.Context, o Options, webhookPort int) (
 	if err := deletePods(ctx, c, manifests); err != nil {
 		return nil, err
 	}
-	return manifests, leadToWebhooks(ctx, c, webhookPort)
+	return manifests, chart.UseWebhooksAt(ctx, c, fmt.Sprintf("https://%s:%d", webhookHost, webhookPort))
 }
 
 // deletePods deletes what the chart runs as pods: here it runs as processes.
@@ -121,35 +119,6 @@ func deletePods(ctx context.Context, c client.Client, manifests chart.Manifests)
 
 // webhookHost is the name by which the API server calls webhooks, which their certificate is for.
 const webhookHost = "localhost"
-
-// leadToWebhooks puts the address of a controller on this machine in the place of the chart's Service.
-func leadToWebhooks(ctx context.Context, c client.Client, port int) error {
-	local, err := charts.Webhooks(fmt.Sprintf("https://%s:%d", webhookHost, port))
-	if err != nil {
-		return err
-	}
-	for _, want := range local.Mutating {
-		now := &admissionv1.MutatingWebhookConfiguration{}
-		if err := c.Get(ctx, client.ObjectKeyFromObject(want), now); err != nil {
-			return fmt.Errorf("reading the chart's webhooks: %w", err)
-		}
-		now.Webhooks = want.Webhooks
-		if err := c.Update(ctx, now); err != nil {
-			return fmt.Errorf("leading the API server to the webhooks: %w", err)
-		}
-	}
-	for _, want := range local.Validating {
-		now := &admissionv1.ValidatingWebhookConfiguration{}
-		if err := c.Get(ctx, client.ObjectKeyFromObject(want), now); err != nil {
-			return fmt.Errorf("reading the chart's webhooks: %w", err)
-		}
-		now.Webhooks = want.Webhooks
-		if err := c.Update(ctx, now); err != nil {
-			return fmt.Errorf("leading the API server to the webhooks: %w", err)
-		}
-	}
-	return nil
-}
 
 // launchCharted starts a program as the chart runs it, with flags in place of the chart's.
 func (s *Stack) launchCharted(ctx context.Context, o Options, p program, binary string, i chart.Invocation, flags []string) (*process.Process, error) {

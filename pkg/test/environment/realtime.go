@@ -7,13 +7,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mainspring-rt/mainspring/charts"
 	"github.com/mainspring-rt/mainspring/pkg/chart"
 	"github.com/mainspring-rt/mainspring/pkg/process"
 	"github.com/mainspring-rt/mainspring/pkg/test/environment/programs"
@@ -115,23 +113,10 @@ func (env *Environment) chartProgram(binary string, invocation chart.Invocation)
 	return program
 }
 
-// expectWebhooks leads the API server to the webhooks.
+// expectWebhooks has the API server call the webhooks of the environment's controller.
 func (env *Environment) expectWebhooks() {
 	GinkgoHelper()
-	all, err := charts.Webhooks(env.service.url())
-	Expect(err).NotTo(HaveOccurred())
-	for _, c := range all.Mutating {
-		current := &admissionv1.MutatingWebhookConfiguration{}
-		Expect(env.Client.Get(env, client.ObjectKeyFromObject(c), current)).To(Succeed(), "the chart installs %s", c.Name)
-		current.Webhooks = c.Webhooks
-		Expect(env.Client.Update(env, current)).To(Succeed())
-	}
-	for _, c := range all.Validating {
-		current := &admissionv1.ValidatingWebhookConfiguration{}
-		Expect(env.Client.Get(env, client.ObjectKeyFromObject(c), current)).To(Succeed(), "the chart installs %s", c.Name)
-		current.Webhooks = c.Webhooks
-		Expect(env.Client.Update(env, current)).To(Succeed())
-	}
+	Expect(chart.UseWebhooksAt(env, env.Client, env.service.url())).To(Succeed())
 }
 
 // Forbids has a refusal in these words, of a policy that the spec applies, be no right that is missing.
