@@ -46,8 +46,9 @@ unit: ## Unit and control-plane tests of the packages, with the race detector wh
 SUITE ?= all
 FOCUS ?=
 GINKGO_FLAGS ?=
+export SUITE FOCUS GINKGO_FLAGS
 e2e: ## End-to-end suites on a real control plane (SUITE=lifecycle runs one, FOCUS='a budget' those specs of it)
-	$(TESTS) e2e --suite='$(SUITE)' --focus='$(FOCUS)' --ginkgo='$(GINKGO_FLAGS)'
+	$(TESTS) e2e --suite="$$SUITE" --focus="$$FOCUS" --ginkgo="$$GINKGO_FLAGS"
 
 .PHONY: bench-lifecycle
 bench-lifecycle: tools build ## Scheduling throughput against upstream, and 1,000 pods end to end

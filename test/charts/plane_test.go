@@ -48,6 +48,7 @@ func startPlane(t *testing.T, o localplane.Options) plane {
 		t.Fatal(err)
 	}
 	o.Bin = bin
+	o.APIServerArgs = append(o.APIServerArgs, localplane.WithoutFairness)
 	p, err := localplane.Start(context.WithoutCancel(t.Context()), o)
 	if err != nil {
 		t.Fatal(err)

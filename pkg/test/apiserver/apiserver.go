@@ -34,7 +34,7 @@ var Shared = sync.OnceValues(func() (*localplane.Plane, error) {
 	if err := collectLess(); err != nil {
 		return nil, err
 	}
-	options := localplane.Options{APIServerArgs: []string{"--disable-admission-plugins=ServiceAccount"}}
+	options := localplane.Options{APIServerArgs: []string{"--disable-admission-plugins=ServiceAccount", localplane.WithoutFairness}}
 	var err error
 	if options.Bin, err = toolchain.Ensure(ctx, os.Stderr, options.Tools()...); err != nil {
 		return nil, fmt.Errorf("building the control plane: %w", err)

@@ -28,6 +28,7 @@ func (env *Environment) run(program string, args []string) string {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(env, eventuallyTimeout)
 	defer cancel()
+	defer env.answers.forget()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(withoutKubeconfig(os.Environ()), "KUBECONFIG="+env.Plane.Kubeconfig())
 	var stdout, stderr bytes.Buffer

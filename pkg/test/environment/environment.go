@@ -76,6 +76,8 @@ type Environment struct {
 	// metricsServer is the path of the program.
 	metricsServer string
 
+	answers     *answers         // of Client's reads
+	direct      client.WithWatch // asks the API server each time
 	cancel      context.CancelFunc
 	defaults    []string // flags of the controller when a scenario asks for nothing else
 	charted     []string // what of these the chart gives
@@ -159,7 +161,7 @@ func (env *Environment) startPlane(ready prepared, apiServerArgs ...string) {
 		ControllerManager:      true,
 		Kwok:                   true,
 		NodeMonitorGracePeriod: nodeGrace,
-		APIServerArgs:          apiServerArgs,
+		APIServerArgs:          append(apiServerArgs, localplane.WithoutFairness),
 		ControllerManagerArgs:  []string{neededControllers()},
 	})
 	Expect(err).NotTo(HaveOccurred())
@@ -175,8 +177,11 @@ func (env *Environment) connect() {
 	env.Config = rest.CopyConfig(env.Plane.RESTConfig())
 	env.Config.QPS, env.Config.Burst = 1000, 1000
 	var err error
-	env.Client, err = client.NewWithWatch(env.Config, client.Options{Scheme: scheme})
+	env.direct, err = client.NewWithWatch(env.Config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
+	env.answers = &answers{}
+	env.answers.forget()
+	env.Client = env.answers.client(env.direct)
 }
 
 // crds are those that users install.

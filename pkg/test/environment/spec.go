@@ -45,8 +45,9 @@ func (env *Environment) BeforeEach() {
 		env.ExpectAgents()
 	}
 	var err error
-	env.recorder, err = history.Start(env, env.Client)
+	env.recorder, err = history.Start(env, env.direct)
 	Expect(err).NotTo(HaveOccurred())
+	env.answers.follow(env.recorder)
 }
 
 // AfterEach checks what must hold after every spec, and cleans up. When the spec has failed it
@@ -56,6 +57,7 @@ func (env *Environment) AfterEach() {
 	if env.recorder == nil { // the spec has not begun; what kept it from that has failed it
 		return
 	}
+	defer env.answers.follow(nil)
 	defer env.recorder.Stop()
 	if CurrentSpecReport().Failed() {
 		env.report()

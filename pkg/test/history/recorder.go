@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -26,6 +27,7 @@ const (
 // Recorder watches a cluster from Start to Stop.
 type Recorder struct {
 	streams []*stream
+	kinds   map[schema.GroupVersionKind]*stream
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
 
@@ -56,9 +58,14 @@ func recorded() []func() client.ObjectList {
 // Start begins to record. It returns once the first state of every kind is on record, so nothing
 // that happens later is missed.
 func Start(ctx context.Context, c client.WithWatch) (*Recorder, error) {
-	r := &Recorder{}
+	r := &Recorder{kinds: map[schema.GroupVersionKind]*stream{}}
 	for _, list := range recorded() {
-		r.streams = append(r.streams, newStream(c, list, r.add, r.gap))
+		kind, err := KindOf(c, list())
+		if err != nil {
+			return nil, err
+		}
+		s := newStream(c, list, r.add, r.gap)
+		r.streams, r.kinds[kind] = append(r.streams, s), s
 	}
 	for _, s := range r.streams {
 		if err := s.relist(ctx); err != nil {

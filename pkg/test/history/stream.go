@@ -29,9 +29,11 @@ type stream struct {
 
 	revision string // where the watch resumes
 
-	mu   sync.Mutex
-	live map[types.UID]Version
-	last uint64 // revision of the newest version on record
+	mu       sync.Mutex
+	live     map[types.UID]Version
+	last     uint64 // revision of the newest version on record
+	recorded int    // versions on record
+	watching bool   // a watch is open
 }
 
 func newStream(c client.WithWatch, list func() client.ObjectList, add func(Version), gap func(string)) *stream {
@@ -139,6 +141,8 @@ func (s *stream) watch(ctx context.Context) error {
 		return fmt.Errorf("watching %T: %w", s.list(), err)
 	}
 	defer w.Stop()
+	s.setWatching(true)
+	defer s.setWatching(false)
 	for {
 		select {
 		case <-ctx.Done():
@@ -152,6 +156,12 @@ func (s *stream) watch(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+func (s *stream) setWatching(open bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watching = open
 }
 
 func (s *stream) take(event watch.Event) error {
@@ -181,6 +191,7 @@ func (s *stream) record(t watch.EventType, o client.Object, inferred bool) error
 		s.live[o.GetUID()] = v
 	}
 	s.last = max(s.last, v.Revision)
+	s.recorded++
 	s.add(v)
 	return nil
 }

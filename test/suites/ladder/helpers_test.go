@@ -152,8 +152,7 @@ func eventuallyAnswered(kind mckubev1alpha1.ActionKind) *mckubev1alpha1.RTAction
 	GinkgoHelper()
 	var found *mckubev1alpha1.RTAction
 	Eventually(func(g Gomega) {
-		h, _ := env.HistoryWithGaps()
-		all := actions(h)
+		all := actions(env.Recorded())
 		i := slices.IndexFunc(all, func(a *mckubev1alpha1.RTAction) bool {
 			return a.Spec.Kind == kind && a.Spec.Reason == "RTPressure" && a.Status.Phase == "Succeeded"
 		})

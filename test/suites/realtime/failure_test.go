@@ -162,7 +162,7 @@ var _ = Describe("Bad days:", func() {
 		Expect(lo.Map(after, whereabouts)).To(Equal(lo.Map(before, whereabouts)))
 		env.ExpectApplied(test.McKube("later", 60), test.RTPod("later"))
 		Eventually(func(g Gomega) {
-			h, _ := env.HistoryWithGaps()
+			h := env.Recorded()
 			g.Expect(placed(h.Last(), "later")).To(Equal(1))
 		}).WithTimeout(4*time.Minute).Should(Succeed(), "kubelets come back only after a while")
 	})
