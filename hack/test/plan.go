@@ -171,7 +171,11 @@ func (o options) ginkgoArgs() []string {
 	if o.focus == "" {
 		return o.ginkgo
 	}
-	return append(slices.Clone(o.ginkgo), "--focus="+o.focus)
+	args := append(slices.Clone(o.ginkgo), "--focus="+o.focus)
+	if len(o.suites) == 1 {
+		args = append(args, "--fail-on-empty") // a focus that matches no spec is a mistake
+	}
+	return args
 }
 
 // buildTools builds what the lanes need, and the tools of the real node only for those that have one.

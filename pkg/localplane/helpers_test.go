@@ -18,8 +18,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
 )
 
-// patience is how long a condition may take on a busy machine.
-const patience = 2 * time.Minute
+// patience is how long a condition may take on a busy machine. Once an API server was away, the scheduler and then kwok may each wait a minute until
+// they watch again (client-go's reflectors).
+const patience = 5 * time.Minute
 
 // eventually repeats check until it returns nil.
 func eventually(t *testing.T, what string, check func(context.Context) error) {

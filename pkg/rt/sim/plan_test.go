@@ -14,7 +14,7 @@ import (
 // breaks, and what is promised stays within the threshold.
 func TestPlansKeepEveryBudget(t *testing.T) {
 	raises, refusals, squeezes := 0, 0, 0
-	rapid.Check(t, func(t *rapid.T) {
+	keeps := func(t *rapid.T) {
 		core := drawCore(t, rt.EDF)
 		core.EscalationReserve = rt.PPM(rapid.Int64Range(0, 300_000).Draw(t, "reserve"))
 		core.Capacity -= core.EscalationReserve
@@ -26,7 +26,11 @@ func TestPlansKeepEveryBudget(t *testing.T) {
 			t.Fatalf("%d ppm were promised, the threshold is %d: %+v\nservers %+v", result.MostPromised, c.Plan.Threshold, c.Plan, servers)
 		}
 		raises, refusals, squeezes = raises+result.Raises, refusals+result.Refusals, squeezes+result.Squeezes
-	})
+	}
+	// One run of 500 sets in seven has neither a refusal nor a squeeze.
+	for round := 0; round == 0 || round < 50 && (refusals == 0 || squeezes == 0); round++ {
+		rapid.Check(t, keeps)
+	}
 	mustHappen(t, "raises", raises)
 	mustHappen(t, "refused raises", refusals)
 	mustHappen(t, "squeezes", squeezes)

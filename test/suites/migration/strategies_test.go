@@ -141,6 +141,7 @@ var _ = Describe("A PodMigration is refused, and the pod stays,", func() {
 		test.GovernsWorkload("batch")(m)
 		pods := test.RTDeployment("batch", 1).Spec.Template
 		pods.Spec.RestartPolicy = corev1.RestartPolicyNever
+		metav1.SetMetaDataAnnotation(&pods.ObjectMeta, "pod-complete.stage.kwok.x-k8s.io/delay", "3600s") // it runs while it is looked at
 		env.ExpectApplied(m, &batchv1.Job{
 			ObjectMeta: metav1.ObjectMeta{Name: "batch", Namespace: test.Namespace},
 			Spec:       batchv1.JobSpec{Template: pods, BackoffLimit: ptr.To(int32(0))},
