@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"net/http/pprof"
@@ -32,10 +33,11 @@ import (
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/heartbeat"
 	"github.com/mainspring-rt/mainspring/pkg/state/informer"
+	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
 )
 
 // newManager builds the manager with the settings Karpenter's controllers are written for.
-func newManager(ctx context.Context, config *rest.Config, own *Options) (manager.Manager, error) {
+func newManager(ctx context.Context, config *rest.Config, own *Options, certificates *certs.Server) (manager.Manager, error) {
 	for _, add := range []func(*runtime.Scheme) error{mckubev1alpha1.AddToScheme, nodeclass.AddToScheme, mcoperatorv1.AddToScheme} {
 		if err := add(scheme.Scheme); err != nil {
 			return nil, fmt.Errorf("registering API types: %w", err)
@@ -58,7 +60,7 @@ func newManager(ctx context.Context, config *rest.Config, own *Options) (manager
 		// Its own configuration, without the rate limiter of the controllers: a busy scale-up must not
 		// cost the lease.
 		LeaderElectionConfig:   leaderElectionConfig(config),
-		Metrics:                metricsOptions(o, own),
+		Metrics:                metricsOptions(o, own, certificates),
 		HealthProbeBindAddress: fmt.Sprintf(":%d", o.HealthProbePort),
 		BaseContext:            func() context.Context { return ctx },
 		Cache:                  caches,
@@ -96,13 +98,16 @@ func leaderElectionConfig(config *rest.Config) *rest.Config {
 }
 
 // metricsOptions serve metrics over TLS to whoever the cluster lets GET /metrics (TokenReview and
-// SubjectAccessReview), profiles included.
-func metricsOptions(o *options.Options, own *Options) server.Options {
+// SubjectAccessReview), profiles included. With webhooks, their certificate is served, so that Prometheus verifies whom it shows its token.
+func metricsOptions(o *options.Options, own *Options, certificates *certs.Server) server.Options {
 	s := server.Options{
 		BindAddress:    fmt.Sprintf(":%d", o.MetricsPort),
 		SecureServing:  true,
 		CertDir:        own.MetricsCertDir,
 		FilterProvider: filters.WithAuthenticationAndAuthorization,
+	}
+	if own.Webhooks.Port != 0 && own.MetricsCertDir == "" {
+		s.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = certificates.GetCertificate }}
 	}
 	if o.EnableProfiling {
 		s.ExtraHandlers = map[string]http.Handler{

@@ -34,6 +34,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/controllers"
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
 	"github.com/mainspring-rt/mainspring/pkg/state"
+	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
 )
 
 // Name is the field manager, event source and user agent of the controller.
@@ -58,7 +59,8 @@ func Run(ctx context.Context, args []string) error {
 	if err := preflight(ctx, config, options.FromContext(base), own.CloudProvider); err != nil {
 		return err
 	}
-	op, err := newOperator(base, config, own)
+	certificates := &certs.Server{} // of the webhooks, and of the metrics
+	op, err := newOperator(base, config, own, certificates)
 	if err != nil {
 		return err
 	}
@@ -85,7 +87,7 @@ func Run(ctx context.Context, args []string) error {
 	if err := addReadiness(op.Manager, leading(base, op.Manager), set.Cluster, store); err != nil {
 		return err
 	}
-	if err := addWebhooks(base, op.Manager, own, store, op.Clock); err != nil {
+	if err := addWebhooks(base, op.Manager, own, store, op.Clock, certificates); err != nil {
 		return err
 	}
 	if err := addOverruns(base, op.Manager, own, store, clock.RealClock{}); err != nil {
@@ -153,7 +155,7 @@ func loadConfig(path string) (*rest.Config, error) {
 }
 
 // newOperator fills Karpenter's Operator around our own manager.
-func newOperator(ctx context.Context, config *rest.Config, own *Options) (*operator.Operator, error) {
+func newOperator(ctx context.Context, config *rest.Config, own *Options, certificates *certs.Server) (*operator.Operator, error) {
 	if limit := options.FromContext(ctx).MemoryLimit; limit > 0 {
 		debug.SetMemoryLimit(int64(float64(limit) * 0.9))
 	}
@@ -161,7 +163,7 @@ func newOperator(ctx context.Context, config *rest.Config, own *Options) (*opera
 	if err != nil {
 		return nil, fmt.Errorf("building the Kubernetes client: %w", err)
 	}
-	mgr, err := newManager(ctx, config, own)
+	mgr, err := newManager(ctx, config, own, certificates)
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ type Options struct {
 	SimulatedRepairToleration time.Duration
 	// Inventory are the settings of the inventory provider.
 	Inventory InventoryOptions
-	// MetricsCertDir holds tls.crt and tls.key for the metrics endpoint; empty means self-signed.
+	// MetricsCertDir holds tls.crt and tls.key for the metrics endpoint; empty means that of the webhooks, or without webhooks a self-signed one.
 	MetricsCertDir string
 	// RT are the settings of real-time admission.
 	RT RTOptions
@@ -72,7 +72,7 @@ func (o *Options) addFlags(fs *options.FlagSet) {
 	fs.StringVar(&o.CatalogueFile, "catalogue-file", "", "YAML catalogue of instance types. Empty: the embedded catalogue")
 	fs.DurationVar(&o.SimulatedRepairToleration, "simulated-repair-toleration", 30*time.Second, "How long a simulated node may be unhealthy before node repair acts")
 	o.Inventory.addFlags(fs)
-	fs.StringVar(&o.MetricsCertDir, "metrics-cert-dir", "", "Directory with tls.crt and tls.key for the metrics endpoint. Empty: a self-signed certificate")
+	fs.StringVar(&o.MetricsCertDir, "metrics-cert-dir", "", "Directory with tls.crt and tls.key for the metrics endpoint. Empty: the webhooks' certificate, or without webhooks a self-signed one")
 	o.RT.addFlags(fs)
 	o.Pressure.addFlags(fs)
 	o.Queue.addFlags(fs)

@@ -95,7 +95,7 @@ func (o *WebhookOptions) dnsNames() []string { return strings.Split(o.DNSNames, 
 
 // addWebhooks serves the admission webhooks from what store knows, and makes this process ready only
 // when it has their certificate.
-func addWebhooks(ctx context.Context, mgr manager.Manager, own *Options, store *state.Store, clk clock.PassiveClock) error {
+func addWebhooks(ctx context.Context, mgr manager.Manager, own *Options, store *state.Store, clk clock.PassiveClock, certificates *certs.Server) error {
 	o := own.Webhooks
 	if o.Port == 0 {
 		return nil
@@ -121,7 +121,7 @@ func addWebhooks(ctx context.Context, mgr manager.Manager, own *Options, store *
 	ready, err := webhooks.Add(mgr, handlers, clk, webhooks.Options{
 		Host: o.Host, Port: o.Port, ClientCA: clientCA, Namespace: o.Namespace, Secret: o.CertSecret,
 		Authority: certs.Authority{DNSNames: o.dnsNames(), Validity: o.CertValidity}, Rotate: o.CertRotation,
-		Configurations: o.Configurations,
+		Configurations: o.Configurations, Certificates: certificates,
 	})
 	if err != nil {
 		return err

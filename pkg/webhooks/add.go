@@ -43,6 +43,8 @@ type Options struct {
 	// Authority makes it, where Rotate is set; otherwise somebody else fills the Secret, as cert-manager does.
 	Authority certs.Authority
 	Rotate    bool
+	// Certificates is given the certificate, for this server and others of the process.
+	Certificates *certs.Server
 	// Configurations is the name of the MutatingWebhookConfiguration and ValidatingWebhookConfiguration;
 	// the generated one has -governed after it.
 	Configurations string
@@ -51,8 +53,8 @@ type Options struct {
 // Add serves the handlers from the manager, on every replica, and has the leader keep certificate and
 // configurations. ready says whether this replica has a valid certificate.
 func Add(mgr manager.Manager, handlers Handlers, clk clock.PassiveClock, o Options) (ready healthz.Checker, err error) {
-	certificates, token := &certs.Server{}, &pathToken{clock: clk}
-	config, err := tlsConfig(certificates, o.ClientCA)
+	token := &pathToken{clock: clk}
+	config, err := tlsConfig(o.Certificates, o.ClientCA)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +65,7 @@ func Add(mgr manager.Manager, handlers Handlers, clk clock.PassiveClock, o Optio
 	if err != nil {
 		return nil, err
 	}
-	if err := addCertificate(mgr, own, certificates); err != nil {
+	if err := addCertificate(mgr, own, o.Certificates); err != nil {
 		return nil, err
 	}
 	if err := addPathToken(mgr, own, token); err != nil {
@@ -72,7 +74,7 @@ func Add(mgr manager.Manager, handlers Handlers, clk clock.PassiveClock, o Optio
 	if err := addConfigurations(mgr, own, clk, o); err != nil {
 		return nil, err
 	}
-	return func(*http.Request) error { return errors.Join(certificates.Ready(clk.Now()), token.known()) }, nil
+	return func(*http.Request) error { return errors.Join(o.Certificates.Ready(clk.Now()), token.known()) }, nil
 }
 
 // ownCluster watches one Secret and the configurations of one name: the manager's own cache would read all of them.

@@ -169,7 +169,7 @@ func (s *stage) start(t *testing.T) {
 		Host: "localhost", Port: s.port, Namespace: systemNamespace, Secret: secretName,
 		Authority:      certs.Authority{DNSNames: []string{"localhost"}, Validity: time.Hour},
 		Rotate:         true,
-		Configurations: "mainspring",
+		Configurations: "mainspring", Certificates: &certs.Server{},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -180,7 +180,7 @@ func TestAgentFlagsAreTheBinaries(t *testing.T) {
 }
 
 func TestAgentsAreSelected(t *testing.T) {
-	manifests := template(t, object{"agent": object{"enabled": true, "hostPort": true}, "serviceMonitor": object{"enabled": true}})
+	manifests := template(t, object{"agent": object{"enabled": true, "hostPort": true}, "serviceMonitor": object{"enabled": true, "agentTLSConfig": object{"serverName": "agents.example.com"}}})
 	d := decode[appsv1.DaemonSet](t, manifests, "DaemonSet", "mainspring-agent")
 	own := labels.Set(d.Spec.Template.Labels)
 	service := decode[corev1.Service](t, manifests, "Service", "mainspring-agent")

@@ -99,6 +99,7 @@ func TestRightsAreEnoughAndNeeded(t *testing.T) {
 
 	p.apply(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "prometheus"}}, test.NodeClass())
 	p.expectPolicyUsable(t)
+	p.expectMetricsOf(t, "mainspring-webhook", metricsPort)
 	endRealtime := p.liveRealtime(t)
 	p.expectALease(t)
 	sampled := p.collectMetrics(t, metricsPort, "prometheus")

@@ -3,9 +3,12 @@ package charts_test
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +16,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // scrape asks for the metrics as the ServiceAccount in namespace default, or without credentials, and asserts
@@ -99,7 +103,26 @@ func readMetrics(ctx context.Context, port int, token string) (status int, body 
 	return response.StatusCode, string(content), err
 }
 
-// metricsClient trusts any certificate: the controller signs its own, for no host in particular.
+// expectMetricsOf verifies the server of the metrics by the authority in a Secret of the release, as the ServiceMonitor has Prometheus do, before it shows a token.
+func (p plane) expectMetricsOf(t *testing.T, secret string, port int) {
+	t.Helper()
+	s := &corev1.Secret{}
+	if err := p.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: secret}, s); err != nil {
+		t.Fatal(err)
+	}
+	authority := x509.NewCertPool()
+	if !authority.AppendCertsFromPEM(s.Data["ca.crt"]) {
+		t.Fatalf("Secret %s has no certificate in ca.crt", secret)
+	}
+	dialer := &tls.Dialer{Config: &tls.Config{RootCAs: authority, ServerName: "localhost"}} // of --webhook-dns-names
+	conn, err := dialer.DialContext(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		t.Fatalf("the metrics are not served by who has the webhooks' certificate: %v", err)
+	}
+	_ = conn.Close() // nothing was written
+}
+
+// metricsClient trusts any certificate: without webhooks the controller signs its own, for no host in particular.
 var metricsClient = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
 func (p plane) token(t *testing.T, serviceAccount string) string {

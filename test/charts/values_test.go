@@ -45,6 +45,15 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"object name":            {object{"fullnameOverride": "My Spring"}, "at '/fullnameOverride': 'My Spring' does not match pattern"},
 		"reader":                 {values(list{object{"name": "prometheus"}}, "metrics", "readers"), "at '/metrics/readers/0': missing property 'namespace'"},
 		"no ServiceAccount":      {values(false, "serviceAccount", "create"), "serviceAccount.name must name an existing ServiceAccount"},
+		"metrics without webhooks": {
+			object{"serviceMonitor": object{"enabled": true}, "webhook": object{"enabled": false}}, "serviceMonitor.tlsConfig is empty, and without webhooks",
+		},
+		"metrics with another certificate": {
+			object{"serviceMonitor": object{"enabled": true}, "metrics": object{"certificateSecret": "tls"}}, "serviceMonitor.tlsConfig is empty; with metrics.certificateSecret",
+		},
+		"metrics of agents": {
+			object{"serviceMonitor": object{"enabled": true}, "agent": object{"enabled": true}}, "serviceMonitor.agentTLSConfig is empty",
+		},
 		"unknown alert": {
 			object{"prometheusRule": object{"enabled": true, "disabledAlerts": list{"MainspringNoSuchAlert"}}},
 			`"MainspringNoSuchAlert", which is not an alert of this chart`,

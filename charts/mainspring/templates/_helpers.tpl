@@ -245,6 +245,20 @@ app.kubernetes.io/component: agent
 {{- toYaml $args -}}
 {{- end -}}
 
+{{/* How Prometheus verifies the controller: as values say, or by the authority of the webhooks' certificate. */}}
+{{- define "mainspring.metricsTLSConfig" -}}
+{{- if .Values.serviceMonitor.tlsConfig -}}
+{{- toYaml .Values.serviceMonitor.tlsConfig -}}
+{{- else if .Values.metrics.certificateSecret -}}
+{{- fail "serviceMonitor.tlsConfig is empty; with metrics.certificateSecret give the ca and the serverName of that certificate" -}}
+{{- else if not .Values.webhook.enabled -}}
+{{- fail "serviceMonitor.tlsConfig is empty, and without webhooks the controller's certificate has no authority: give metrics.certificateSecret, and in tlsConfig its ca and serverName; or insecureSkipVerify: true" -}}
+{{- else -}}
+ca: {secret: {name: {{ include "mainspring.webhookName" . }}, key: ca.crt}}
+serverName: {{ include "mainspring.webhookDNSName" . }}
+{{- end -}}
+{{- end -}}
+
 {{/* The spread constraints, with the selector of our pods where none is given. */}}
 {{- define "mainspring.topologySpreadConstraints" -}}
 {{- $selector := dict "labelSelector" (dict "matchLabels" (include "mainspring.selectorLabels" . | fromYaml)) -}}
