@@ -49,7 +49,7 @@ const (
 	// suiteProcesses is how many processes, each with a control plane of its own, share the specs of a suite.
 	suiteProcesses = 3
 	// aloneProcesses is how many they are where one suite runs alone.
-	aloneProcesses = 3
+	aloneProcesses = 6
 	// testedAtOnce is how many packages are tested at once. Tests wait for API servers and for conditions, so it is more than is
 	// computed at once.
 	testedAtOnce = 2

@@ -36,7 +36,7 @@ var (
 	running *localplane.Plane
 	plane   = sync.OnceValues(func() (*localplane.Plane, error) {
 		ctx := context.Background()
-		options := localplane.Options{APIServerArgs: []string{"--disable-admission-plugins=ServiceAccount", localplane.WithoutFairness}} // nobody makes them here
+		options := localplane.Options{APIServerArgs: []string{"--disable-admission-plugins=ServiceAccount", localplane.WithoutFairness}} // this plane has no controller that makes them
 		var err error
 		if options.Bin, err = toolchain.Ensure(ctx, os.Stderr, options.Tools()...); err != nil {
 			return nil, err

@@ -97,8 +97,8 @@ func leaderElectionConfig(config *rest.Config) *rest.Config {
 	return c
 }
 
-// metricsOptions serve metrics over TLS to whoever the cluster lets GET /metrics (TokenReview and
-// SubjectAccessReview), profiles included. With webhooks, their certificate is served, so that Prometheus verifies whom it shows its token.
+// metricsOptions serve metrics, and profiles, over TLS to callers that the cluster lets GET /metrics (TokenReview and SubjectAccessReview).
+// With webhooks the server has their certificate, by which Prometheus verifies it before it sends its token.
 func metricsOptions(o *options.Options, own *Options, certificates *certs.Server) server.Options {
 	s := server.Options{
 		BindAddress:    fmt.Sprintf(":%d", o.MetricsPort),

@@ -43,7 +43,7 @@ type Options struct {
 	// Authority makes it, where Rotate is set; otherwise somebody else fills the Secret, as cert-manager does.
 	Authority certs.Authority
 	Rotate    bool
-	// Certificates is given the certificate, for this server and others of the process.
+	// Certificates serves the certificate of the Secret, to API servers and wherever else the caller uses it.
 	Certificates *certs.Server
 	// Configurations is the name of the MutatingWebhookConfiguration and ValidatingWebhookConfiguration;
 	// the generated one has -governed after it.

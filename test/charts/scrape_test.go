@@ -103,7 +103,7 @@ func readMetrics(ctx context.Context, port int, token string) (status int, body 
 	return response.StatusCode, string(content), err
 }
 
-// expectMetricsOf verifies the server of the metrics by the authority in a Secret of the release, as the ServiceMonitor has Prometheus do, before it shows a token.
+// expectMetricsOf verifies the server of the metrics by the authority in a Secret of the release, as the ServiceMonitor has Prometheus do.
 func (p plane) expectMetricsOf(t *testing.T, secret string, port int) {
 	t.Helper()
 	s := &corev1.Secret{}
@@ -117,7 +117,7 @@ func (p plane) expectMetricsOf(t *testing.T, secret string, port int) {
 	dialer := &tls.Dialer{Config: &tls.Config{RootCAs: authority, ServerName: "localhost"}} // of --webhook-dns-names
 	conn, err := dialer.DialContext(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
-		t.Fatalf("the metrics are not served by who has the webhooks' certificate: %v", err)
+		t.Fatalf("verifying the server of the metrics: %v", err)
 	}
 	_ = conn.Close() // nothing was written
 }

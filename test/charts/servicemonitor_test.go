@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Prometheus shows its token to a server that it has verified, or to one that the user has said need not be.
-func TestPrometheusVerifiesWhomItShowsItsToken(t *testing.T) {
+// Prometheus sends its token to servers that it has verified, or where the user has turned that off.
+func TestPrometheusVerifiesServers(t *testing.T) {
 	insecure, agents := object{"insecureSkipVerify": true}, object{"serverName": "agents.example.com"}
 	for name, c := range map[string]struct {
 		values  object

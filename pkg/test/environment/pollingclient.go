@@ -136,7 +136,9 @@ func (a *answers) read(c client.Client, o runtime.Object, question string, ask f
 		return ask()
 	}
 	if before.object != nil && before.changes == changes && time.Since(before.at) < answerLife {
-		reflect.ValueOf(o).Elem().Set(reflect.ValueOf(before.object.DeepCopyObject()).Elem())
+		if before.err == nil {
+			reflect.ValueOf(o).Elem().Set(reflect.ValueOf(before.object.DeepCopyObject()).Elem())
+		}
 		return before.err
 	}
 	at := time.Now()

@@ -56,14 +56,14 @@ func TestARepeatedReadAsksOnlyAfterAChange(t *testing.T) {
 	get := func(name string, found bool) func() {
 		return func() {
 			t.Helper()
-			o := &corev1.Pod{}
+			o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name}} // a read that finds nothing leaves it
 			switch err := c.Get(ctx, client.ObjectKey{Namespace: "a", Name: name}, o); {
 			case found && (err != nil || o.Name != name):
 				t.Errorf("%q instead of %q: %v", o.Name, name, err)
-			case !found && !apierrors.IsNotFound(err):
-				t.Errorf("%s is not there, and the answer is: %v", name, err)
+			case !found && (!apierrors.IsNotFound(err) || o.Name != "" || o.Namespace != name):
+				t.Errorf("%s is not there, and the answer is %s/%s: %v", name, o.Namespace, o.Name, err)
 			}
-			o.Name = "changed by its reader"
+			o.Name, o.Namespace = "changed", "by its reader"
 		}
 	}
 	must := func(err error) {
