@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/onsi/ginkgo/v2/types"
+
+	"github.com/mainspring-rt/mainspring/pkg/test/timing"
 )
 
 // suites is one call of Ginkgo for a set of suites.
@@ -140,10 +142,16 @@ func (r *results) addSuite(report types.Report) []testID {
 	return failed
 }
 
-// addFailure notes where and why a spec failed. The caller has the lock.
+// addFailure notes where and why a spec failed, and how things stood. The caller has the lock.
 func (r *results) addFailure(id testID, spec types.SpecReport) {
 	said := strings.Split(spec.FailureLocation().String()+"\n"+spec.FailureMessage(), "\n")
-	r.failures = append(r.failures, failure{tests: []testID{id}, output: said[:min(len(said), keptLines)]})
+	said = said[:min(len(said), keptLines)]
+	for _, entry := range spec.ReportEntries {
+		if entry.Name == timing.Summary {
+			said = append(said, strings.Split(entry.StringRepresentation(), "\n")...)
+		}
+	}
+	r.failures = append(r.failures, failure{tests: []testID{id}, output: said})
 }
 
 // suiteTime is what a suite took.

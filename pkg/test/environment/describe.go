@@ -14,6 +14,45 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/history"
 )
 
+// A summary is short: of a run's log readers often have only the end.
+const (
+	summaryErrors = 2
+	summaryEvents = 3
+	summaryWidth  = 250 // bytes of a line
+)
+
+// summarize says whether the controller runs, of which errors it has told last, which objects are on their way, and what the last Events were.
+func (env *Environment) summarize() string {
+	lines := []string{"the controller runs"}
+	if !env.Controller.Running() {
+		lines[0] = "the controller does not run"
+	}
+	if err := env.Controller.Crash(); err != nil {
+		lines[0] = "the controller has ended by itself: " + err.Error()
+	}
+	lines = append(lines, env.Controller.errorsSince(env.logStart, summaryErrors)...)
+	h := env.recorder.History()
+	now := h.Last()
+	for _, c := range now.NodeClaims {
+		if !history.IsInitialized(c) || !c.DeletionTimestamp.IsZero() {
+			lines = append(lines, describeNodeClaim(c))
+		}
+	}
+	for _, p := range now.Pods {
+		if p.Spec.NodeName == "" || !p.DeletionTimestamp.IsZero() {
+			lines = append(lines, describePod(p))
+		}
+	}
+	events := h.Events("", "")
+	for _, e := range events[max(0, len(events)-summaryEvents):] {
+		lines = append(lines, describeEvent(e))
+	}
+	for i, line := range lines {
+		lines[i] = strings.ToValidUTF8(line[:min(len(line), summaryWidth)], "")
+	}
+	return strings.Join(lines, "\n")
+}
+
 // describe lists what the cluster holds and what was said about it, for a failed spec.
 func (env *Environment) describe() string {
 	h := env.recorder.History()

@@ -48,9 +48,9 @@ const (
 	// nodeGrace is how long the control plane waits for a silent kubelet. The default of 40 s would
 	// only make scenarios longer; kubelets here renew their leases every few seconds.
 	nodeGrace = 20 * time.Second
-	// eventuallyTimeout bounds every wait of a scenario. It is generous, so that a slow machine does
-	// not fail a scenario: these tests promise what happens, not how soon.
-	eventuallyTimeout = 2 * time.Minute
+	// eventuallyTimeout bounds every wait of a scenario. These tests promise what happens, not how soon. It is longer than the longest delay of the
+	// control plane's own (a dead node's pods, a reflector after an outage) on a machine that stands still for a minute.
+	eventuallyTimeout = 5 * time.Minute
 	pollEvery         = 200 * time.Millisecond
 )
 

@@ -47,6 +47,17 @@ func (p *Program) troubleSince(offset int64) string {
 	return ""
 }
 
+// errorsSince returns the last lines of level ERROR after the position.
+func (p *Program) errorsSince(offset int64, lines int) []string {
+	var all []string
+	for line := range strings.Lines(p.logSince(offset)) {
+		if strings.Contains(line, `"level":"ERROR"`) {
+			all = append(all, strings.TrimSpace(line))
+		}
+	}
+	return all[max(0, len(all)-lines):]
+}
+
 // tail returns the last lines of the log.
 func (p *Program) tail(lines int) string {
 	data := bytes.TrimSpace([]byte(p.logSince(max(0, p.logSize()-64<<10))))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/chart"
 	"github.com/mainspring-rt/mainspring/pkg/test/history"
+	"github.com/mainspring-rt/mainspring/pkg/test/timing"
 )
 
 // syncTimeout bounds how long the record may take to catch up with the API server.
@@ -125,6 +126,7 @@ func (env *Environment) Now() uint64 {
 
 func (env *Environment) report() {
 	env.failed = true
+	AddReportEntry(timing.Summary, env.summarize(), ReportEntryVisibilityFailureOrVerbose)
 	AddReportEntry("cluster", env.describe(), ReportEntryVisibilityFailureOrVerbose)
 	AddReportEntry("controller log", env.Controller.logSince(env.logStart), ReportEntryVisibilityNever)
 	AddReportEntry("controller log, its end", env.Controller.tail(15), ReportEntryVisibilityFailureOrVerbose)

@@ -14,6 +14,9 @@ import (
 // Variable names the environment variable that holds the path of the record.
 const Variable = "MAINSPRING_TEST_TIMES"
 
+// Summary names the report entry of a failed spec that the run prints once more at its end: how things stood, in a few lines.
+const Summary = "summary"
+
 // Kind is what a part is.
 type Kind string
 

@@ -32,7 +32,7 @@ var _ = Describe("A crash of the controller", Label("heavy"), SpecPriority(1), f
 			claims := env.Recorded().Last().NodeClaims
 			g.Expect(claims).To(HaveLen(nodes))
 			g.Expect(claims).To(HaveEach(HaveField("Labels", HaveKeyWithValue(generation, strconv.Itoa(kills-1)))))
-		}).WithTimeout(5*time.Minute).Should(Succeed(), "every node of the last generation, and no spare one")
+		}).Should(Succeed(), "every node of the last generation, and no spare one")
 		env.EventuallyNodes(nodes)
 		env.EventuallyPodsBound("web", nodes)
 		env.ExpectInvariants()
@@ -71,7 +71,7 @@ var _ = Describe("An outage of the API server", Label("heavy"), SpecPriority(1),
 				h, _ := env.HistoryWithGaps()
 				return h.Last()
 			}
-			Eventually(func() int { return serving(last(), "later") }).WithTimeout(5*time.Minute).Should(Equal(1), "kubelets too come back only after a while")
+			Eventually(func() int { return serving(last(), "later") }).Should(Equal(1), "kubelets too come back only after a while")
 			env.EventuallyNodes(2)
 			Expect(env.Pods("web")[0].UID).To(Equal(pod.UID))
 			h, _ := env.HistoryWithGaps()

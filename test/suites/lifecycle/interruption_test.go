@@ -101,8 +101,7 @@ var _ = Describe("Spot interruption", func() {
 		// Kubernetes itself removes pods of a Node that is gone, after its own delay of a minute.
 		Eventually(func(g Gomega) {
 			g.Expect(bound(env.Pods("web"))).To(HaveExactElements(HaveField("UID", Not(Equal(pod.UID)))))
-		}).
-			WithTimeout(4 * time.Minute).Should(Succeed())
+		}).Should(Succeed())
 		env.EventuallyPodsBound("web", 1)
 	})
 })

@@ -13,10 +13,6 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/history"
 )
 
-// buried is how long it may take until a dead node is replaced: its lease has to run out, and Karpenter waits a minute for the pods
-// of a kubelet that does not answer.
-const buried = 5 * time.Minute
-
 // slowly has pods end in their own time: what is on a dead node is there until that is gone.
 func slowly() func(*test.PodTemplate) { return test.StopsIn(10 * time.Second) }
 
@@ -27,7 +23,7 @@ func eventuallyOver(m *mckubev1alpha1.PodMigration, phases ...any) *mckubev1alph
 	Eventually(func(g Gomega) {
 		now = read(g, m)
 		g.Expect(now.Status.Phase.Over()).To(BeTrue(), "it is %s: %s", now.Status.Phase, now.Status.Message)
-	}).WithTimeout(buried).Should(Succeed())
+	}).Should(Succeed())
 	Expect(now.Status.Phase).To(BeElementOf(phases...), now.Status.Message)
 	return now
 }
@@ -35,7 +31,7 @@ func eventuallyOver(m *mckubev1alpha1.PodMigration, phases ...any) *mckubev1alph
 // gone expects a node to be replaced, and nothing to be left of it.
 func gone(node string) {
 	GinkgoHelper()
-	Eventually(func() map[string]*corev1.Node { return env.Recorded().Last().Nodes }).WithTimeout(buried).ShouldNot(HaveKey(node))
+	Eventually(func() map[string]*corev1.Node { return env.Recorded().Last().Nodes }).ShouldNot(HaveKey(node))
 	Eventually(func() map[string]*mckubev1alpha1.RTNode { return env.Recorded().Last().RTNodes }).ShouldNot(HaveKey(node))
 }
 

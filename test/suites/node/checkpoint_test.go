@@ -378,7 +378,7 @@ var _ = Describe("What is in the memory of a pod", Serial, Ordered, func() {
 			rt := env.RTNode(environment.SecondNodeName)
 			g.Expect(rt.Status.Cores).To(HaveLen(1))
 			g.Expect(rt.Status.Cores[0].CapacityPpm).To(BeNumerically(">", 500_000))
-		}).WithTimeout(3 * time.Minute).Should(Succeed())
+		}).Should(Succeed())
 
 		pm := migration(p, environment.SecondNodeName)
 		Expect(env.Client.Create(env, pm)).To(Succeed())
@@ -421,7 +421,7 @@ func eventuallyOver(pm *mckubev1alpha1.PodMigration, phase mckubev1alpha1.Migrat
 			StopTrying(fmt.Sprintf("it is %s: %s %v", pm.Status.Phase, pm.Status.Message, pm.Status.Conditions)).Now()
 		}
 		g.Expect(pm.Status.Phase).To(Equal(phase), pm.Status.Message)
-	}).WithTimeout(2 * time.Minute).Should(Succeed())
+	}).Should(Succeed())
 }
 
 // eventuallyItself expects the pod to answer as who it was, further than it had come.

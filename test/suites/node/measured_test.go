@@ -62,7 +62,7 @@ func measuredMove(name string) (away, whole time.Duration) {
 			last = now
 		}
 		return err
-	}).WithPolling(every).WithTimeout(time.Minute).ShouldNot(Succeed(), "the source is paused")
+	}).WithPolling(every).ShouldNot(Succeed(), "the source is paused")
 	restored := &corev1.Pod{}
 	var after told
 	Eventually(func(g Gomega) {
@@ -76,7 +76,7 @@ func measuredMove(name string) (away, whole time.Duration) {
 		var err error
 		after, err = ask(restored.Status.PodIP)
 		g.Expect(err).NotTo(HaveOccurred())
-	}).WithPolling(every).WithTimeout(time.Minute).Should(Succeed())
+	}).WithPolling(every).Should(Succeed())
 	away = time.Since(last)
 	Expect(after.Self).To(Equal(first.Self), "it is the same program")
 	eventuallyOver(pm, mckubev1alpha1.MigrationSucceeded)

@@ -1,7 +1,6 @@
 package node_test
 
 import (
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -27,7 +26,7 @@ func goesWithoutTheNameOfItsImage(second *localnode.Node) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(runtime.Close)
 	By("waiting until no names are left of scenarios before, which the runtime may record as well")
-	Eventually(func() ([]string, error) { return runtime.Images(env, checkpointImages) }).WithTimeout(2 * time.Minute).Should(BeEmpty())
+	Eventually(func() ([]string, error) { return runtime.Images(env, checkpointImages) }).Should(BeEmpty())
 
 	other := counting("forerunner", environment.RealNodeName)
 	expectCounting(other)

@@ -76,7 +76,7 @@ func movesAlong(app string, meanwhile ...func(*mckubev1alpha1.PodMigration)) (*m
 			do(pm)
 		}
 		g.Expect(pm.Status.Phase.Over()).To(BeTrue(), pm.Status.Message)
-	}).WithTimeout(2 * time.Minute).WithPolling(50 * time.Millisecond).Should(Succeed())
+	}).WithPolling(50 * time.Millisecond).Should(Succeed())
 	Expect(pm.Status.Phase).To(Equal(mckubev1alpha1.MigrationSucceeded), "%s %v", pm.Status.Message, pm.Status.Conditions)
 	Expect(pm.Status.Strategy).To(Equal(mckubev1alpha1.StrategyCheckpoint))
 	moved, after := answering(app, environment.SecondNodeName)

@@ -4,7 +4,6 @@ package node_test
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -15,9 +14,6 @@ import (
 )
 
 var env *environment.Environment
-
-// patience bounds every wait of a scenario. It is generous, but a suite that fails has to end in time.
-const patience = 2 * time.Minute
 
 func TestNode(t *testing.T) {
 	privileged.Require(t, privileged.Root, privileged.RTGroups)
@@ -34,7 +30,6 @@ var _ = SynchronizedBeforeSuite(
 		}
 		privileged.Machine(GinkgoTB())
 		env = environment.StartNode(prepared)
-		SetDefaultEventuallyTimeout(patience)
 	},
 )
 

@@ -89,7 +89,7 @@ var _ = Describe("A state that the runtime cannot restore", Serial, Ordered, fun
 		Eventually(func(g Gomega) {
 			g.Expect(env.Client.Get(env, client.ObjectKeyFromObject(pm), pm)).To(Succeed())
 			g.Expect(pm.Status.Phase.Over()).To(BeTrue(), pm.Status.Message)
-		}).WithTimeout(2 * time.Minute).Should(Succeed())
+		}).Should(Succeed())
 		condition := meta.FindStatusCondition(pm.Status.Conditions, "State")
 		Expect(condition).NotTo(BeNil())
 		Expect(*condition).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", "RestoreFailed"), HaveField("Message", ContainSubstring("criu"))))

@@ -34,6 +34,6 @@ var _ = Describe("What a node and its pods use", Serial, func() {
 			used := pods[client.ObjectKeyFromObject(p)]
 			g.Expect(used.Memory).To(And(BeNumerically(">", 1<<16), BeNumerically("<", 1<<28)), "bytes of a small program")
 			g.Expect(used.CPU).To(And(BeNumerically(">", 0), BeNumerically("<", 0.5)), "cores")
-		}).WithTimeout(2*time.Minute).Should(Succeed(), "after its second round of ten seconds")
+		}).Should(Succeed(), "after its second round of ten seconds")
 	})
 })

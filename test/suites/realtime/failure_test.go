@@ -164,7 +164,7 @@ var _ = Describe("Bad days:", func() {
 		Eventually(func(g Gomega) {
 			h := env.Recorded()
 			g.Expect(placed(h.Last(), "later")).To(Equal(1))
-		}).WithTimeout(4*time.Minute).Should(Succeed(), "kubelets come back only after a while")
+		}).Should(Succeed(), "kubelets come back only after a while")
 	})
 
 	It("the webhook is away: real-time pods are refused and told why, every other pod is not concerned", func() {
