@@ -46,8 +46,9 @@ var suiteLanes = [][]string{{"lifecycle", "inventory"}, {"ladder", "realtime", "
 
 const (
 	nodeSuite = "node"
-	// suiteProcesses is how many processes, each with a control plane of its own, share the specs of a suite.
-	suiteProcesses = 3
+	// suiteProcesses is how many processes, each with a control plane of its own, share the specs of a suite. Five run beside each other then, with the
+	// kernel's lane and two packages. Two cores are busy with that, and a control plane that waits takes a twentieth of a core.
+	suiteProcesses = 2
 	// aloneProcesses is how many they are where one suite runs alone.
 	aloneProcesses = 6
 	// testedAtOnce is how many packages are tested at once. Tests wait for API servers and for conditions, so it is more than is

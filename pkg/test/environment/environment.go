@@ -52,6 +52,9 @@ const (
 	// control plane's own (a dead node's pods, a reflector after an outage) on a machine that stands still for a minute.
 	eventuallyTimeout = 5 * time.Minute
 	pollEvery         = 200 * time.Millisecond
+	// eventTTL is how long the API server keeps an Event. The record keeps it for good, and each Sync lists those that are there: of an hour's there
+	// were thousands.
+	eventTTL = 3 * time.Minute
 )
 
 // Environment is one control plane with one controller, for one Ginkgo process. It is the context of
@@ -161,7 +164,7 @@ func (env *Environment) startPlane(ready prepared, apiServerArgs ...string) {
 		ControllerManager:      true,
 		Kwok:                   true,
 		NodeMonitorGracePeriod: nodeGrace,
-		APIServerArgs:          append(apiServerArgs, localplane.WithoutFairness),
+		APIServerArgs:          append(apiServerArgs, localplane.WithoutFairness, "--event-ttl="+eventTTL.String()),
 		ControllerManagerArgs:  []string{neededControllers()},
 	})
 	Expect(err).NotTo(HaveOccurred())
