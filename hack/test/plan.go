@@ -107,11 +107,10 @@ func (o options) unitLanes() []lane {
 	unit := []plannedStep{
 		{"unit", func(ctx context.Context, s *step) error { return testPackages(ctx, s, "unit", false) }},
 		{"race", func(ctx context.Context, s *step) error { return testPackages(ctx, s, "race", true) }},
+		goTests{
+			name: "race of single tests", packages: slices.Sorted(maps.Keys(raceTests)), race: true, args: []string{"-run=" + racedAlone()}, parallel: 1,
+		}.planned(),
 	}
-	// They follow the suites that are done first, so that all lanes end at about the same time.
-	named := lane{name: laneName(suiteLanes[0]), steps: []plannedStep{goTests{
-		name: "race of single tests", packages: slices.Sorted(maps.Keys(raceTests)), race: true, args: []string{"-run=" + racedAlone()}, parallel: 1,
-	}.planned()}}
 	return []lane{
 		{name: "kernel", steps: []plannedStep{
 			goTests{name: "kernel", packages: kernelPackages, race: true, parallel: 1, timeout: o.kernelTimeout()}.planned(),
@@ -119,7 +118,6 @@ func (o options) unitLanes() []lane {
 			goTests{name: "kernel without race", packages: []string{"./pkg/agent/ebpf"}, args: []string{"-run=TestHeldReader"}, parallel: 1}.planned(),
 		}},
 		{name: "unit", steps: unit},
-		named,
 	}
 }
 

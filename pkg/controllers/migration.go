@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/awslabs/operatorpkg/controller"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
 	"sigs.k8s.io/karpenter/pkg/operator"
 
@@ -21,6 +22,8 @@ import (
 
 // Migrations are the settings of migrations of pods.
 type Migrations struct {
+	// Namespaces are those whose pods are moved; nil: all are.
+	Namespaces sets.Set[string]
 	// Checkpointing: pods may be moved with their state.
 	Checkpointing bool
 	// Gating: the controller serves webhooks.
@@ -50,7 +53,7 @@ func newMoving(op *operator.Operator, cluster *state.Cluster, store *rtstate.Sto
 	m.Dependencies = migration.Dependencies{
 		Clock: op.Clock, Client: op.GetClient(), API: op.GetAPIReader(), Store: store, Recorder: recorder{op.EventRecorder},
 		Running:   func() []*v1alpha1.RTAction { return queue.Running(rules.Migrate) },
-		Placement: m.simulator, Judge: m.judge, Checkpointing: o.Checkpointing, Gating: o.Gating, Evicting: make(chan struct{}, 1),
+		Placement: m.simulator, Judge: m.judge, Namespaces: o.Namespaces, Checkpointing: o.Checkpointing, Gating: o.Gating, Evicting: make(chan struct{}, 1),
 	}
 	return m
 }

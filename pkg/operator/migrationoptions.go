@@ -4,8 +4,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
 
 	"github.com/mainspring-rt/mainspring/pkg/controllers/resourcepressure"
@@ -35,6 +39,8 @@ const (
 // same name there: INFLUX_URL, INFLUX_ORG, INFLUX_BUCKET, INFLUX_TOKEN, POLICY_ENGINE_URL, ANALYSIS_ENGINE_URL,
 // MIGRATION_CHECK_INTERVAL, RESOURCE_PRESSURE_THRESHOLD, ENABLE_CHECKPOINTING.
 type MigrationOptions struct {
+	// Namespaces are those whose pods are moved; allNamespaces alone: all are.
+	Namespaces []string
 	// Checkpointing is whether any pod may be moved with its state.
 	Checkpointing bool
 	// PolicyEngineURL is that of the policy engine where a MigrationPolicy names none; empty: none is asked.
@@ -52,6 +58,7 @@ type MigrationOptions struct {
 }
 
 func (o *MigrationOptions) addFlags(fs *options.FlagSet) {
+	fs.Var(check(&o.Namespaces, []string{allNamespaces}, namespaces), "migration-namespaces", "Namespaces whose pods are moved, separated by commas; *: all, empty: none. The controller needs the right to make pods in these only")
 	fs.Var(trueOrFalse(&o.Checkpointing, true), "enable-checkpointing", "Whether pods may be moved with their state (strategy Checkpoint) where nodes are able to")
 	fs.Var(check(&o.PolicyEngineURL, defaultPolicyEngineURL, address), "policy-engine-url", "URL, without path, of the policy engine that is asked where a MigrationPolicy names none")
 	fs.Var(check(&o.policyEngine, useAuto, oneOf(useAuto, useOn, useOff)), "policy-engine", "Whether that engine is asked: on, off, or auto: if its URL was given")
@@ -72,12 +79,35 @@ func (o *MigrationOptions) addPressureFlags(fs *options.FlagSet) {
 	fs.Var(check(&p.PairCooldown, d.PairCooldown, seconds(0, 24*time.Hour)), "resource-pressure-pair-cooldown", "For how long no pod goes for resource pressure between two nodes between which one went")
 }
 
+// allNamespaces stands for every namespace.
+const allNamespaces = "*"
+
+// namespaces are names separated by commas, or allNamespaces.
+func namespaces(text string) ([]string, error) {
+	switch text {
+	case "":
+		return []string{}, nil
+	case allNamespaces:
+		return []string{allNamespaces}, nil
+	}
+	names := strings.Split(text, ",")
+	for _, name := range names {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			return nil, fmt.Errorf("want * or names of namespaces separated by commas; %q is none: %s", name, problems[0])
+		}
+	}
+	return names, nil
+}
+
 // complete puts together what depends on what was given, by flag or environment.
 func (o *MigrationOptions) complete(fs *flag.FlagSet, lookup func(string) (string, bool)) error {
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	if o.policyEngine == useOff || o.policyEngine == useAuto && !given["policy-engine-url"] {
 		o.PolicyEngineURL = ""
+	}
+	if !slices.Contains(o.Namespaces, allNamespaces) {
+		o.Pressure.Namespaces = sets.New(o.Namespaces...)
 	}
 	if err := o.Influx.complete(given, lookup); err != nil {
 		return err

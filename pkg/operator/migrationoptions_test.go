@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/mainspring-rt/mainspring/pkg/controllers/resourcepressure"
 	"github.com/mainspring-rt/mainspring/pkg/influx"
 	"github.com/mainspring-rt/mainspring/pkg/usage"
@@ -33,6 +35,24 @@ func TestMigrationDefaults(t *testing.T) {
 	_, own, err = parse(t, "--policy-engine=on")
 	if err != nil || own.Migration.PolicyEngineURL != "http://policy-engine.orchestration-engines.svc.cluster.local:8080" {
 		t.Errorf("%v, %q", err, own.Migration.PolicyEngineURL)
+	}
+}
+
+func TestMigrationNamespaces(t *testing.T) {
+	for args, want := range map[string]sets.Set[string]{
+		"":                                      nil,
+		"--migration-namespaces=*":              nil,
+		"--migration-namespaces=":               sets.New[string](),
+		"--migration-namespaces=control,vision": sets.New("control", "vision"),
+	} {
+		_, own, err := parse(t, strings.Fields(args)...)
+		if err != nil {
+			t.Errorf("%q: %v", args, err)
+			continue
+		}
+		if got := own.Migration.migrations("kube-system", true).Namespaces; (got == nil) != (want == nil) || !got.Equal(want) {
+			t.Errorf("%q: pods of %v are moved, want %v", args, got, want)
+		}
 	}
 }
 
@@ -91,6 +111,8 @@ func TestMigrationSettingsThatAreRefused(t *testing.T) {
 		"threshold":          {env: map[string]string{"RESOURCE_PRESSURE_THRESHOLD": "85%"}, want: []string{"RESOURCE_PRESSURE_THRESHOLD", `"85%"`, "a percentage from 1 to 100"}},
 		"threshold too high": {env: map[string]string{"RESOURCE_PRESSURE_THRESHOLD": "850"}, want: []string{"RESOURCE_PRESSURE_THRESHOLD", `"850"`, "from 1 to 100"}},
 		"checkpointing":      {env: map[string]string{"ENABLE_CHECKPOINTING": "yes"}, want: []string{"ENABLE_CHECKPOINTING", `"yes"`, "true or false"}},
+		"namespaces":         {args: []string{"--migration-namespaces=control,Vision"}, want: []string{"migration-namespaces", `"Vision"`, "names of namespaces"}},
+		"all and one":        {env: map[string]string{"MIGRATION_NAMESPACES": "*,control"}, want: []string{"MIGRATION_NAMESPACES", `"*"`, "want * or names"}},
 		"influx":             {env: map[string]string{"INFLUX_URL": "influxdb:8086"}, want: []string{"INFLUX_URL", `"influxdb:8086"`, "http://service"}},
 		"influx credentials": {env: map[string]string{"INFLUX_URL": "http://u:p@influxdb:8086"}, want: []string{"INFLUX_URL", "without credentials"}},
 		"policy engine":      {env: map[string]string{"POLICY_ENGINE_URL": "ftp://policy"}, want: []string{"POLICY_ENGINE_URL", `"ftp://policy"`, "http://service"}},

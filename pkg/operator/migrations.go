@@ -7,7 +7,7 @@ import (
 
 // migrations returns the settings of those that move pods. gating: the controller serves the webhooks.
 func (o *MigrationOptions) migrations(secretNamespace string, gating bool) controllers.Migrations {
-	out := controllers.Migrations{Checkpointing: o.Checkpointing, Gating: gating, Threshold: float64(o.Pressure.ThresholdPercent) / 100, SecretNamespace: secretNamespace}
+	out := controllers.Migrations{Namespaces: o.Pressure.Namespaces, Checkpointing: o.Checkpointing, Gating: gating, Threshold: float64(o.Pressure.ThresholdPercent) / 100, SecretNamespace: secretNamespace}
 	if o.PolicyEngineURL != "" {
 		out.Engine = &v1alpha1.PolicyEngine{URL: o.PolicyEngineURL}
 	}

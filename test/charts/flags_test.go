@@ -105,6 +105,7 @@ var flagValues = []flagValue{
 	{"settings.queue.namespaceLimit", 7, "--queue-namespace-limit=7"},
 	{"settings.queue.clusterLimit", 7, "--queue-cluster-limit=7"},
 	{"settings.queue.ageStep", "5m", "--queue-age-step=5m"},
+	{"settings.migration.namespaces", list{"control", "vision"}, "--migration-namespaces=control,vision"},
 	{"settings.migration.checkpointing", false, "--enable-checkpointing=false"},
 	{"settings.migration.policyEngine.url", "http://engine:8080", "--policy-engine-url=http://engine:8080"},
 	{"settings.migration.policyEngine.use", "off", "--policy-engine=off"},

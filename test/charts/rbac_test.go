@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mainspring-rt/mainspring/pkg/chart"
 )
@@ -157,6 +158,40 @@ func TestRightsFollowTheSettings(t *testing.T) {
 			}
 			if got != test.want {
 				t.Errorf("rights on %s: %t, want %t", test.resource, got, test.want)
+			}
+		})
+	}
+}
+
+// The controller makes pods only where pods are moved.
+func TestPodsAreMadeInNamespacesOfMigrations(t *testing.T) {
+	for name, test := range map[string]struct {
+		namespaces list
+		want       []string // kinds and namespaces of the bindings
+	}{
+		"all":  {list{"*"}, []string{"ClusterRoleBinding "}},
+		"two":  {list{"control", "vision"}, []string{"RoleBinding control", "RoleBinding vision"}},
+		"none": {list{}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			manifests := template(t, values(test.namespaces, "settings", "migration", "namespaces"))
+			makes := map[string]bool{}
+			for _, r := range roles(t, manifests) {
+				for _, rule := range r.rules {
+					if slices.Contains(rule.Resources, "pods") && slices.Contains(rule.Verbs, "create") {
+						makes[r.name] = true
+					}
+				}
+			}
+			var got []string
+			for _, m := range slices.Concat(manifests.OfKind("ClusterRoleBinding"), manifests.OfKind("RoleBinding")) {
+				if role, _, _ := unstructured.NestedString(m.Object, "roleRef", "name"); makes[role] {
+					got = append(got, m.GetKind()+" "+m.GetNamespace())
+				}
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, test.want) {
+				t.Errorf("pods may be made by %q, want %q", got, test.want)
 			}
 		})
 	}

@@ -168,6 +168,7 @@ app.kubernetes.io/component: agent
   (printf "--queue-namespace-limit=%d" (int $settings.queue.namespaceLimit))
   (printf "--queue-cluster-limit=%d" (int $settings.queue.clusterLimit))
   (printf "--queue-age-step=%s" $settings.queue.ageStep)
+  (printf "--migration-namespaces=%s" (join "," $settings.migration.namespaces))
   (printf "--enable-checkpointing=%t" $settings.migration.checkpointing)
   (printf "--policy-engine=%s" $settings.migration.policyEngine.use)
   (printf "--resource-pressure=%s" $settings.migration.resourcePressure.mode)

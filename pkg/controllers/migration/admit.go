@@ -64,7 +64,7 @@ func (r *Reconciler) admit(ctx context.Context, o *v1alpha1.PodMigration) (time.
 		return 0, r.refuse(ctx, o, nil, no)
 	}
 	if q == nil {
-		return unready, nil
+		return unready, r.noteDelay(ctx, o, ReasonPodNotSeen, "waits until the controller's cache shows the pod on its node")
 	}
 	a, err := r.decide(ctx, *q)
 	switch {

@@ -2,12 +2,15 @@ package migration_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -50,6 +53,36 @@ func (w *town) actions(ctx context.Context) []v1alpha1.RTAction {
 	list := &v1alpha1.RTActionList{}
 	w.must(w.api.List(ctx, list))
 	return slices.DeleteFunc(list.Items, func(o v1alpha1.RTAction) bool { return o.Spec.Pods[0].Namespace != w.namespace })
+}
+
+// A migration that is not decided on says why, once that lasts.
+func TestAPodThatTheControllerHasNotSeen(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 1)
+	w.rollout(1)
+	p := w.start()
+	unseen := w.make()
+	w.bind(unseen, "a", 1)
+	w.asks(unseen.Name)
+	says := func() string {
+		w.must(p.loop())
+		o := w.move()
+		if at := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionMigrationAdmitted); at != nil {
+			return fmt.Sprintf("%s %s: %s", o.Status.Phase, at.Reason, at.Message)
+		}
+		return string(o.Status.Phase)
+	}
+	if got := says(); got != "" {
+		t.Errorf("at once it says %q", got)
+	}
+	w.clock.Step(time.Minute) // the API server has its own clock
+	if got, want := says(), "Pending PodNotSeen: waits until the controller's cache shows the pod on its node"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	p.look()
+	if got := says(); !strings.HasPrefix(got, "Pending Admitted: ") {
+		t.Errorf("once the pod is seen it says %q", got)
+	}
 }
 
 // first does something before the action begins.

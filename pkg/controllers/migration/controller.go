@@ -128,8 +128,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil || o == nil {
 		return reconcile.Result{}, err
 	}
-	if r.Store.Synced() != nil {
-		return reconcile.Result{RequeueAfter: unready}, nil
+	if incomplete := r.Store.Synced(); incomplete != nil {
+		return reconcile.Result{RequeueAfter: unready}, r.noteDelay(ctx, o, ReasonNotReady, "the controller's view of the cluster is not complete: "+incomplete.Error())
 	}
 	wait, err := r.further(ctx, o)
 	var status apierrors.APIStatus

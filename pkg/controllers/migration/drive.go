@@ -255,6 +255,15 @@ func (r *Reconciler) note(ctx context.Context, o *v1alpha1.PodMigration, waits *
 	})
 }
 
+// noteDelay tells what keeps a migration from being decided on, once that lasts: most often it is over at once.
+func (r *Reconciler) noteDelay(ctx context.Context, o *v1alpha1.PodMigration, reason, message string) error {
+	decided := o.Status.Strategy != "" || o.Status.Phase.Over() || o.Labels[v1alpha1.LabelMigrationAction] != ""
+	if decided || r.Clock.Now().Sub(o.CreationTimestamp.Time) < telling {
+		return nil
+	}
+	return r.note(ctx, o, &refusal{reason, message})
+}
+
 // update writes what has changed, and nothing where nothing has. The object is then as it is stored.
 func (r *Reconciler) update(ctx context.Context, o *v1alpha1.PodMigration, change func(*v1alpha1.PodMigrationStatus)) error {
 	after := o.DeepCopy()

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -110,6 +111,8 @@ type Dependencies struct {
 	Placement Placement
 	// Judge says what policy says.
 	Judge Judge
+	// Namespaces are those whose pods are moved; nil: all are. In others the controller may have no right to make a pod.
+	Namespaces sets.Set[string]
 	// Checkpointing: strategy Checkpoint may be used.
 	Checkpointing bool
 	// Gating: the controller serves the webhook that has an owner's new pod wait for its place.

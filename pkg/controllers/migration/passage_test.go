@@ -205,6 +205,7 @@ func TestPassage(t *testing.T) {
 		"never without":                {each(rollout, must), true, "not: its state cannot come along"},
 		"not to there without":         {each(rollout, (*town).able, unable, must), false, "not: its state cannot come along: the agent of node"},
 		"but perhaps to another":       {each(rollout, (*town).able, unable, must), true, "Checkpoint bound"},
+		"of another namespace":         {elsewhereOnly, false, "not: pods of namespace town-"},
 		"of a ReplicaSet that is gone": {func(w *town) { w.must(w.api.Delete(w.Context(), w.owner)) }, true, "not: ReplicaSet rt, which made it, is gone"},
 	} {
 		w := newTown(t, 1)

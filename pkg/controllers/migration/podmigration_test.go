@@ -9,11 +9,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -460,23 +460,27 @@ func deleted(w *town) {
 	}
 }
 
+// elsewhereOnly has the controller move pods of another namespace only.
+func elsewhereOnly(w *town) { w.namespaces = sets.New("elsewhere") }
+
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	change := func(f func(o *v1alpha1.PodMigration)) func(*town) {
 		return func(w *town) { w.asks("rt-1", f) }
 	}
 	for reason, j := range map[string]journey{
-		"PodNotFound":     {ask: func(w *town) { w.asks("nobody") }, says: "there is no pod", places: "a"},
-		"PodReplaced":     {ask: change(func(o *v1alpha1.PodMigration) { o.Spec.PodUID = "another" }), says: "another was meant", places: "a"},
-		"McKubeNever":     {town: (*town).forbid, ask: ask(""), says: "migration.policy Never", places: "a"},
-		"SurgeImpossible": {ask: ask("Surge"), says: "has no label pod-template-hash", places: "a"},
-		"TargetRefused":   {ask: change(func(o *v1alpha1.PodMigration) { o.Spec.TargetNode = "nowhere" }), says: "node nowhere has no real-time cores", places: "a"},
-		"NoTarget":        {town: func(w *town) { w.cordon("b") }, ask: ask(""), says: "no node takes the pod", places: "a"},
-		"OwnerWantsNone":  {town: func(w *town) { w.must(w.api.Delete(w.Context(), w.owner)) }, ask: ask(""), says: "ReplicaSet rt, which made it, is gone", places: "a"},
-		"PolicyDenied":    {town: func(w *town) { w.judge.denies = "not on Sundays" }, ask: ask(""), says: "not on Sundays", places: "a"},
-		"NoOwner":         {town: func(w *town) { bare(w); w.named() }, ask: ask(""), says: "no controller owns the pod", places: "a"},
-		"StateImpossible": {town: func(w *town) { bare(w); w.able(); w.named() }, ask: ask("Checkpoint"), says: "governs the pod by its name", places: "a"},
-		"GovernedByName":  {town: func(w *town) { bare(w); w.named() }, ask: ask("Restart"), says: "governs the pod by its name", places: "a"},
+		"PodNotFound":       {ask: func(w *town) { w.asks("nobody") }, says: "there is no pod", places: "a"},
+		"PodReplaced":       {ask: change(func(o *v1alpha1.PodMigration) { o.Spec.PodUID = "another" }), says: "another was meant", places: "a"},
+		"McKubeNever":       {town: (*town).forbid, ask: ask(""), says: "migration.policy Never", places: "a"},
+		"NamespaceExcluded": {town: elsewhereOnly, ask: ask("Evict"), says: "--migration-namespaces does not name it", places: "a"},
+		"SurgeImpossible":   {ask: ask("Surge"), says: "has no label pod-template-hash", places: "a"},
+		"TargetRefused":     {ask: change(func(o *v1alpha1.PodMigration) { o.Spec.TargetNode = "nowhere" }), says: "node nowhere has no real-time cores", places: "a"},
+		"NoTarget":          {town: func(w *town) { w.cordon("b") }, ask: ask(""), says: "no node takes the pod", places: "a"},
+		"OwnerWantsNone":    {town: func(w *town) { w.must(w.api.Delete(w.Context(), w.owner)) }, ask: ask(""), says: "ReplicaSet rt, which made it, is gone", places: "a"},
+		"PolicyDenied":      {town: func(w *town) { w.judge.denies = "not on Sundays" }, ask: ask(""), says: "not on Sundays", places: "a"},
+		"NoOwner":           {town: func(w *town) { bare(w); w.named() }, ask: ask(""), says: "no controller owns the pod", places: "a"},
+		"StateImpossible":   {town: func(w *town) { bare(w); w.able(); w.named() }, ask: ask("Checkpoint"), says: "governs the pod by its name", places: "a"},
+		"GovernedByName":    {town: func(w *town) { bare(w); w.named() }, ask: ask("Restart"), says: "governs the pod by its name", places: "a"},
 		"ImageUnknown": {town: func(w *town) {
 			bare(w)
 			p := w.pods()[0]

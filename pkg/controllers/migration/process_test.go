@@ -108,7 +108,7 @@ func (p *process) next(err error) *process {
 func (p *process) dependencies() migration.Dependencies {
 	return migration.Dependencies{
 		Clock: p.clock, Client: p.client, API: p.reader, Store: p.store, Recorder: p.town, Placement: p.town, Judge: p.judge,
-		Checkpointing: true, Gating: !p.webhookless, Evicting: p.evicting, Running: func() []*v1alpha1.RTAction { return p.queue.Running(rules.Migrate) },
+		Namespaces: p.namespaces, Checkpointing: true, Gating: !p.webhookless, Evicting: p.evicting, Running: func() []*v1alpha1.RTAction { return p.queue.Running(rules.Migrate) },
 	}
 }
 

@@ -59,6 +59,9 @@ type chooser func(ctx context.Context, q question, only func(*state.Snapshot, st
 // find goes down the ladder, from what is wished for, to the first rung that holds: Checkpoint, Surge, Restart. Evict is only
 // for whom it is said. Whoever moves a pod, by a PodMigration or by an action, goes the way that is found here.
 func (d Dependencies) find(ctx context.Context, q question, choose chooser) (way, *refusal, error) {
+	if d.Namespaces != nil && !d.Namespaces.Has(q.pod.Namespace) {
+		return way{}, &refusal{ReasonNamespaceExcluded, fmt.Sprintf("pods of namespace %s are not moved: the controller's --migration-namespaces does not name it", q.pod.Namespace)}, nil
+	}
 	if no, err := d.arrested(ctx, q); no != nil || err != nil {
 		return way{}, no, err
 	}

@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,6 +75,8 @@ type town struct {
 	gating bool
 	// unsent: the API server does not send the webhook what the owner makes.
 	unsent bool
+	// namespaces are those whose pods are moved; nil: all are.
+	namespaces sets.Set[string]
 	// webhookless: the controller serves no webhooks.
 	webhookless bool
 	// adopts: the ReplicaSet takes pods for its own that it selects, and removes what is one too many.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
@@ -258,6 +259,22 @@ func TestPoliciesHaveTheirOwnThresholds(t *testing.T) {
 	s.must(s.api.DeleteAllOf(t.Context(), &v1alpha1.MigrationPolicy{}))
 	s.looks(c, 1)
 	s.expect("without the policy", s.condition("a"), "False NoPressure")
+}
+
+func TestPodsOfOtherNamespacesStay(t *testing.T) {
+	s := newStage(t, resourcepressure.ModeMigrate)
+	s.options.Namespaces = sets.New("elsewhere")
+	s.node("a", 95, 40)
+	s.node("b", 10, 30)
+	s.pod("web", "a", "1")
+	s.looks(s.process(nil), 3)
+	s.expect("migrations", s.migrations(), "")
+	if said := s.said("ResourcePressureUnanswered"); len(said) != 1 || !strings.Contains(said[0], "1 stay (NamespaceExcluded)") {
+		t.Errorf("said %q", said)
+	}
+	s.options.Namespaces.Insert(s.namespace)
+	s.looks(s.process(nil), 3)
+	s.expect("migrations of a namespace that is named", s.migrations(), "web>b")
 }
 
 func TestWhoStaysAndWhy(t *testing.T) {

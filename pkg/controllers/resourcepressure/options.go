@@ -1,6 +1,10 @@
 package resourcepressure
 
-import "time"
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+)
 
 // Mode is what is done about nodes under resource pressure.
 type Mode string
@@ -38,6 +42,8 @@ type Options struct {
 	PairCooldown time.Duration
 	// SourceTimeout bounds one question to the source.
 	SourceTimeout time.Duration
+	// Namespaces are those whose pods are moved; nil: all are.
+	Namespaces sets.Set[string]
 	// Checkpointing is whether any pod may be moved with its state.
 	Checkpointing bool
 }

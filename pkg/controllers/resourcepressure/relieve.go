@@ -86,7 +86,7 @@ func (w *world) unanswered(p pressure, nowhere int, stay map[string]int) {
 		why = append(why, fmt.Sprintf("%d find no node that takes them and stays at or below the threshold", nowhere))
 	}
 	for _, reason := range []string{
-		staysSystem, staysNotRunning, staysStatic, staysDaemonSet, staysAsked, staysNever, staysOwnerless, staysLocal, staysUndecidable,
+		staysSystem, staysExcluded, staysNotRunning, staysStatic, staysDaemonSet, staysAsked, staysNever, staysOwnerless, staysLocal, staysUndecidable,
 		staysMoving, staysStill, staysCooldown, staysNoRelief,
 	} {
 		if n := stay[reason]; n > 0 {
@@ -136,6 +136,7 @@ func (w *world) candidates(ctx context.Context, p pressure) (list []*candidate, 
 func (w *world) candidate(ctx context.Context, snapshot *state.Snapshot, p *corev1.Pod) (*candidate, setting, error) {
 	c := &candidate{Pod: p, Workload: workloadOf(p), Amount: w.amount(ctx, p), Moving: w.history.moving(p.UID, p.Namespace, p.Name)}
 	c.Resting = w.resting(c.Workload)
+	c.Excluded = w.Options.Namespaces != nil && !w.Options.Namespaces.Has(p.Namespace)
 	policy, err := w.Policies.For(ctx, p)
 	if err != nil {
 		c.Undecidable = err

@@ -30,6 +30,7 @@ const (
 // Reasons why a pod stays.
 const (
 	staysSystem      = "SystemPod"
+	staysExcluded    = "NamespaceExcluded"
 	staysNotRunning  = "NotRunning"
 	staysDaemonSet   = "DaemonSetPod"
 	staysStatic      = "StaticPod"
@@ -59,6 +60,8 @@ type candidate struct {
 	Amount usage.Amount
 	// Local names a volume that is of its node; empty: none is.
 	Local string
+	// Excluded: its namespace is none whose pods are moved.
+	Excluded bool
 	// Moving: a migration of it is under way. Still: it stands still for a NodeCheckpoint, though none may be. Resting: a pod of the workload was moved lately.
 	Moving, Still, Resting bool
 	// Undecidable is why nobody knows which MigrationPolicy is its.
@@ -74,6 +77,7 @@ func (c *candidate) stays(t track) string {
 		holds  bool
 	}{
 		{staysSystem, c.Pod.Namespace == metav1.NamespaceSystem || strings.HasPrefix(c.Pod.Spec.PriorityClassName, "system-")},
+		{staysExcluded, c.Excluded},
 		{staysNotRunning, c.Pod.DeletionTimestamp != nil || c.Pod.Status.Phase != corev1.PodRunning},
 		{staysStatic, c.Pod.Annotations[annotationMirror] != "" || ownedBy(c.Pod, "Node")},
 		{staysDaemonSet, ownedBy(c.Pod, "DaemonSet")},

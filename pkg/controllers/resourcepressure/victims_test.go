@@ -44,6 +44,7 @@ func TestWhoStays(t *testing.T) {
 				c.McKubes = []*mcv1.McKube{{Spec: mcv1.McKubeSpec{Migration: &mcv1.Migration{Policy: mcv1.MigrationRestart}}}}
 			}},
 		staysSystem:     {func(c *candidate) { c.Pod.Namespace = "kube-system" }, func(c *candidate) { c.Pod.Spec.PriorityClassName = "system-node-critical" }},
+		staysExcluded:   {func(c *candidate) { c.Excluded = true }},
 		staysNotRunning: {func(c *candidate) { c.Pod.DeletionTimestamp = &now }, func(c *candidate) { c.Pod.Status.Phase = corev1.PodPending }},
 		staysStatic:     {func(c *candidate) { c.Pod.Annotations = map[string]string{annotationMirror: "x"} }, func(c *candidate) { c.Pod.OwnerReferences = owned("Node", "a") }},
 		staysDaemonSet:  {func(c *candidate) { c.Pod.OwnerReferences = owned("DaemonSet", "d") }},
