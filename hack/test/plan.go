@@ -41,15 +41,16 @@ var (
 	}
 )
 
-// suiteLanes are the suites that run one after the other, so that two of them fill each other's waits.
-var suiteLanes = [][]string{{"lifecycle", "inventory"}, {"ladder", "realtime", "migration"}}
+// suiteLanes are the suites that run one after the other, so that two of them fill each other's waits, and how many processes share the specs of each.
+var suiteLanes = []struct {
+	suites    []string
+	processes int
+}{{[]string{"lifecycle", "inventory"}, 2}, {[]string{"ladder", "realtime", "migration"}, 3}}
 
 const (
 	nodeSuite = "node"
-	// suiteProcesses is how many processes, each with a control plane of its own, share the specs of a suite. Five run beside each other then, with the
-	// kernel's lane and two packages. Two cores are busy with that, and a control plane that waits takes a twentieth of a core.
-	suiteProcesses = 2
-	// aloneProcesses is how many they are where one suite runs alone.
+	// aloneProcesses is how many processes share the specs of a suite that runs alone. Each has a control plane of its own, which takes a twentieth of a
+	// core while it waits: where lanes run beside each other two cores are busy with fewer.
 	aloneProcesses = 6
 	// testedAtOnce is how many packages are tested at once. Tests wait for API servers and for conditions, so it is more than is
 	// computed at once.
@@ -159,9 +160,9 @@ func (o options) suiteLanes() []lane {
 		return []lane{{name: "suites", steps: []plannedStep{s.planned("suites")}}}
 	}
 	lanes := []lane{{name: "kernel", steps: []plannedStep{suites{names: []string{nodeSuite}, processes: 1, args: o.ginkgoArgs()}.planned(nodeSuite)}}}
-	for _, names := range suiteLanes {
-		name := laneName(names)
-		lanes = append(lanes, lane{name: name, steps: []plannedStep{suites{names: names, processes: suiteProcesses, args: o.ginkgoArgs()}.planned(name)}})
+	for _, l := range suiteLanes {
+		name := laneName(l.suites)
+		lanes = append(lanes, lane{name: name, steps: []plannedStep{suites{names: l.suites, processes: l.processes, args: o.ginkgoArgs()}.planned(name)}})
 	}
 	return lanes
 }

@@ -19,7 +19,10 @@ func inRoot(t *testing.T) {
 // A suite that no lane runs would be missed in silence.
 func TestEverySuiteHasALane(t *testing.T) {
 	inRoot(t)
-	planned := append(slices.Concat(suiteLanes...), nodeSuite)
+	planned := []string{nodeSuite}
+	for _, l := range suiteLanes {
+		planned = append(planned, l.suites...)
+	}
 	slices.Sort(planned)
 	entries, err := os.ReadDir("test/suites")
 	if err != nil {

@@ -151,7 +151,9 @@ func (c *Controller) Reconcile(ctx context.Context) (reconciler.Result, error) {
 	c.desk.open(running)
 	c.Gate.forget(named(running))
 	c.yield()
+	began := c.Cluster.ConsolidationState()
 	result, err := c.Controller.Reconcile(ctx)
+	c.endPass(began)
 	c.close(ctx, err)
 	return result, err
 }

@@ -12,6 +12,9 @@ func NewMannered(d Dependencies, quiet, all disruption.Method) disruption.Method
 	return newMannered(d, quiet, all)
 }
 
+// EndPass ends a pass of the loop for a method with manners.
+func EndPass(m disruption.Method) { m.(*mannered).endPass() }
+
 // NewHurried is the clock of the standard methods.
 func NewHurried(c clock.Clock, bell *Doorbell) clock.Clock { return &hurried{Clock: c, bell: bell} }
 

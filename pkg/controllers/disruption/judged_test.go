@@ -27,6 +27,8 @@ type finds struct {
 
 func (finds) Reason() karpv1.DisruptionReason { return karpv1.DisruptionReasonDrifted }
 
+func (finds) ConsolidationType() string { return "" }
+
 func (f finds) ShouldDisrupt(context.Context, *karpdisruption.Candidate) bool { return true }
 
 func (f finds) ComputeCommands(context.Context, map[string]int, ...*karpdisruption.Candidate) ([]karpdisruption.Command, error) {

@@ -32,6 +32,10 @@ type mannered struct {
 	mutex sync.Mutex
 	// resting nodes, until when.
 	resting map[string]time.Time
+
+	// candidates of consolidation in the last pass that had any. searched: this pass has.
+	candidates map[string]bool
+	searched   bool
 }
 
 func newMannered(d Dependencies, quiet, all disruption.Method) *mannered {
@@ -83,6 +87,7 @@ func (m *mannered) SetNodePoolTotals(totals map[string]disruption.NodePoolTotals
 // ComputeCommands implements disruption.Method. A search that the doorbell has ended has found nothing, and left
 // nothing settled.
 func (m *mannered) ComputeCommands(ctx context.Context, budgets map[string]int, candidates ...*disruption.Candidate) ([]disruption.Command, error) {
+	m.markNewCandidates(candidates)
 	search := m.Bell.search(ctx)
 	defer search.stop()
 	for _, way := range m.ways(m.decideReboots(ctx, candidates)) {

@@ -190,6 +190,8 @@ type slow struct {
 
 func (slow) Reason() karpv1.DisruptionReason { return karpv1.DisruptionReasonDrifted }
 
+func (slow) ConsolidationType() string { return "" }
+
 func (s slow) ComputeCommands(ctx context.Context, _ map[string]int, _ ...*karpdisruption.Candidate) ([]karpdisruption.Command, error) {
 	close(s.begun)
 	<-ctx.Done()

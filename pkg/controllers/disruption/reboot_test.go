@@ -27,6 +27,8 @@ type reboots struct {
 
 func (r *reboots) Reason() karpv1.DisruptionReason { return karpv1.DisruptionReasonUnhealthy }
 
+func (*reboots) ConsolidationType() string { return "" }
+
 func (r *reboots) ShouldDisrupt(context.Context, *karpdisruption.Candidate) bool { return true }
 
 func (r *reboots) ComputeCommands(_ context.Context, _ map[string]int, candidates ...*karpdisruption.Candidate) ([]karpdisruption.Command, error) {
