@@ -59,8 +59,8 @@ type chooser func(ctx context.Context, q question, only func(*state.Snapshot, st
 // find goes down the ladder, from what is wished for, to the first rung that holds: Checkpoint, Surge, Restart. Evict is only
 // for whom it is said. Whoever moves a pod, by a PodMigration or by an action, goes the way that is found here.
 func (d Dependencies) find(ctx context.Context, q question, choose chooser) (way, *refusal, error) {
-	if d.Namespaces != nil && !d.Namespaces.Has(q.pod.Namespace) {
-		return way{}, &refusal{ReasonNamespaceExcluded, fmt.Sprintf("pods of namespace %s are not moved: the controller's --migration-namespaces does not name it", q.pod.Namespace)}, nil
+	if no := d.excluded(q.pod.Namespace); no != nil {
+		return way{}, no, nil
 	}
 	if no, err := d.arrested(ctx, q); no != nil || err != nil {
 		return way{}, no, err
@@ -91,6 +91,14 @@ func (d Dependencies) find(ctx context.Context, q question, choose chooser) (way
 	target, no, err := choose(ctx, q, nil)
 	out.target = target
 	return out, no, err
+}
+
+// excluded is why pods of a namespace are not moved; nil: they may be.
+func (d Dependencies) excluded(namespace string) *refusal {
+	if d.Namespaces == nil || d.Namespaces.Has(namespace) {
+		return nil
+	}
+	return &refusal{ReasonNamespaceExcluded, fmt.Sprintf("pods of namespace %s are not moved: the controller's --migration-namespaces does not name it", namespace)}
 }
 
 // restarts is Restart, unless nothing would bind what the pod's owner makes to a target, and that could come back to the pod's node.
