@@ -16,9 +16,10 @@ import (
 
 // A summary is short: of a run's log readers often have only the end.
 const (
-	summaryErrors = 2
-	summaryEvents = 3
-	summaryWidth  = 250 // bytes of a line
+	summaryErrors  = 2
+	summaryObjects = 6
+	summaryEvents  = 3
+	summaryWidth   = 250 // bytes of a line
 )
 
 // summarize says whether the controller runs, of which errors it has told last, which objects are on their way, and what the last Events were.
@@ -32,17 +33,18 @@ func (env *Environment) summarize() string {
 	}
 	lines = append(lines, env.Controller.errorsSince(env.logStart, summaryErrors)...)
 	h := env.recorder.History()
-	now := h.Last()
-	for _, c := range now.NodeClaims {
+	var changing []string
+	for _, c := range h.Last().NodeClaims {
 		if !history.IsInitialized(c) || !c.DeletionTimestamp.IsZero() {
-			lines = append(lines, describeNodeClaim(c))
+			changing = append(changing, describeNodeClaim(c))
 		}
 	}
-	for _, p := range now.Pods {
+	for _, p := range h.Last().Pods {
 		if p.Spec.NodeName == "" || !p.DeletionTimestamp.IsZero() {
-			lines = append(lines, describePod(p))
+			changing = append(changing, describePod(p))
 		}
 	}
+	lines = append(lines, changing[:min(len(changing), summaryObjects)]...)
 	events := h.Events("", "")
 	for _, e := range events[max(0, len(events)-summaryEvents):] {
 		lines = append(lines, describeEvent(e))
