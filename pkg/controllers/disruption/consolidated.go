@@ -24,7 +24,7 @@ func (m *mannered) markNewCandidates(candidates []*disruption.Candidate) {
 	m.candidates, m.searched = now, true
 }
 
-// endPass forgets the candidates of the pass before last: the method had none in this one.
+// endPass forgets the candidates where the method had none in this pass.
 func (m *mannered) endPass() {
 	if !m.searched {
 		m.candidates = nil

@@ -20,6 +20,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/events"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
 // budget keeps the pods of the town from being evicted.
@@ -79,6 +80,14 @@ func TestAPodThatTheControllerHasNotSeen(t *testing.T) {
 	if got, want := says(), "Pending PodNotSeen: waits until the controller's cache shows the pod on its node"; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
+	seeing := p
+	p = w.start()
+	p.store = state.New(state.Options{Clock: w.clock}) // which has not listed anything yet
+	p.migrations = p.reconciler()
+	if got, want := says(), "Pending NotReady: the controller's view of the cluster is not complete: waiting for the first lists"; !strings.HasPrefix(got, want) {
+		t.Errorf("a process that has just begun says %q, want %q", got, want)
+	}
+	p = seeing
 	p.look()
 	if got := says(); !strings.HasPrefix(got, "Pending Admitted: ") {
 		t.Errorf("once the pod is seen it says %q", got)
