@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
 
 	"github.com/mainspring-rt/mainspring/pkg/chart"
 )
@@ -27,6 +30,9 @@ rules:
     users: ["` + controllerUser + `", "` + hollowUser + `", "` + agentUser + `"]
   - level: None
 `
+
+// auditDelay bounds how long the API server takes to write down a request that it has served.
+const auditDelay = 30 * time.Second
 
 // audit is the API server's log of requests.
 type audit struct{ log string }
@@ -51,6 +57,26 @@ func (r right) String() string {
 		s += " in " + r.namespace
 	}
 	return s
+}
+
+// expectRights expects that the API server has refused the user nothing, and that the user has needed each right
+// that it is granted, but for those that are justified otherwise. The API server may write a request down after
+// the change that the request made can be seen, so the log is read until it shows them all.
+func (a audit) expectRights(t *testing.T, user string, granted []right, justified map[right]string) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(func() (unneeded []right) {
+		used, _ := a.used(t, user)
+		for _, r := range granted {
+			if _, ok := justified[r]; !used[r] && !ok && !streamed(r, used) {
+				unneeded = append(unneeded, r)
+			}
+		}
+		return unneeded
+	}).WithTimeout(auditDelay).WithPolling(pollEvery).Should(gomega.BeEmpty(), "rights that %s did not need", user)
+	_, refused := a.used(t, user)
+	for _, request := range refused {
+		t.Errorf("the API server refused %s: %s", user, request)
+	}
 }
 
 // used returns the rights that requests of the user have needed, for their namespace and for everywhere, and

@@ -111,15 +111,7 @@ func TestRightsAreEnoughAndNeeded(t *testing.T) {
 	p.scrape(t, metricsPort, "", http.StatusUnauthorized)
 
 	for _, user := range []string{controllerUser, hollowUser} {
-		used, refused := log.used(t, user)
-		for _, request := range refused {
-			t.Errorf("%s is refused: %s", user, request)
-		}
-		for _, g := range granted(t, manifests, user) {
-			if _, justified := unexercised[g]; !used[g] && !justified && !streamed(g, used) {
-				t.Errorf("%s may %s and did not need to", user, g)
-			}
-		}
+		log.expectRights(t, user, granted(t, manifests, user), unexercised)
 	}
 }
 
