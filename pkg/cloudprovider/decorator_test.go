@@ -91,8 +91,8 @@ func TestDecorateAddsLabels(t *testing.T) {
 		name string
 		want map[string]string
 	}{
-		{"s-4x-amd64-linux", map[string]string{v1alpha1.LabelHardwareClass: "general", v1alpha1.LabelWattsIdle: "9.23", v1alpha1.LabelWattsMax: "20.27"}},
-		{"t4-1g-4x-amd64-linux", map[string]string{v1alpha1.LabelHardwareClass: "gpu", v1alpha1.LabelGPUModel: "T4"}},
+		{"s-4x-amd64-linux", map[string]string{v1alpha1.LabelHardwareClass: "general", v1alpha1.LabelWattsIdle: "9.23", v1alpha1.LabelWattsMax: "20.27", v1alpha1.LabelDeviceWattsMax: ""}},
+		{"t4-1g-4x-amd64-linux", map[string]string{v1alpha1.LabelHardwareClass: "gpu", v1alpha1.LabelGPUModel: "T4", v1alpha1.LabelDeviceWattsIdle: "8", v1alpha1.LabelDeviceWattsMax: "71"}},
 		{"rngd-1n-16x-amd64-linux", map[string]string{v1alpha1.LabelHardwareClass: "npu", v1alpha1.LabelNPUModel: "RNGD", v1alpha1.LabelGPUModel: ""}},
 		{"edge-core-8x-amd64-linux", map[string]string{v1alpha1.LabelHardwareClass: "edge", v1alpha1.LabelGPUModel: "", v1alpha1.LabelNPUModel: ""}},
 		{"m5.large", map[string]string{v1alpha1.LabelHardwareClass: "", v1alpha1.LabelGPUModel: "", v1alpha1.LabelWattsMax: ""}},

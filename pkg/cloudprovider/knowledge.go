@@ -2,7 +2,6 @@ package cloudprovider
 
 import (
 	"maps"
-	"strconv"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,15 +97,10 @@ func labelsOf(machine *catalogue.InstanceType) map[string]string {
 	if machine.NPUs != nil {
 		labels[v1alpha1.LabelNPUModel] = machine.NPUs.Model
 	}
-	if machine.Watts.Max > 0 {
-		labels[v1alpha1.LabelWattsIdle] = formatWatts(machine.Watts.Idle)
-		labels[v1alpha1.LabelWattsMax] = formatWatts(machine.Watts.Max)
+	if watts, known := machine.Watts.Machine(); known {
+		maps.Copy(labels, watts.Labels())
 	}
 	return labels
-}
-
-func formatWatts(watts float64) string {
-	return strconv.FormatFloat(watts, 'f', -1, 64)
 }
 
 // dynamicResources adds the real-time cores to the devices that the inner provider declares. An

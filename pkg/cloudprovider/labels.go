@@ -15,6 +15,8 @@ var machineLabels = []string{
 	v1alpha1.LabelNPUModel,
 	v1alpha1.LabelWattsIdle,
 	v1alpha1.LabelWattsMax,
+	v1alpha1.LabelDeviceWattsIdle,
+	v1alpha1.LabelDeviceWattsMax,
 }
 
 // RegisterLabels makes our machine labels known to Karpenter, so that NodePools and pods may select

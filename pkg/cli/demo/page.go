@@ -91,7 +91,7 @@ func (r Record) tiles() []report.Tile {
 		{Label: "Duration", Value: fmt.Sprintf("%.0f", r.Series.Span().Seconds()), Unit: "s", How: "first to last sample"},
 		{Label: "Machines opened", Value: fmt.Sprint(len(r.Machines)), How: fmt.Sprintf("at most %.0f at once", r.Series.Peak(func(s observe.Sample) float64 { return float64(s.Count()) }))},
 		{Label: "Spent", Value: fmt.Sprintf("%.4f", r.Series.Dollars()), Unit: "$", How: fmt.Sprintf("price of each machine from order to removal, sampled; at most $%.2f/h", r.Series.Peak(price))},
-		{Label: "Energy", Value: fmt.Sprintf("%.1f", 1000*r.Series.KWh()), Unit: "Wh", How: "modelled: idle watts plus the requested share of CPU of the rest up to maximum"},
+		{Label: "Energy", Value: fmt.Sprintf("%.1f", 1000*r.Series.KWh()), Unit: "Wh", How: "modelled: requests of CPU drive the host's watts, requests of GPUs and NPUs the devices'"},
 	}
 }
 
@@ -123,7 +123,7 @@ func (r Record) plots() ([]report.Plot, error) {
 	for _, chart := range []report.Chart{
 		{Title: "Nodes by pool", Unit: "nodes", Wide: true, Stacked: true, Lines: nodes, How: "NodeClaims that exist, from order to removal; sampled every half second"},
 		{Title: "Cost", Unit: "$/h", Lines: []report.Line{{Name: "cost", Values: values(func(s observe.Sample) float64 { return s.Price })}}, How: "sum of the prices of the machines' offerings"},
-		{Title: "Power", Unit: "W", Lines: []report.Line{{Name: "power", Colour: 2, Values: values(func(s observe.Sample) float64 { return s.Watts })}}, How: "modelled from each machine's idle and maximum watts and its requested CPU"},
+		{Title: "Power", Unit: "W", Lines: []report.Line{{Name: "power", Colour: 2, Values: values(func(s observe.Sample) float64 { return s.Watts })}}, How: "modelled from idle and maximum watts of each machine's host and devices and what is requested of both"},
 		{Title: "Pods pending", Unit: "pods", Lines: []report.Line{{Name: "pending", Colour: 5, Values: values(func(s observe.Sample) float64 { return float64(s.Pending) })}}, How: "pods that do not run yet"},
 		{Title: "Pods running", Unit: "pods", Lines: []report.Line{{Name: "running", Colour: 3, Values: values(func(s observe.Sample) float64 { return float64(s.Running) })}}, How: "pods whose phase is Running"},
 	} {

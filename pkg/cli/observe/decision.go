@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mainspring-rt/mainspring/pkg/cli/text"
+	"github.com/mainspring-rt/mainspring/pkg/powermodel"
 )
 
 // Kind sorts decisions for colours and counts.
@@ -71,7 +72,7 @@ func needWords(r corev1.ResourceList) string {
 	if g := gib(r); g > 0 {
 		words = append(words, fmt.Sprintf("%.3g GiB", g))
 	}
-	if g := gpus(r); g > 0 {
+	if g := powermodel.Devices(r, powermodel.GPU); g > 0 {
 		words = append(words, fmt.Sprintf("%.3g GPU", g))
 	}
 	return strings.Join(words, ", ")

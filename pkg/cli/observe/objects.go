@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/powermodel"
 )
 
 // Names of the API that is watched.
@@ -80,7 +81,7 @@ func (c *claim) expired() bool {
 
 // node joins a claim and its Node, either of which may be nil.
 func nodeOf(c *claim, n *corev1.Node) Node {
-	out := Node{Phase: Starting}
+	out := Node{Phase: Starting, requested: corev1.ResourceList{}}
 	if c != nil {
 		out.Name, out.Claim, out.Created, out.Labels = c.Name, c.Name, c.CreationTimestamp.Time, c.Labels
 		out.describe(&c.ObjectMeta, c.Status.Allocatable)
@@ -109,19 +110,17 @@ func (n *Node) describe(m *metav1.ObjectMeta, allocatable corev1.ResourceList) {
 			*to = v
 		}
 	}
-	for to, text := range map[*float64]string{
-		&n.Price:     m.Annotations[v1alpha1.AnnotationPricePerHour],
-		&n.WattsIdle: m.Labels[v1alpha1.LabelWattsIdle],
-		&n.WattsMax:  m.Labels[v1alpha1.LabelWattsMax],
-	} {
-		if v, err := strconv.ParseFloat(text, 64); err == nil {
-			*to = v
-		}
+	if v, err := strconv.ParseFloat(m.Annotations[v1alpha1.AnnotationPricePerHour], 64); err == nil {
+		n.Price = v
+	}
+	if p, known := powermodel.FromLabels(m.Labels); known {
+		n.Power = p
 	}
 	if len(allocatable) > 0 {
+		n.allocatable = allocatable
 		n.CPU.Capacity = cores(allocatable)
 		n.MemoryGiB.Capacity = gib(allocatable)
-		n.GPU.Capacity = gpus(allocatable)
+		n.GPU.Capacity = powermodel.Devices(allocatable, powermodel.GPU)
 	}
 }
 
@@ -172,24 +171,13 @@ func tainted(n *corev1.Node) bool {
 	return false
 }
 
-// podRequests is what a pod requests of its node: the larger of its containers' sum and its largest init container.
-func podRequests(pod *corev1.Pod) corev1.ResourceList {
-	requests := corev1.ResourceList{}
-	for _, c := range pod.Spec.Containers {
-		for name, q := range c.Resources.Requests {
-			have := requests[name]
-			have.Add(q)
-			requests[name] = have
-		}
+// addTo adds a list of resources to sum.
+func addTo(sum, list corev1.ResourceList) {
+	for name, q := range list {
+		have := sum[name]
+		have.Add(q)
+		sum[name] = have
 	}
-	for _, c := range pod.Spec.InitContainers {
-		for name, q := range c.Resources.Requests {
-			if have := requests[name]; have.Cmp(q) < 0 {
-				requests[name] = q
-			}
-		}
-	}
-	return requests
 }
 
 func cores(r corev1.ResourceList) float64 { return r.Cpu().AsApproximateFloat64() }

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mainspring-rt/mainspring/pkg/cli/observe"
+	"github.com/mainspring-rt/mainspring/pkg/powermodel"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -16,17 +17,22 @@ func at(seconds float64) time.Time {
 	return start.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-func TestWattsLieBetweenIdleAndMaximum(t *testing.T) {
+func TestWattsFollowTheLoadsOfHostAndDevices(t *testing.T) {
 	t.Parallel()
+	host := powermodel.Machine{Host: powermodel.Range{Idle: 50, Max: 150}}
+	gpus := powermodel.Machine{Host: host.Host, Devices: powermodel.Range{Idle: 30, Max: 330}}
 	for name, c := range map[string]struct {
 		node observe.Node
 		want float64
 	}{
-		"idle":       {observe.Node{WattsIdle: 50, WattsMax: 150, CPU: observe.Amount{Requested: 0, Capacity: 4}}, 50},
-		"half":       {observe.Node{WattsIdle: 50, WattsMax: 150, CPU: observe.Amount{Requested: 2, Capacity: 4}}, 100},
-		"full":       {observe.Node{WattsIdle: 50, WattsMax: 150, CPU: observe.Amount{Requested: 4, Capacity: 4}}, 150},
-		"overfull":   {observe.Node{WattsIdle: 50, WattsMax: 150, CPU: observe.Amount{Requested: 9, Capacity: 4}}, 150},
-		"not joined": {observe.Node{WattsIdle: 50, WattsMax: 150}, 50},
+		"idle":               {observe.Node{Power: host, CPU: observe.Amount{Requested: 0, Capacity: 4}}, 50},
+		"half":               {observe.Node{Power: host, CPU: observe.Amount{Requested: 2, Capacity: 4}}, 100},
+		"full":               {observe.Node{Power: host, CPU: observe.Amount{Requested: 4, Capacity: 4}}, 150},
+		"overfull":           {observe.Node{Power: host, CPU: observe.Amount{Requested: 9, Capacity: 4}}, 150},
+		"not joined":         {observe.Node{Power: host}, 50},
+		"GPUs without a pod": {observe.Node{Power: gpus, CPU: observe.Amount{Requested: 4, Capacity: 4}}, 180},
+		"half of the GPUs":   {observe.Node{Power: gpus, CPU: observe.Amount{Requested: 1, Capacity: 4}, DeviceLoad: 0.5}, 255},
+		"nothing is known":   {observe.Node{CPU: observe.Amount{Requested: 4, Capacity: 4}, DeviceLoad: 1}, 0},
 	} {
 		if got := c.node.Watts(); got != c.want {
 			t.Errorf("%s: got %v W, want %v", name, got, c.want)

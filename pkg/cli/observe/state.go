@@ -9,6 +9,10 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mainspring-rt/mainspring/pkg/powermodel"
 )
 
 // Phase is where a node stands in its life.
@@ -33,18 +37,20 @@ type Node struct {
 	Phase        Phase
 	Why          string // why it is leaving or not ready, else ""
 	Created      time.Time
-	Price        float64 // $/h
-	WattsIdle    float64
-	WattsMax     float64
-	CPU          Amount // cores
+	Price        float64            // $/h
+	Power        powermodel.Machine // zero where nothing is known of it
+	CPU          Amount             // cores
 	MemoryGiB    Amount
 	GPU          Amount            // whole GPUs or shares of GPUs, in GPUs
+	DeviceLoad   float64           // requested share of GPUs and NPUs, 0 to 1
 	Pods         int               // bound and not finished, without DaemonSet pods
 	Labels       map[string]string // of the NodeClaim; not to be changed
 	Cores        []Core            // for real-time work, by number
 	Pressure     bool              // real-time work of the node is late or finds no room
 	// Disrupted says that a disruption counts this node against its pool's budget: it is leaving or not ready.
 	Disrupted bool
+
+	requested, allocatable corev1.ResourceList // of which DeviceLoad is made
 }
 
 // Amount is a capacity and how much of it pods request.
@@ -63,11 +69,9 @@ func (a Amount) Plus(b Amount) Amount {
 	return Amount{a.Requested + b.Requested, a.Capacity + b.Capacity}
 }
 
-// Watts is the modelled power draw: idle watts plus the requested share of the CPU of what lies between idle and
-// maximum. A machine that has not joined yet draws its idle watts.
-func (n Node) Watts() float64 {
-	return n.WattsIdle + min(1, n.CPU.Share())*(n.WattsMax-n.WattsIdle)
-}
+// Watts is the modelled power draw: requests of CPU drive the host, requests of GPUs and NPUs drive the devices. A
+// machine that has not joined yet draws its idle watts.
+func (n Node) Watts() float64 { return n.Power.Watts(n.CPU.Share(), n.DeviceLoad) }
 
 // Age is how long ago the machine was ordered.
 func (n Node) Age(now time.Time) time.Duration { return now.Sub(n.Created) }

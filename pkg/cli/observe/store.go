@@ -10,8 +10,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/powermodel"
 )
 
 // store is the latest of everything that is watched, and what changed on the way.
@@ -227,15 +229,19 @@ func (s *store) state(now time.Time) State {
 			out.addPod(p)
 		}
 	}
+	for i, n := range out.Nodes {
+		out.Nodes[i].DeviceLoad = powermodel.DeviceLoad(n.requested, n.allocatable)
+	}
 	order(out.Nodes)
 	return out
 }
 
 func (n *Node) add(p *corev1.Pod) {
-	requests := podRequests(p)
+	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 	n.CPU.Requested += cores(requests)
 	n.MemoryGiB.Requested += gib(requests)
-	n.GPU.Requested += gpus(requests)
+	n.GPU.Requested += powermodel.Devices(requests, powermodel.GPU)
+	addTo(n.requested, requests)
 	if !daemon(p) {
 		n.Pods++
 	}

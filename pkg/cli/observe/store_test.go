@@ -78,6 +78,27 @@ func TestStateJoinsClaimNodeAndPods(t *testing.T) {
 	}
 }
 
+// Half of a pod's GPUs are half of the devices' load, whatever the pod leaves of the CPUs.
+func TestGPUsDriveTheirOwnWatts(t *testing.T) {
+	t.Parallel()
+	s := newStore()
+	c, n, p := aClaim("gpu-1", "node-1"), aNode("node-1", corev1.ConditionTrue), aPod("a", "node-1", "1", corev1.PodRunning)
+	c.Labels[v1alpha1.LabelWattsIdle], c.Labels[v1alpha1.LabelWattsMax] = "100", "500"
+	c.Labels[v1alpha1.LabelDeviceWattsIdle], c.Labels[v1alpha1.LabelDeviceWattsMax] = "60", "360"
+	n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("2")
+	p.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"] = resource.MustParse("1")
+	s.setClaim(c, t0)
+	s.setNode(n, t0)
+	if got := s.state(t0).Nodes[0].Watts(); got != 100 {
+		t.Errorf("%v W without a pod, want 100", got)
+	}
+	s.setPod(p)
+	// A quarter of the host's 100 W and half of the devices' 300 W.
+	if got := s.state(t0).Nodes[0].Watts(); got != 275 {
+		t.Errorf("%v W, want 275", got)
+	}
+}
+
 func TestPhases(t *testing.T) {
 	t.Parallel()
 	initialized := condition(conditionInitialized, "Initialized")

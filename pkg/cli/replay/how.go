@@ -22,7 +22,7 @@ func how(speed float64) map[string]string {
 		"run.podsMovedByConsolidation": "Pods created again because theirs was evicted; only pods recorded as latency-sensitive (LS) may be moved, all " +
 			"others carry karpenter.sh/do-not-disrupt",
 		"spent": fmt.Sprintf("sum over samples of the value times the time to the next sample, times the speed %g (so in trace time); price is that of "+
-			"each machine's offering from order to removal; watts are idle watts plus the requested share of CPU of the rest up to maximum", speed),
+			"each machine's offering from order to removal; watts are modelled: requests of CPU drive the host's, requests of GPUs and NPUs the devices'", speed),
 		"spent.dollarsForNodesWithoutPods": "the part of the dollars for machines that no pod was on: booting, or waiting until consolidation closes them; both " +
 			"waits are real seconds, so this part grows with the speed",
 		"spent.utilisation": "requested over allocatable, each integrated over the run; a pod with a fraction of a GPU counts that fraction",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/cli/observe"
 	"github.com/mainspring-rt/mainspring/pkg/cli/view"
+	"github.com/mainspring-rt/mainspring/pkg/powermodel"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -34,7 +35,7 @@ func frame(nodes int) view.Frame {
 	for i := range nodes {
 		f.State.Nodes = append(f.State.Nodes, observe.Node{
 			Name: fmt.Sprintf("node-%d", i), Claim: fmt.Sprintf("general-%d", i), Pool: []string{"general", "steady"}[i%2], Type: "c-4x-amd64-linux",
-			CapacityType: "spot", Zone: "test-zone-a", Phase: observe.Ready, Created: now.Add(-time.Minute), Price: 0.1, WattsIdle: 10, WattsMax: 30,
+			CapacityType: "spot", Zone: "test-zone-a", Phase: observe.Ready, Created: now.Add(-time.Minute), Price: 0.1, Power: powermodel.Machine{Host: powermodel.Range{Idle: 10, Max: 30}},
 			CPU: observe.Amount{Requested: 2, Capacity: 4}, Pods: 5,
 		})
 	}

@@ -1,6 +1,7 @@
 package catalogue_test
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -120,9 +121,28 @@ instanceTypes:
   gpus: {resource: nvidia.com/gpu, model: T4, count: 1}
   rt: {numaNodes: 1, coresPerNuma: 2, smt: true, housekeeping: [0, 2], bandwidthPpm: 950000, source: s}
   price: {onDemand: 1, spot: 0.5, source: s}
-  watts: {idle: 10, max: 20, source: s}
+  watts: {idle: 10, max: 20, devices: {idle: 4, max: 12}, source: s}
   reserved: {price: 0.5, count: 2, zone: z1, source: s}
 `
+
+// Watts of accelerators are known apart, and hosts of one formula draw the same with and without them.
+func TestHostsDrawWhatTheirFormulaSays(t *testing.T) {
+	for _, it := range load(t).InstanceTypes {
+		m, known := it.Watts.Machine()
+		if !known {
+			t.Errorf("%s: watts %+v are those of no machine", it.Name, it.Watts)
+		}
+		if it.Class != catalogue.GPU && it.Class != catalogue.NPU {
+			continue
+		}
+		// ccf-amd64: 0.74 and 3.5 W per vCPU, 0.392 W per GiB.
+		memory := 0.392 * float64(it.MemoryGiB)
+		idle, loaded := 0.74*float64(it.CPU)+memory, 3.5*float64(it.CPU)+memory
+		if math.Abs(m.Host.Idle-idle) > 0.01 || math.Abs(m.Host.Max-loaded) > 0.01 {
+			t.Errorf("%s: the host draws %v, want %v to %v", it.Name, m.Host, idle, loaded)
+		}
+	}
+}
 
 func TestParse(t *testing.T) {
 	c, err := catalogue.Parse("test", []byte(valid))
@@ -157,6 +177,11 @@ func TestParseRefuses(t *testing.T) {
 		{"spot", "spot: 0.5", "spot: -1", []string{"price.spot is -1", "left out"}},
 		{"price source", "spot: 0.5, source: s", "spot: 0.5, source: hearsay", []string{"price.source", `"hearsay"`, "key of sources"}},
 		{"watts", "idle: 10", "idle: 30", []string{"watts.max is 20", "watts.idle, 30"}},
+		{"devices idle", "devices: {idle: 4", "devices: {idle: 11", []string{"watts.devices.idle is 11", "from 0 to watts.idle, 10"}},
+		{"devices below zero", "devices: {idle: 4", "devices: {idle: -4", []string{"watts.devices.idle is -4"}},
+		{"devices max", "max: 12}", "max: 3}", []string{"watts.devices.max is 3", "watts.devices.idle, 4"}},
+		{"devices leave the host too little", "max: 12}", "max: 15}", []string{"watts.devices.max is 15", "at most 14"}},
+		{"devices of none", "gpus: {resource: nvidia.com/gpu, model: T4, count: 1}", "", []string{"watts.devices is given without gpus or npus"}},
 		{"idle", "idle: 10", "idle: 0", []string{"watts.idle is 0", "above 0"}},
 		{"gpu resource", "nvidia.com/gpu", "gpu", []string{"gpus.resource", `"gpu"`, "<domain>/<name>"}},
 		{"gpu count", "count: 1", "count: 0", []string{"gpus.count is 0"}},

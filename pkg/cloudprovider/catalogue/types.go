@@ -3,6 +3,8 @@
 // loader that refuses what it cannot trust.
 package catalogue
 
+import "github.com/mainspring-rt/mainspring/pkg/powermodel"
+
 // Class is the kind of a machine; it is the value of label mckube.io/hardware-class.
 type Class string
 
@@ -92,8 +94,29 @@ type Watts struct {
 	Idle float64 `json:"idle"`
 	// Max is the power under full load.
 	Max float64 `json:"max"`
+	// Devices is the part of both that GPUs and NPUs draw together; nil where it is not known apart.
+	Devices *DeviceWatts `json:"devices,omitempty"`
 	// Source names the entry of Catalogue.Sources that the figures come from.
 	Source string `json:"source"`
+}
+
+// DeviceWatts is what all devices of a machine draw.
+type DeviceWatts struct {
+	// Idle is the power without load.
+	Idle float64 `json:"idle"`
+	// Max is the power under full load.
+	Max float64 `json:"max"`
+}
+
+// Machine divides the power between the host and its devices. The second result is false where no machine can
+// draw these watts, or nothing is known of them.
+func (w Watts) Machine() (powermodel.Machine, bool) {
+	devices := powermodel.Range{}
+	if w.Devices != nil {
+		devices = powermodel.Range(*w.Devices)
+	}
+	m, ok := powermodel.New(powermodel.Range{Idle: w.Idle, Max: w.Max}, devices)
+	return m, ok && w.Max > 0
 }
 
 // Reservation is capacity that is paid for and kept free in one zone.

@@ -46,7 +46,7 @@ func (c *Catalogue) check(it *InstanceType) []error {
 	if it.Price.Spot < 0 {
 		p.add("price.spot is %v; it must be above 0, or left out where there is no spot offering", it.Price.Spot)
 	}
-	p.watts(it.Watts)
+	p.watts(it)
 	p.devices("gpus", it.GPUs)
 	p.devices("npus", it.NPUs)
 	p.reserved(it)
@@ -111,7 +111,8 @@ func (p *problems) zones(zones []string) {
 	}
 }
 
-func (p *problems) watts(w Watts) {
+func (p *problems) watts(it *InstanceType) {
+	w := it.Watts
 	if w.Idle <= 0 {
 		p.add("watts.idle is %v; it must be above 0 (watts)", w.Idle)
 	}
@@ -119,6 +120,26 @@ func (p *problems) watts(w Watts) {
 		p.add("watts.max is %v; it must be at least watts.idle, %v", w.Max, w.Idle)
 	}
 	p.source("watts.source", w.Source)
+	p.deviceWatts(it)
+}
+
+func (p *problems) deviceWatts(it *InstanceType) {
+	w, d := it.Watts, it.Watts.Devices
+	if d == nil {
+		return
+	}
+	if it.GPUs == nil && it.NPUs == nil {
+		p.add("watts.devices is given without gpus or npus; give one of them, or leave it out")
+	}
+	if d.Idle < 0 || d.Idle > w.Idle {
+		p.add("watts.devices.idle is %v; it must be from 0 to watts.idle, %v", d.Idle, w.Idle)
+	}
+	if d.Max < d.Idle {
+		p.add("watts.devices.max is %v; it must be at least watts.devices.idle, %v", d.Max, d.Idle)
+	}
+	if host := w.Idle - d.Idle; w.Max-d.Max < host {
+		p.add("watts.devices.max is %v; it must be at most %v, so that the loaded host draws what the idle one does", d.Max, w.Max-host)
+	}
 }
 
 func (p *problems) devices(field string, d *Devices) {

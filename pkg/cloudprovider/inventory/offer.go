@@ -115,7 +115,7 @@ func (o *offer) signature(machines []*Machine) string {
 		b.WriteString(o.names.of(m))
 		b.WriteByte(' ')
 		b.WriteString(reservationID(o.names.of(m), m))
-		for _, key := range []string{v1alpha1.LabelWattsIdle, v1alpha1.LabelWattsMax} {
+		for _, key := range wattsKeys {
 			b.WriteByte(' ')
 			b.WriteString(wattsLabels(m)[key])
 		}
@@ -225,7 +225,7 @@ func newInstanceType(name string, machines []*Machine, keys []string) *cloudprov
 	for _, key := range keys {
 		requirements[key] = inOrAbsent(key, first.Spec.Labels[key])
 	}
-	for _, key := range []string{v1alpha1.LabelWattsIdle, v1alpha1.LabelWattsMax} {
+	for _, key := range wattsKeys {
 		requirements[key] = inOrAbsent(key, valuesOf(machines, func(m *Machine) string { return wattsLabels(m)[key] })...)
 	}
 	offerings := newOfferings(name, machines)

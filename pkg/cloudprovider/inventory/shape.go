@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"sync"
 	"unique"
 
@@ -18,6 +17,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/catalogue"
+	"github.com/mainspring-rt/mainspring/pkg/powermodel"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 )
@@ -118,18 +118,25 @@ func priceOf(m *Machine) float64 {
 	return m.Spec.PricePerHour.AsFloat64Slow()
 }
 
-// wattsLabels are the machine's watts as labels.
+// wattsKeys are the labels of a machine's power.
+var wattsKeys = []string{v1alpha1.LabelWattsIdle, v1alpha1.LabelWattsMax, v1alpha1.LabelDeviceWattsIdle, v1alpha1.LabelDeviceWattsMax}
+
+// wattsLabels returns the machine's power as labels; none where its owner does not say it, or says what no machine draws.
 func wattsLabels(m *Machine) map[string]string {
-	if m.Spec.Watts == nil {
+	w := m.Spec.Watts
+	if w == nil {
 		return nil
 	}
-	return map[string]string{
-		v1alpha1.LabelWattsIdle: decimal(m.Spec.Watts.Idle),
-		v1alpha1.LabelWattsMax:  decimal(m.Spec.Watts.Max),
+	devices := powermodel.Range{}
+	if d := w.Devices; d != nil {
+		devices = powermodel.Range{Idle: d.Idle.AsFloat64Slow(), Max: d.Max.AsFloat64Slow()}
 	}
+	machine, ok := powermodel.New(powermodel.Range{Idle: w.Idle.AsFloat64Slow(), Max: w.Max.AsFloat64Slow()}, devices)
+	if !ok {
+		return nil
+	}
+	return machine.Labels()
 }
-
-func decimal(q resource.Quantity) string { return strconv.FormatFloat(q.AsFloat64Slow(), 'f', -1, 64) }
 
 // corePool begins the name of the pool of template devices, which the instance type ends: Karpenter asks only once
 // whether the device of a name in a pool is what a claim selects. The pool that a node publishes bears the node's name.

@@ -22,7 +22,7 @@ func TestDocumentation(t *testing.T) {
 	}
 	want := []string{
 		fmt.Sprintf("%d machines", len(machines.InstanceTypes)),
-		v1alpha1.LabelHardwareClass, v1alpha1.LabelGPUModel, v1alpha1.LabelNPUModel, v1alpha1.LabelWattsIdle, v1alpha1.LabelWattsMax,
+		v1alpha1.LabelHardwareClass, v1alpha1.LabelGPUModel, v1alpha1.LabelNPUModel, v1alpha1.LabelWattsIdle, v1alpha1.LabelWattsMax, v1alpha1.LabelDeviceWattsIdle, v1alpha1.LabelDeviceWattsMax,
 		v1alpha1.LabelReservationID, v1alpha1.AnnotationPricePerHour, v1alpha1.AnnotationImage, v1alpha1.AnnotationInstance,
 		v1alpha1.AnnotationNodeClaim, v1alpha1.AnnotationTerminateAt, v1alpha1.AnnotationFailedBy, v1alpha1.ResourceGPUMilli,
 		string(v1alpha1.FaultShortage), string(v1alpha1.FaultSpotInterruption), string(v1alpha1.FaultSlowRegistration),

@@ -76,12 +76,27 @@ type CoreLayout struct {
 	Backend string `json:"backend,omitempty"`
 }
 
+// DeviceWatts is the part of a machine's power that its GPUs and NPUs draw together, in watts.
+// +kubebuilder:validation:XValidation:rule="quantity(string(self.idle)).compareTo(quantity('0')) >= 0 && quantity(string(self.max)).compareTo(quantity(string(self.idle))) >= 0",message="idle must be at least 0 watts, and max at least idle"
+type DeviceWatts struct {
+	// idle is the power without load.
+	Idle resource.Quantity `json:"idle"`
+	// max is the power under full load.
+	Max resource.Quantity `json:"max"`
+}
+
 // MachineWatts is what a whole machine draws, in watts.
+// +kubebuilder:validation:XValidation:rule="quantity(string(self.idle)).compareTo(quantity('0')) >= 0 && quantity(string(self.max)).compareTo(quantity(string(self.idle))) >= 0",message="idle must be at least 0 watts, and max at least idle"
+// +kubebuilder:validation:XValidation:rule="!has(self.devices) || (quantity(string(self.idle)).compareTo(quantity(string(self.devices.idle))) >= 0 && quantity(string(self.max)).sub(quantity(string(self.devices.max))).compareTo(quantity(string(self.idle)).sub(quantity(string(self.devices.idle)))) >= 0)",message="devices must leave the host at least 0 watts without load, and no less under full load"
 type MachineWatts struct {
 	// idle is the power without load.
 	Idle resource.Quantity `json:"idle"`
 	// max is the power under full load.
 	Max resource.Quantity `json:"max"`
+	// devices is the part of both that GPUs and NPUs draw. Left out: the larger load, that of the CPUs or that of the
+	// devices, drives the whole machine.
+	// +optional
+	Devices *DeviceWatts `json:"devices,omitempty"`
 }
 
 // InventoryMachineSpec is a machine as its owner knows it.

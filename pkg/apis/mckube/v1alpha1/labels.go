@@ -14,6 +14,11 @@ const (
 	LabelWattsIdle = Group + "/watts-idle"
 	// LabelWattsMax is the power of the fully loaded machine in watts, a decimal number.
 	LabelWattsMax = Group + "/watts-max"
+	// LabelDeviceWattsIdle is the part of LabelWattsIdle that the machine's GPUs and NPUs draw together; absent
+	// where it is not known apart.
+	LabelDeviceWattsIdle = Group + "/device-watts-idle"
+	// LabelDeviceWattsMax is the part of LabelWattsMax that they draw; absent as LabelDeviceWattsIdle is.
+	LabelDeviceWattsMax = Group + "/device-watts-max"
 	// LabelHeldFor marks a ResourceClaim that the controller made for a container that ran already, and not
 	// the scheduler; its value is the pod's UID.
 	LabelHeldFor = Group + "/held-for"
