@@ -86,7 +86,7 @@ tools: ## Build the control plane and the development tools into the cache, and 
 
 .PHONY: generate
 generate: generate-bpf ## Regenerate deep copies, CRDs, the CRD chart and the BPF programs
-	"$$($(TOOLS) --path controller-gen)" object crd paths=./pkg/apis/... output:crd:dir=pkg/apis/crds
+	"$$($(TOOLS) --path controller-gen)" object crd:allowDangerousTypes=true paths=./pkg/apis/... output:crd:dir=pkg/apis/crds
 	go run ./hack/crds
 
 # Everything builds without a compiler for BPF, as its output is committed. In CI it must be there.

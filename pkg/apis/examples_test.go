@@ -15,17 +15,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// seeds are SHA-256 sums of the manifests in MC-Kube's own documentation. They must stay applicable as
+// seeds are SHA-256 sums of the manifests in MC-Kube's and KCloud's own documentation. They must stay applicable as
 // they were written, down to their comments.
 var seeds = map[string]string{
-	"seed-example-config.yaml":   "34bc3e814f738226ecc16eb040501d6fb2a2125eee745be40d0946dff7cc786f",
-	"seed-my-rt-app-config.yaml": "ff60602524e1c28ac15138f909e1859fce2c07c4d49c0084509b44915685eebe",
-	"seed-my-rt-app.yaml":        "c56d57ce77cc97eaf6e740ef317eb3c3f20cd33a0edba5856963e7eb2e49278a",
+	"kcloud/seed-bert-training.yaml":         "4c97d87ee3b4a03c342826414add471a698a6570723db04d3ed8a1db1b023fe9",
+	"kcloud/seed-llm-serving.yaml":           "3f0e53e99f97103f9bab882daec276ed9eb6f62345a6cc36c9a66cc488c2520c",
+	"kcloud/seed-ml-training-optimizer.yaml": "daedb0711ffb875d066552ffef285a9216c6defe5060df5d6f4aff50900ef3a3",
+	"mckube/seed-example-config.yaml":        "34bc3e814f738226ecc16eb040501d6fb2a2125eee745be40d0946dff7cc786f",
+	"mckube/seed-my-rt-app-config.yaml":      "ff60602524e1c28ac15138f909e1859fce2c07c4d49c0084509b44915685eebe",
+	"mckube/seed-my-rt-app.yaml":             "c56d57ce77cc97eaf6e740ef317eb3c3f20cd33a0edba5856963e7eb2e49278a",
 }
 
 func TestSeedsAreUnchanged(t *testing.T) {
 	for file, want := range seeds {
-		data, err := os.ReadFile(filepath.Join("../../examples/mckube", file))
+		data, err := os.ReadFile(filepath.Join("../../examples", file))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,11 +40,12 @@ func TestSeedsAreUnchanged(t *testing.T) {
 
 // kinds in the examples.
 var kinds = map[string]schema.GroupVersionResource{
-	"McKube":          {Group: "mcoperator.sdv.com", Version: "v1", Resource: "mckubes"},
-	"Pod":             {Version: "v1", Resource: "pods"},
-	"Deployment":      {Group: "apps", Version: "v1", Resource: "deployments"},
-	"MigrationPolicy": {Group: "mckube.io", Version: "v1alpha1", Resource: "migrationpolicies"},
-	"PodMigration":    {Group: "mckube.io", Version: "v1alpha1", Resource: "podmigrations"},
+	"McKube":            {Group: "mcoperator.sdv.com", Version: "v1", Resource: "mckubes"},
+	"Pod":               {Version: "v1", Resource: "pods"},
+	"Deployment":        {Group: "apps", Version: "v1", Resource: "deployments"},
+	"MigrationPolicy":   {Group: "mckube.io", Version: "v1alpha1", Resource: "migrationpolicies"},
+	"WorkloadOptimizer": {Group: "kcloud.io", Version: "v1alpha1", Resource: "workloadoptimizers"},
+	"PodMigration":      {Group: "mckube.io", Version: "v1alpha1", Resource: "podmigrations"},
 }
 
 // They also pass the webhook, see the package webhooks.

@@ -104,6 +104,7 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 	moving := newMoving(op, cluster, store, queue, o.Migrations)
 	list = append(list, moving.loops(queue, latest, o.Migrations)...)
 	list = append(list, resources(op, cluster, store, latest, o.Resources)...)
+	list = append(list, workloads(op, overlaid))
 	list = append(list, pressure(op, store, queue, moving, o.Pressure))
 	if list, err = (opening{o, op, overlaid, cluster, store}).withOpening(ctx, list, queue); err != nil {
 		return Set{}, err

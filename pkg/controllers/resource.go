@@ -2,9 +2,11 @@ package controllers
 
 import (
 	"github.com/awslabs/operatorpkg/controller"
+	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
 	"sigs.k8s.io/karpenter/pkg/operator"
 
+	"github.com/mainspring-rt/mainspring/pkg/controllers/optimizer"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/resourcepressure"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/sink"
 	"github.com/mainspring-rt/mainspring/pkg/influx"
@@ -21,6 +23,11 @@ type Resources struct {
 	Usage    usage.Source
 	// Influx is told of each migration that is over; nil: nobody is.
 	Influx *influx.Client
+}
+
+// workloads are the loop that tells what workloads cost and draw.
+func workloads(op *operator.Operator, provider cloudprovider.CloudProvider) controller.Controller {
+	return &optimizer.Controller{Client: op.GetClient(), CloudProvider: provider, Recorder: recorder{op.EventRecorder}, Clock: op.Clock}
 }
 
 // resources are the loop that sees which nodes are short of CPU or memory, and tells others what it has read, and the one that tells of migrations.

@@ -110,6 +110,7 @@ func Register(registry prometheus.Registerer) error {
 		PressureNodes, PressureUnanswered, PressureEpisodes, PressureAnswers, PressureReturns, PressureSeconds,
 		UsageReads, UsageNodes, NodeUsage, ResourcePressed, ResourceDecisions, SinkPoints, SinkFailures, SinkBuffered,
 		PolicyDecisions,
+		WorkloadOptimizations, WorkloadScore, WorkloadCost, WorkloadPower,
 		PowerOperations, MachineFailures, MachineJoin, Machines} {
 		if err := registry.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)

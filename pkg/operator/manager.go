@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/karpenter/pkg/operator/logging"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
 
+	kcloudv1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/kcloud/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/nodeclass"
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -38,7 +39,7 @@ import (
 
 // newManager builds the manager with the settings Karpenter's controllers are written for.
 func newManager(ctx context.Context, config *rest.Config, own *Options, certificates *certs.Server) (manager.Manager, error) {
-	for _, add := range []func(*runtime.Scheme) error{mckubev1alpha1.AddToScheme, nodeclass.AddToScheme, mcoperatorv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{mckubev1alpha1.AddToScheme, nodeclass.AddToScheme, mcoperatorv1.AddToScheme, kcloudv1alpha1.AddToScheme} {
 		if err := add(scheme.Scheme); err != nil {
 			return nil, fmt.Errorf("registering API types: %w", err)
 		}

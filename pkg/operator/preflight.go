@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
 
+	kcloudv1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/kcloud/v1alpha1"
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
@@ -36,6 +37,7 @@ func requirements(gates options.FeatureGates, provider string) []requirement {
 		{karpenter, "nodepools"},
 		{karpenter, "nodeclaims"},
 		{schema.GroupVersion{Group: "resource.k8s.io", Version: "v1"}, "resourceclaims"},
+		{kcloudv1alpha1.SchemeGroupVersion, "workloadoptimizers"},
 	}
 	if provider == ProviderInventory {
 		list = append(list, requirement{mckubev1alpha1.SchemeGroupVersion, "inventorymachines"}, requirement{mckubev1alpha1.SchemeGroupVersion, "inventorynodeclasses"})

@@ -2,6 +2,8 @@ package charts_test
 
 import (
 	"bytes"
+	"os"
+	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -85,7 +87,15 @@ func TestEveryDefinitionIsServedAndSurvivesUninstalling(t *testing.T) {
 	for _, crd := range ours {
 		decode[apiextensionsv1.CustomResourceDefinition](t, rendered, "CustomResourceDefinition", crd.Name)
 	}
+	readme, err := os.ReadFile("../../charts/mainspring-crds/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, manifest := range rendered {
+		// Once in the table, once in the loop that hands them over.
+		if n := strings.Count(string(readme), manifest.GetName()); n != 2 {
+			t.Errorf("charts/mainspring-crds/README.md names %s %d times, want 2", manifest.GetName(), n)
+		}
 		if manifest.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
 			t.Errorf("%s would be deleted with its release, and every object of it", manifest.GetName())
 		}

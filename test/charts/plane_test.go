@@ -16,6 +16,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
+	kcloudv1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/kcloud/v1alpha1"
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/chart"
@@ -61,6 +62,7 @@ func startPlane(t *testing.T, o localplane.Options) plane {
 	for _, add := range []func() error{
 		func() error { return mckubev1alpha1.AddToScheme(scheme.Scheme) },
 		func() error { return mcoperatorv1.AddToScheme(scheme.Scheme) },
+		func() error { return kcloudv1alpha1.AddToScheme(scheme.Scheme) },
 		func() error { return apiextensionsv1.AddToScheme(scheme.Scheme) },
 	} {
 		if err := add(); err != nil {

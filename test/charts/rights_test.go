@@ -164,6 +164,7 @@ func (p plane) live(t *testing.T) (end func()) {
 		buffer("web"),
 	)
 	p.expectBound(t, "web", 3)
+	p.expectCostTold(t, "web")
 	p.expectBound(t, "stubborn", 1)
 	p.expectBound(t, "stateful", 1)
 
@@ -181,6 +182,17 @@ func (p plane) live(t *testing.T) (end func()) {
 		p.delete(t, reports, silent, pool, calm, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: test.Namespace, Name: "web"}})
 		p.expectNoNodes(t)
 	}
+}
+
+// expectCostTold has a WorkloadOptimizer govern the pods of a workload, and waits until its status says what they cost.
+func (p plane) expectCostTold(t *testing.T, workload string) {
+	t.Helper()
+	wo := test.WorkloadOptimizer(workload)
+	p.apply(t, wo)
+	soon(t, func(g gomega.Gomega) {
+		g.Expect(p.client.Get(t.Context(), client.ObjectKeyFromObject(wo), wo)).To(gomega.Succeed())
+		g.Expect(wo.Status.CurrentCost).To(gomega.BeNumerically(">", 0))
+	})
 }
 
 func (p plane) expectNoNodes(t *testing.T) {

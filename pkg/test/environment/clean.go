@@ -20,6 +20,7 @@ import (
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpenterv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
+	kcloudv1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/kcloud/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/nodeclass"
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -34,6 +35,7 @@ func (env *Environment) cleaned() []client.ObjectList {
 	all := []client.ObjectList{
 		&policyv1.PodDisruptionBudgetList{},
 		&mckubev1alpha1.SimulatedFaultList{},
+		&kcloudv1alpha1.WorkloadOptimizerList{},
 		&karpenterv1alpha1.NodeOverlayList{},
 		&mckubev1alpha1.NodeCheckpointList{},
 		&appsv1.DeploymentList{},

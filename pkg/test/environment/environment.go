@@ -30,6 +30,7 @@ import (
 	_ "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/mainspring-rt/mainspring/charts"
+	kcloudv1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/kcloud/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/nodeclass"
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcoperatorv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
@@ -174,7 +175,7 @@ func (env *Environment) startPlane(ready prepared, apiServerArgs ...string) {
 func (env *Environment) connect() {
 	GinkgoHelper()
 	scheme := clientgoscheme.Scheme
-	for _, add := range []func(*runtime.Scheme) error{mckubev1alpha1.AddToScheme, nodeclass.AddToScheme, mcoperatorv1.AddToScheme, apiextensionsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{mckubev1alpha1.AddToScheme, nodeclass.AddToScheme, mcoperatorv1.AddToScheme, kcloudv1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
 		Expect(add(scheme)).To(Succeed())
 	}
 	env.Config = rest.CopyConfig(env.Plane.RESTConfig())

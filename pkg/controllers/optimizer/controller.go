@@ -1,0 +1,126 @@
+package optimizer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	controllerruntime "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/karpenter/pkg/cloudprovider"
+
+	kcloudv1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/kcloud/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/events"
+	"github.com/mainspring-rt/mainspring/pkg/metrics"
+)
+
+const (
+	// timeout bounds one Reconcile.
+	timeout = 30 * time.Second
+	// period is how often a workload is looked at: pods, nodes and prices change without the WorkloadOptimizer.
+	period = 15 * time.Second
+	// marketAge is for how long workloads are judged by one reading of the market: it is the same for all of them.
+	marketAge = 5 * time.Second
+)
+
+// Recorder records Events.
+type Recorder interface {
+	Publish(list ...events.Event)
+}
+
+// Controller keeps the status of WorkloadOptimizers.
+type Controller struct {
+	Client client.Client
+	// CloudProvider is the one whose prices are dollars: with NodeOverlays, without policies.
+	CloudProvider cloudprovider.CloudProvider
+	Recorder      Recorder
+	Clock         clock.PassiveClock
+
+	// market was read at marketRead. One Reconcile runs at a time.
+	market     market
+	marketRead time.Time
+}
+
+// Register adds the controller to a manager.
+func (c *Controller) Register(_ context.Context, m manager.Manager) error {
+	return controllerruntime.NewControllerManagedBy(m).Named("workloadoptimizer").
+		For(&kcloudv1alpha1.WorkloadOptimizer{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Complete(c)
+}
+
+// Reconcile looks at one workload, and writes its status where that has changed.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	wo := &kcloudv1alpha1.WorkloadOptimizer{}
+	if err := c.Client.Get(ctx, req.NamespacedName, wo); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			metrics.ForgetWorkload(req.Namespace, req.Name)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !wo.DeletionTimestamp.IsZero() {
+		metrics.ForgetWorkload(req.Namespace, req.Name)
+		return reconcile.Result{}, nil
+	}
+	j := newJudgement(wo, c.Clock.Now())
+	if err := c.look(ctx, wo, j); err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := c.write(ctx, wo, j); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: period}, nil
+}
+
+func (c *Controller) look(ctx context.Context, wo *kcloudv1alpha1.WorkloadOptimizer, j *judgement) error {
+	if wo.Annotations[kcloudv1alpha1.AnnotationDisabled] == "true" {
+		j.suspend()
+		return nil
+	}
+	if _, err := selectorOf(wo); err != nil {
+		j.refuse(err)
+		return nil
+	}
+	if now := c.Clock.Now(); c.marketRead.IsZero() || now.Sub(c.marketRead).Abs() >= marketAge {
+		m, err := readMarket(ctx, c.Client, c.CloudProvider)
+		if err != nil {
+			return err
+		}
+		c.market, c.marketRead = m, now
+	}
+	f, err := readFigures(ctx, c.Client, c.market, wo)
+	if err != nil {
+		return err
+	}
+	j.judge(f, c.market)
+	return nil
+}
+
+func (c *Controller) write(ctx context.Context, wo *kcloudv1alpha1.WorkloadOptimizer, j *judgement) error {
+	s := j.status
+	if !equality.Semantic.DeepEqual(wo.Status, s) {
+		after := wo.DeepCopy()
+		after.Status = s
+		err := c.Client.Status().Patch(ctx, after, client.MergeFromWithOptions(wo, client.MergeFromWithOptimisticLock{}))
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("patching the status of WorkloadOptimizer %s/%s: %w", wo.Namespace, wo.Name, err)
+		}
+	}
+	metrics.ObserveWorkload(wo.Namespace, wo.Name, s.CurrentCost, s.CurrentPower, s.OptimizationScore)
+	if s.Phase == kcloudv1alpha1.PhaseOptimized && wo.Status.Phase != kcloudv1alpha1.PhaseOptimized {
+		metrics.WorkloadOptimizations.WithLabelValues(wo.Namespace, wo.Name).Inc()
+		c.Recorder.Publish(events.WorkloadOptimized(wo, s.CurrentCost, s.CurrentPower, s.AssignedNode))
+	}
+	return nil
+}

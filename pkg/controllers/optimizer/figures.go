@@ -1,0 +1,230 @@
+package optimizer
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/karpenter/pkg/utils/pod"
+	"sigs.k8s.io/karpenter/pkg/utils/resources"
+
+	"github.com/mainspring-rt/mainspring/pkg/allocation"
+	kcloudv1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/kcloud/v1alpha1"
+	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/powermodel"
+)
+
+// figures are what the pods of a workload cost and draw.
+type figures struct {
+	pods           []*corev1.Pod // that are not over
+	ready, waiting int32         // of them
+	own, idle      allocation.Share
+	node           string   // on which most of them run
+	unpriced       []string // nodes whose price is not known
+	modelled       []string // nodes whose watts come from the default model
+}
+
+// node is a machine with its pods.
+type node struct {
+	allocation.Machine
+	pods             []*corev1.Pod
+	priced, measured bool
+}
+
+// readFigures reads the pods that a WorkloadOptimizer governs, and the nodes that they run on.
+func readFigures(ctx context.Context, c client.Reader, m market, wo *kcloudv1alpha1.WorkloadOptimizer) (figures, error) {
+	selector, err := selectorOf(wo)
+	if err != nil {
+		return figures{}, err
+	}
+	list := &corev1.PodList{}
+	if err := c.List(ctx, list, client.InNamespace(wo.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return figures{}, fmt.Errorf("listing the pods: %w", err)
+	}
+	f := figures{}
+	on := map[string][]*corev1.Pod{}
+	for i := range list.Items {
+		p := &list.Items[i]
+		if pod.IsTerminal(p) {
+			continue
+		}
+		f.pods = append(f.pods, p)
+		if isReady(p) {
+			f.ready++
+		}
+		if p.Spec.NodeName == "" {
+			f.waiting++
+			continue
+		}
+		on[p.Spec.NodeName] = append(on[p.Spec.NodeName], p)
+	}
+	for _, name := range slices.Sorted(maps.Keys(on)) {
+		n, err := readNode(ctx, c, m, name)
+		if apierrors.IsNotFound(err) {
+			f.waiting += int32(len(on[name])) //nolint:gosec // far fewer pods
+			continue                          // the node is gone, and its pods will be
+		}
+		if err != nil {
+			return figures{}, err
+		}
+		f.add(name, n, on[name])
+	}
+	return f, nil
+}
+
+func selectorOf(wo *kcloudv1alpha1.WorkloadOptimizer) (labels.Selector, error) {
+	if wo.Spec.PodSelector == nil {
+		return labels.SelectorFromSet(labels.Set{kcloudv1alpha1.LabelWorkloadOptimizer: wo.Name}), nil
+	}
+	s, err := metav1.LabelSelectorAsSelector(wo.Spec.PodSelector)
+	if err != nil {
+		return nil, fmt.Errorf("spec.podSelector: %w", err)
+	}
+	return s, nil
+}
+
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// readNode reads a node and its pods, its price from the market and its power from its labels.
+func readNode(ctx context.Context, c client.Reader, m market, name string) (node, error) {
+	n := &corev1.Node{}
+	if err := c.Get(ctx, client.ObjectKey{Name: name}, n); err != nil {
+		return node{}, fmt.Errorf("reading node %s: %w", name, err)
+	}
+	list := &corev1.PodList{}
+	if err := c.List(ctx, list, client.MatchingFields{"spec.nodeName": name}); err != nil {
+		return node{}, fmt.Errorf("listing the pods of node %s: %w", name, err)
+	}
+	out := node{}
+	for i := range list.Items {
+		if !pod.IsTerminal(&list.Items[i]) {
+			out.pods = append(out.pods, &list.Items[i])
+		}
+	}
+	out.Allocatable = n.Status.Allocatable
+	out.Price = m.priceOf(n.Labels, n.Annotations)
+	out.priced = out.Price > 0
+	if out.Power, out.measured = powermodel.FromLabels(n.Labels); !out.measured {
+		out.Power = powermodel.Default(n.Status.Capacity)
+	}
+	return out, nil
+}
+
+// add adds the shares that these pods of the node have.
+func (f *figures) add(name string, n node, governed []*corev1.Pod) {
+	requests := make([]corev1.ResourceList, len(n.pods))
+	for i, p := range n.pods {
+		requests[i] = requestsOf(p)
+	}
+	shares, idle := n.Shares(requests)
+	part, used := 0.0, 0.0
+	for i, p := range n.pods {
+		used += shares[i].Part
+		if slices.ContainsFunc(governed, func(g *corev1.Pod) bool { return g.UID == p.UID }) {
+			f.own = f.own.Plus(shares[i])
+			part += shares[i].Part
+		}
+	}
+	if used > 0 {
+		f.idle = f.idle.Plus(idle.Times(part / used))
+	}
+	if !n.priced {
+		f.unpriced = append(f.unpriced, name)
+	}
+	if !n.measured {
+		f.modelled = append(f.modelled, name)
+	}
+	if most := f.podsOn(f.node); len(governed) > most {
+		f.node = name
+	}
+}
+
+func (f *figures) podsOn(name string) int {
+	if name == "" {
+		return 0
+	}
+	n := 0
+	for _, p := range f.pods {
+		if p.Spec.NodeName == name {
+			n++
+		}
+	}
+	return n
+}
+
+func requestsOf(p *corev1.Pod) corev1.ResourceList {
+	return resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+}
+
+// annotatedPrice is what the provider has written on a node; 0 where it has written no price.
+func annotatedPrice(annotations map[string]string) float64 {
+	price, err := strconv.ParseFloat(annotations[mckubev1alpha1.AnnotationPricePerHour], 64)
+	if err != nil || !usablePrice(price) {
+		return 0
+	}
+	return price
+}
+
+// shape is pods that ask for the same.
+type shape struct {
+	*corev1.Pod
+	count  int
+	offers []offer
+	reason string // why there is no offer
+}
+
+// shapesOf groups pods by what decides where they may run, and asks the market for each group.
+func shapesOf(m market, wo *kcloudv1alpha1.WorkloadOptimizer, pods []*corev1.Pod) []*shape {
+	var list []*shape
+	known := map[string]*shape{}
+	for _, p := range pods {
+		asked := &corev1.Pod{Spec: corev1.PodSpec{
+			NodeSelector: p.Spec.NodeSelector, Affinity: p.Spec.Affinity, Tolerations: p.Spec.Tolerations,
+			Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requestsOf(p)}}},
+		}}
+		key, err := json.Marshal(asked.Spec)
+		if err != nil {
+			continue // a pod that the API server has served can be written
+		}
+		if s := known[string(key)]; s != nil {
+			s.count++
+			continue
+		}
+		if policy := wo.Spec.PlacementPolicy; policy != nil && len(policy.NodeSelector) > 0 {
+			merged := maps.Clone(policy.NodeSelector)
+			maps.Copy(merged, asked.Spec.NodeSelector)
+			asked.Spec.NodeSelector = merged
+		}
+		s := &shape{Pod: asked, count: 1}
+		s.offers, s.reason = m.offers(asked)
+		known[string(key)] = s
+		list = append(list, s)
+	}
+	slices.SortStableFunc(list, func(a, b *shape) int { return cmp.Compare(b.count, a.count) })
+	return list
+}
+
+// sum is what all pods of the shapes request together.
+func sum(shapes []*shape) corev1.ResourceList {
+	total := corev1.ResourceList{}
+	for _, s := range shapes {
+		for range s.count {
+			total = resources.MergeInto(total, requestsOf(s.Pod))
+		}
+	}
+	return total
+}
