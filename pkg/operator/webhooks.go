@@ -17,6 +17,7 @@ import (
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
 
+	kcloudv1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/kcloud/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/webhooks"
@@ -105,13 +106,13 @@ func addWebhooks(ctx context.Context, mgr manager.Manager, own *Options, store *
 	}
 	handlers := webhooks.Handlers{
 		Cluster: webhooks.FromStore(store, clk), Granularity: own.RT.BudgetGranularity.Microseconds(), Live: mgr.GetAPIReader(),
-		Spared: []string{metav1.NamespaceSystem, o.Namespace}, Migrations: mgr.GetClient(),
+		Spared: []string{metav1.NamespaceSystem, o.Namespace}, Migrations: mgr.GetClient(), Workloads: mgr.GetClient(),
 		Evictions: evictionGate(mgr, o, store, clk),
 	}
-	// Evictions are not to wait until they have been read.
-	for _, o := range []client.Object{&v1alpha1.PodMigration{}, &v1alpha1.NodeCheckpoint{}} {
+	// Evictions and pods of workloads are not to wait until they have been read.
+	for _, o := range []client.Object{&v1alpha1.PodMigration{}, &v1alpha1.NodeCheckpoint{}, &kcloudv1alpha1.WorkloadOptimizer{}} {
 		if _, err := mgr.GetCache().GetInformer(ctx, o, cache.BlockUntilSynced(false)); err != nil {
-			return fmt.Errorf("caching what evictions are judged by: %w", err)
+			return fmt.Errorf("caching what evictions and pods of workloads are judged by: %w", err)
 		}
 	}
 	clientCA, err := o.readClientCA()

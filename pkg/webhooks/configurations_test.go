@@ -203,7 +203,7 @@ func TestThePathsAreSecret(t *testing.T) {
 		return paths
 	}
 	first := reconciled()
-	ends := []string{webhooks.PathMutatePods, webhooks.PathValidatePods, webhooks.PathValidateMcKubes, webhooks.PathValidateMigrationPolicies, webhooks.PathEvictions}
+	ends := []string{webhooks.PathMutatePods, webhooks.PathPlaceWorkloads, webhooks.PathValidatePods, webhooks.PathValidateMcKubes, webhooks.PathValidateMigrationPolicies, webhooks.PathEvictions}
 	for i, path := range first {
 		if token := strings.TrimSuffix(path, ends[i]); len(token) != 65 || token != first[0][:65] {
 			t.Errorf("webhook %d is at %s, want one token of 64 digits and %s", i, path, ends[i])

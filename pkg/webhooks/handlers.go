@@ -39,6 +39,8 @@ type Handlers struct {
 	Evictions *Gate
 	// Migrations reads PodMigrations, from a cache; nil: no pod waits for its place to be made.
 	Migrations client.Reader
+	// Workloads reads WorkloadOptimizers, from a cache; nil: no pod is given their placement.
+	Workloads client.Reader
 }
 
 // Register serves the handlers.
@@ -52,6 +54,7 @@ func (h Handlers) Register(server webhook.Server) {
 	}
 	for path, handle := range map[string]admission.HandlerFunc{
 		PathValidateMigrationPolicies: validateMigrationPolicy,
+		PathPlaceWorkloads:            h.placeWorkload,
 		PathEvictions:                 h.Evictions.serve(),
 	} {
 		server.Register(path, &admission.Webhook{Handler: counted(path, handle), RecoverPanic: ptr.To(true)})

@@ -33,8 +33,14 @@ func ask(t testing.TB, w *world, path, kind string, object any) *admissionapi.Ad
 
 func send(t testing.TB, w *world, path, kind string, raw []byte) *admissionapi.AdmissionResponse {
 	t.Helper()
+	return sendTo(t, webhooks.Handlers{Cluster: w, Granularity: granularity, Live: w.live, Spared: w.spared, Migrations: w.migrations}, path, kind, raw)
+}
+
+// sendTo sends a review of a creation to the handlers.
+func sendTo(t testing.TB, handlers webhooks.Handlers, path, kind string, raw []byte) *admissionapi.AdmissionResponse {
+	t.Helper()
 	server := webhook.NewServer(webhook.Options{})
-	webhooks.Handlers{Cluster: w, Granularity: granularity, Live: w.live, Spared: w.spared, Migrations: w.migrations}.Register(server)
+	handlers.Register(server)
 	review := admissionapi.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionapi.AdmissionRequest{

@@ -75,7 +75,7 @@ func RegisterMetrics(registry prometheus.Registerer) error {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
-	for _, path := range []string{PathMutatePods, PathValidatePods, PathValidateMcKubes, PathValidateMigrationPolicies} {
+	for _, path := range []string{PathMutatePods, PathValidatePods, PathValidateMcKubes, PathValidateMigrationPolicies, PathPlaceWorkloads} {
 		for _, verdict := range []string{verdictAllowed, verdictRefused, verdictUnready, verdictFailed} {
 			requests.WithLabelValues(webhookOf(path), verdict)
 		}

@@ -35,6 +35,7 @@ var tokenPath = regexp.MustCompile(`^/([0-9a-f]{64})(/[a-z-]+)$`)
 // handlerPaths are the paths of the handlers by the names of their webhooks in the chart's files/webhooks.yaml.
 var handlerPaths = map[string]string{
 	templateName:                           PathMutatePods,
+	"workloads.place.kcloud.io":            PathPlaceWorkloads,
 	"pods.validate.mckube.io":              PathValidatePods,
 	"mckubes.validate.mckube.io":           PathValidateMcKubes,
 	"migrationpolicies.validate.mckube.io": PathValidateMigrationPolicies,

@@ -50,7 +50,7 @@ func TestWebhooksAreThoseOfTheLocalStack(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", w.Name, w, want)
 		}
 	}
-	if len(mutating.Webhooks) != 1 || len(validating.Webhooks) != 4 || len(local.Mutating) != 2 || len(local.Validating) != 1 {
+	if len(mutating.Webhooks) != 2 || len(validating.Webhooks) != 4 || len(local.Mutating) != 2 || len(local.Validating) != 1 {
 		t.Errorf("%d mutating and %d validating webhooks", len(mutating.Webhooks), len(validating.Webhooks))
 	}
 	governed := decode[admissionv1.MutatingWebhookConfiguration](t, template(t, nil), "MutatingWebhookConfiguration", "mainspring-governed")
@@ -81,7 +81,7 @@ func TestEvictionsNeverWaitForLong(t *testing.T) {
 func TestWebhooksAreNarrow(t *testing.T) {
 	mutating, validating := configurations(t, template(t, nil), "mainspring")
 	var pods []admissionv1.MutatingWebhook
-	pods = append(pods, mutating.Webhooks...)
+	pods = append(pods, mutating.Webhooks[0])
 	for _, w := range validating.Webhooks {
 		m := admissionv1.MutatingWebhook{Name: w.Name, Rules: w.Rules, ObjectSelector: w.ObjectSelector, NamespaceSelector: w.NamespaceSelector, TimeoutSeconds: w.TimeoutSeconds, SideEffects: w.SideEffects}
 		if w.Rules[0].Resources[0] == "pods" {
@@ -102,6 +102,23 @@ func TestWebhooksAreNarrow(t *testing.T) {
 		}
 		if *w.TimeoutSeconds > 5 || *w.SideEffects != admissionv1.SideEffectClassNone {
 			t.Errorf("%s waits %d s, side effects %s", w.Name, *w.TimeoutSeconds, *w.SideEffects)
+		}
+	}
+}
+
+// A pod that names a WorkloadOptimizer is created without its placement where nothing answers, and soon.
+func TestWorkloadsNeverWaitForLong(t *testing.T) {
+	mutating, _ := configurations(t, template(t, nil), "mainspring")
+	w := mutating.Webhooks[1]
+	if *w.FailurePolicy != admissionv1.Ignore || *w.TimeoutSeconds > 2 || *w.SideEffects != admissionv1.SideEffectClassNone {
+		t.Errorf("%+v", w)
+	}
+	if !selects(t, w.ObjectSelector, labels.Set{"workloadoptimizer.kcloud.io/name": "train"}) || selects(t, w.ObjectSelector, labels.Set{"app": "web", "sdv.com": ""}) {
+		t.Errorf("it is for %v", w.ObjectSelector)
+	}
+	for name, want := range map[string]bool{"default": true, "kube-system": false, namespace: false} {
+		if got := selects(t, w.NamespaceSelector, labels.Set{corev1.LabelMetadataName: name}); got != want {
+			t.Errorf("namespace %s: %t", name, got)
 		}
 	}
 }
