@@ -76,9 +76,6 @@ func (m Machine) Shares(requests []corev1.ResourceList) (pods []Share, idle Shar
 		pods[i].Watts = resting*pods[i].Part + working*ratio(loads[i], sum)
 	}
 	left := max(0, 1-part*scale)
-	if sum == 0 {
-		resting += working // nothing that a pod requests drives it
-	}
 	return pods, Share{Part: left, Cost: m.Price * left, Watts: resting * left}
 }
 

@@ -94,6 +94,8 @@ func TestWorkloadOptimizer(t *testing.T) {
 		"a metric":                    {"{autoScaling: {minReplicas: 1, maxReplicas: 2, metrics: [{type: luck, threshold: 1}]}}", "Unsupported value"},
 		"a metric twice":              {"{autoScaling: {minReplicas: 1, maxReplicas: 2, metrics: [{type: cpu, threshold: 1}, {type: cpu, threshold: 2}]}}", "Duplicate value"},
 		"a threshold":                 {"{autoScaling: {minReplicas: 1, maxReplicas: 2, metrics: [{type: cpu, threshold: 0}]}}", "threshold"},
+		"a preferred label's name":    {"{placementPolicy: {affinity: [{key: a b, value: c}]}}", "spec.placementPolicy.affinity[0].key"},
+		"labels":                      {"{placementPolicy: {nodeSelector: {example.com/a.b: ''}, affinity: [{key: gpu.nvidia.com/class, value: compute}]}}", ""},
 		"a weight":                    {"{placementPolicy: {affinity: [{key: a, value: b, weight: 101}]}}", "spec.placementPolicy.affinity[0].weight"},
 		"a field that does not exist": {"{costConstraint: {}}", "unknown field"},
 	} {

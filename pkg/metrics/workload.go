@@ -8,7 +8,7 @@ const kcloud = "kcloud"
 var (
 	// WorkloadOptimizations counts how often a workload has become Optimized.
 	WorkloadOptimizations = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: kcloud, Name: "workload_optimizations_total", Help: "Times that all pods of a workload ran and kept all constraints, after they did not.",
+		Namespace: kcloud, Name: "workload_optimizations_total", Help: "Times that all pods of a workload became ready and kept all constraints.",
 	}, workload)
 	// WorkloadScore is the score of each workload.
 	WorkloadScore = prometheus.NewGaugeVec(prometheus.GaugeOpts{

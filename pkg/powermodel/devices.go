@@ -1,6 +1,7 @@
 package powermodel
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,23 +19,24 @@ const (
 	NPU  DeviceKind = "npu"
 )
 
-// npuDomains are vendors of which every resource counts NPUs.
-var npuDomains = []string{"furiosa.ai", "hailo.ai", "habana.ai"}
+// Resources whose names do not end in the kind, each of which counts whole devices: those of Intel's and AWS's device plugins.
+// Their other resources (tiles, memory, cores) count parts of the same devices.
+var (
+	gpuNames = []corev1.ResourceName{"gpu.intel.com/i915", "gpu.intel.com/xe", v1alpha1.ResourceGPUMilli}
+	npuNames = []corev1.ResourceName{"aws.amazon.com/neuron"}
+	// npuDomains are vendors of which every resource counts NPUs.
+	npuDomains = []string{"furiosa.ai", "hailo.ai", "habana.ai"}
+)
 
 // KindOf returns the kind of accelerator that an extended resource counts, as device plugins name them: <vendor>/gpu,
-// gpu.<vendor>/<driver>, <vendor>/npu, and the resources of vendors that make nothing else.
+// <vendor>/npu, <vendor>/tpu, the names above, and the resources of vendors that make nothing else.
 func KindOf(name corev1.ResourceName) DeviceKind {
 	domain, last, _ := strings.Cut(string(name), "/")
 	switch {
-	case last == "gpu", string(name) == v1alpha1.ResourceGPUMilli, last != "" && strings.HasPrefix(domain, "gpu."):
+	case last == "gpu", slices.Contains(gpuNames, name):
 		return GPU
-	case last == "npu", last == "tpu", strings.HasPrefix(last, "neuron") && last != "neuroncore":
+	case last == "npu", last == "tpu", slices.Contains(npuNames, name), slices.Contains(npuDomains, domain):
 		return NPU
-	}
-	for _, d := range npuDomains {
-		if domain == d {
-			return NPU
-		}
 	}
 	return None
 }

@@ -22,7 +22,7 @@ func TestKindsOfDevices(t *testing.T) {
 	for name, want := range map[corev1.ResourceName]powermodel.DeviceKind{
 		"nvidia.com/gpu": powermodel.GPU, "amd.com/gpu": powermodel.GPU, "gpu.intel.com/i915": powermodel.GPU, "mainspring.dev/gpu-milli": powermodel.GPU,
 		"furiosa.ai/rngd": powermodel.NPU, "hailo.ai/hailo8": powermodel.NPU, "aws.amazon.com/neuron": powermodel.NPU, "google.com/tpu": powermodel.NPU,
-		"cpu": powermodel.None, "gpu": powermodel.None, "hugepages-2Mi": powermodel.None, "example.com/fuse": powermodel.None, "aws.amazon.com/neuroncore": powermodel.None,
+		"cpu": powermodel.None, "gpu": powermodel.None, "hugepages-2Mi": powermodel.None, "example.com/fuse": powermodel.None, "gpu.intel.com/i915_monitoring": powermodel.None, "gpu.intel.com/memory.max": powermodel.None, "aws.amazon.com/neurondevice": powermodel.None, "aws.amazon.com/neuroncore": powermodel.None,
 	} {
 		if got := powermodel.KindOf(name); got != want {
 			t.Errorf("%s counts %q, want %q", name, got, want)

@@ -4,16 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	kcloudv1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/kcloud/v1alpha1"
+	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
 // PathPlaceWorkloads is the path of the webhook for pods that a WorkloadOptimizer governs by their label.
@@ -30,10 +32,16 @@ const spotWeight = 50
 
 // placeWorkload gives a pod the placement of the WorkloadOptimizer that its label names. It never refuses: without an answer the pod
 // is created as it is (failurePolicy Ignore), and so it is while there is no such WorkloadOptimizer.
-func (h Handlers) placeWorkload(ctx context.Context, req admission.Request) admission.Response {
-	pod, namespace, err := decodePod(req)
+func (h Handlers) placeWorkload(ctx context.Context, req admission.Request) (answer admission.Response) {
+	defer func() {
+		if fault := recover(); fault != nil { // which would be taken for a refusal
+			log.FromContext(ctx).Error(fmt.Errorf("panic: %v", fault), "The pod is created without the placement of its WorkloadOptimizer")
+			answer = admission.Allowed("")
+		}
+	}()
+	pod, _, err := decodePod(req)
 	if err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
+		return admission.Allowed("") // the API server says what is wrong with it
 	}
 	wo := &kcloudv1alpha1.WorkloadOptimizer{}
 	key := client.ObjectKey{Namespace: req.Namespace, Name: pod.Labels[kcloudv1alpha1.LabelWorkloadOptimizer]}
@@ -47,12 +55,35 @@ func (h Handlers) placeWorkload(ctx context.Context, req admission.Request) admi
 		return admission.Allowed("")
 	}
 	placed := PlaceWorkload(pod, wo)
-	placed.Namespace = namespace
-	data, err := json.Marshal(placed)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the pod: %w", err))
+	if equality.Semantic.DeepEqual(placed, pod) {
+		return admission.Allowed("")
 	}
-	return admission.PatchResponseFromRaw(req.Object.Raw, data)
+	// Both as this program knows pods, so that the patch leaves alone what it does not know.
+	before, err := json.Marshal(pod)
+	if err != nil {
+		return admission.Allowed("")
+	}
+	after, err := json.Marshal(placed)
+	if err != nil {
+		return admission.Allowed("")
+	}
+	if answer = admission.PatchResponseFromRaw(before, after); !answer.Allowed {
+		return admission.Allowed("")
+	}
+	return answer
+}
+
+// placeable leaves out pods whose node is decided otherwise: bound ones, those that a migration pins to its target, and those of
+// DaemonSets, whose controller does not know what a webhook adds.
+func placeable(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	_, pinned := pod.Annotations[mckubev1alpha1.AnnotationPinned]
+	return pod.Spec.NodeName == "" && !pinned && (owner == nil || owner.Kind != "DaemonSet")
+}
+
+// validLabel says whether the API server would take a pod that asks for the label. The WorkloadOptimizer's status says which it would not.
+func validLabel(key, value string) bool {
+	return len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0
 }
 
 // PlaceWorkload returns the pod with what its WorkloadOptimizer says of its nodes: labels that they must have where the pod says nothing of them, and
@@ -60,12 +91,12 @@ func (h Handlers) placeWorkload(ctx context.Context, req admission.Request) admi
 // placing twice is placing once.
 func PlaceWorkload(pod *corev1.Pod, wo *kcloudv1alpha1.WorkloadOptimizer) *corev1.Pod {
 	out := pod.DeepCopy()
-	if out.Spec.NodeName != "" || !wo.DeletionTimestamp.IsZero() || wo.Annotations[kcloudv1alpha1.AnnotationDisabled] == "true" {
+	if !placeable(pod) || !wo.DeletionTimestamp.IsZero() || wo.Annotations[kcloudv1alpha1.AnnotationDisabled] == "true" {
 		return out
 	}
 	if policy := wo.Spec.PlacementPolicy; policy != nil {
 		for key, value := range policy.NodeSelector {
-			if _, own := out.Spec.NodeSelector[key]; own {
+			if _, own := out.Spec.NodeSelector[key]; own || !validLabel(key, value) {
 				continue
 			}
 			if out.Spec.NodeSelector == nil {
@@ -74,7 +105,9 @@ func PlaceWorkload(pod *corev1.Pod, wo *kcloudv1alpha1.WorkloadOptimizer) *corev
 			out.Spec.NodeSelector[key] = value
 		}
 		for _, a := range policy.Affinity {
-			prefer(out, a.Key, a.Value, max(1, a.Weight))
+			if validLabel(a.Key, a.Value) {
+				prefer(out, a.Key, a.Value, min(100, max(1, a.Weight)))
+			}
 		}
 	}
 	if limit := wo.Spec.CostConstraints; limit != nil && limit.PreferSpot && !says(out, capacityTypeLabel) {

@@ -1,6 +1,7 @@
 package webhooks_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -106,12 +108,46 @@ func TestSomePodsAreLeftAsTheyAre(t *testing.T) {
 		"suspended": {ofWorkload(pod("app")), workload(func(wo *kcloudv1alpha1.WorkloadOptimizer) {
 			wo.Annotations = map[string]string{kcloudv1alpha1.AnnotationDisabled: "true"}
 		})},
-		"deleted":      {ofWorkload(pod("app")), workload(func(wo *kcloudv1alpha1.WorkloadOptimizer) { wo.DeletionTimestamp = &now })},
+		"deleted": {ofWorkload(pod("app")), workload(func(wo *kcloudv1alpha1.WorkloadOptimizer) { wo.DeletionTimestamp = &now })},
+		"pinned":  {annotatedPod("mckube.io/pinned-to", "n"), workload()},
+		"of a DaemonSet": {func() *corev1.Pod {
+			p := ofWorkload(pod("app"))
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "d", Controller: ptr.To(true)}}
+			return p
+		}(), workload()},
+		"labels that no node can have": {ofWorkload(pod("app")), workload(func(wo *kcloudv1alpha1.WorkloadOptimizer) {
+			wo.Spec.CostConstraints = nil
+			wo.Spec.PlacementPolicy.NodeSelector = map[string]string{"accelerator": "nvidia gpu", "a b": "c"}
+			wo.Spec.PlacementPolicy.Affinity[0].Key = "a b"
+		})},
 		"says nothing": {ofWorkload(pod("app")), &kcloudv1alpha1.WorkloadOptimizer{}},
 	} {
 		if got := webhooks.PlaceWorkload(c.pod, c.wo); !reflect.DeepEqual(got, c.pod) {
 			t.Errorf("%s: %+v", name, got.Spec)
 		}
+	}
+}
+
+func annotatedPod(key, value string) *corev1.Pod {
+	p := ofWorkload(pod("app"))
+	p.Annotations = map[string]string{key: value}
+	return p
+}
+
+// A patch says nothing of fields that this program does not know.
+func TestPlacementLeavesUnknownFieldsAlone(t *testing.T) {
+	raw, err := json.Marshal(ofWorkload(pod("app")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw = bytes.Replace(raw, []byte(`"spec":{`), []byte(`"spec":{"fieldOfTomorrow":{"x":1},`), 1)
+	answer := sendTo(t, webhooks.Handlers{Cluster: &world{}, Workloads: reader{wo: workload()}}, webhooks.PathPlaceWorkloads, "Pod", raw)
+	if !answer.Allowed || len(answer.Patch) == 0 || bytes.Contains(answer.Patch, []byte("fieldOfTomorrow")) {
+		t.Errorf("%s", answer.Patch)
+	}
+	answer = sendTo(t, webhooks.Handlers{Cluster: &world{}, Workloads: reader{wo: workload()}}, webhooks.PathPlaceWorkloads, "Pod", []byte(`{"spec":{"containers":7}}`))
+	if !answer.Allowed {
+		t.Errorf("refused: %+v", answer.Result)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/clock"
 	controllerruntime "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -85,7 +86,7 @@ func (c *Controller) look(ctx context.Context, wo *kcloudv1alpha1.WorkloadOptimi
 		j.suspend()
 		return nil
 	}
-	if _, err := selectorOf(wo); err != nil {
+	if err := validate(wo); err != nil {
 		j.refuse(err)
 		return nil
 	}
@@ -116,6 +117,10 @@ func (c *Controller) write(ctx context.Context, wo *kcloudv1alpha1.WorkloadOptim
 		if err != nil {
 			return fmt.Errorf("patching the status of WorkloadOptimizer %s/%s: %w", wo.Namespace, wo.Name, err)
 		}
+	}
+	if !meta.IsStatusConditionTrue(s.Conditions, kcloudv1alpha1.ConditionReady) {
+		metrics.ForgetWorkload(wo.Namespace, wo.Name) // of which nothing is known
+		return nil
 	}
 	metrics.ObserveWorkload(wo.Namespace, wo.Name, s.CurrentCost, s.CurrentPower, s.OptimizationScore)
 	if s.Phase == kcloudv1alpha1.PhaseOptimized && wo.Status.Phase != kcloudv1alpha1.PhaseOptimized {

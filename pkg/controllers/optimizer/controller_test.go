@@ -184,7 +184,7 @@ func pool(w *world) {
 	w.create(test.NodePool("pool", test.CapacityTypes(karpenterv1.CapacityTypeOnDemand, karpenterv1.CapacityTypeSpot)))
 }
 
-// Half of a machine for 2 USD is 1 USD; the rest that nobody requests is the workload's to answer for, too.
+// Half of a machine for 2 USD is 1 USD; the rest, which no pod requests, is told apart.
 func TestStatusTellsWhatPodsCostAndDraw(t *testing.T) {
 	w := newWorld(t, machine("m4", 4, 16, 0, 2))
 	pool(w)
@@ -234,7 +234,7 @@ func TestLimitsThatNoMachineCanKeepAreRefused(t *testing.T) {
 		changes      []test.WorkloadOptimizerChange
 		reason, text string
 	}{
-		"power":     {[]test.WorkloadOptimizerChange{test.DrawsAtMost(5)}, optimizer.ReasonPowerTooLow, "powerConstraints.maxPowerUsage is 5; 1 pods draw at least"},
+		"power":     {[]test.WorkloadOptimizerChange{test.DrawsAtMost(1)}, optimizer.ReasonPowerTooLow, "powerConstraints.maxPowerUsage is 1; 1 pods draw at least"},
 		"cost":      {[]test.WorkloadOptimizerChange{test.CostsAtMost(0.001)}, optimizer.ReasonCostTooLow, "costConstraints.maxCostPerHour is 0.001"},
 		"resources": {[]test.WorkloadOptimizerChange{func(wo *kcloudv1alpha1.WorkloadOptimizer) { wo.Spec.Resources.CPU = resource.MustParse("99") }}, optimizer.ReasonNoMachine, "99"},
 		"devices":   {[]test.WorkloadOptimizerChange{func(wo *kcloudv1alpha1.WorkloadOptimizer) { wo.Spec.Resources.NPU = 1 }}, optimizer.ReasonNoMachine, "npu"},
@@ -254,6 +254,9 @@ func TestLimitsThatNoMachineCanKeepAreRefused(t *testing.T) {
 				pool(w)
 			}
 			w.optimizer(c.changes...)
+			if name == "a taint" {
+				w.pod("a", "", "1", "1Gi")
+			}
 			expect(t, w.reconcile(), kcloudv1alpha1.PhaseFailed, kcloudv1alpha1.ConditionFeasible, metav1.ConditionFalse, c.reason, c.text)
 		})
 	}
@@ -298,6 +301,99 @@ func TestMetricsGoWithTheWorkload(t *testing.T) {
 	if n := series(metrics.WorkloadCost); n != 0 {
 		t.Errorf("%d series of a workload that is gone", n)
 	}
+}
+
+// Pods that run where no NodePool opens machines any more are no failure: they run.
+func TestPodsThatRunHaveTheirMachine(t *testing.T) {
+	for name, place := range map[string]func(*world){
+		"without a NodePool":  func(*world) {},
+		"bound to their node": pool,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, machine("m4", 4, 16, 0, 2))
+			n := w.node("n1", "m4", "on-demand")
+			n.Annotations = map[string]string{mckubev1alpha1.AnnotationPricePerHour: "2"}
+			if err := w.client.Update(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+			place(w)
+			w.optimizer(test.CostsAtMost(5))
+			w.pod("a", "n1", "2", "8Gi", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "n1"} })
+			expect(t, w.reconcile(), kcloudv1alpha1.PhaseOptimized, kcloudv1alpha1.ConditionFeasible, metav1.ConditionTrue, optimizer.ReasonMachines, "")
+		})
+	}
+}
+
+// One term of the affinity is enough, and a taint of effect PreferNoSchedule keeps no pod away.
+func TestMachinesAreFoundAsKarpenterFindsThem(t *testing.T) {
+	w := newWorld(t, machine("m4", 4, 16, 0, 2))
+	w.create(test.NodePool("pool", test.NodeTaints(corev1.Taint{Key: "a", Effect: corev1.TaintEffectPreferNoSchedule})))
+	w.optimizer()
+	zone := func(name string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{name}}}}
+	}
+	w.pod("a", "", "1", "1Gi", func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{zone("closed"), zone("z")},
+		}}}
+	})
+	expect(t, w.reconcile(), kcloudv1alpha1.PhasePending, kcloudv1alpha1.ConditionFeasible, metav1.ConditionTrue, optimizer.ReasonMachines, "")
+}
+
+// A tenant's pods of many kinds are not compared with every machine.
+func TestTooManyKindsOfPodsAreNotCompared(t *testing.T) {
+	w := newWorld(t, machine("m4", 4, 16, 0, 2))
+	pool(w)
+	w.optimizer()
+	for i := range 40 {
+		w.pod(fmt.Sprintf("p%d", i), "", fmt.Sprintf("%dm", 100+i), "1Gi")
+	}
+	expect(t, w.reconcile(), kcloudv1alpha1.PhasePending, kcloudv1alpha1.ConditionFeasible, metav1.ConditionUnknown, optimizer.ReasonTooManyShapes, "40 pods")
+}
+
+// A limit is not said to be kept where a price is unknown, and messages are bounded.
+func TestALimitIsNotKeptAtAnUnknownPrice(t *testing.T) {
+	w := newWorld(t, machine("m4", 4, 16, 0, 2))
+	pool(w)
+	for _, o := range w.provider.types[0].Offerings {
+		o.Price = 0
+	}
+	w.node("n1", "m4", "on-demand")
+	w.optimizer(test.CostsAtMost(0.01))
+	long := func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"x": strings.Repeat("y", 5000)} }
+	w.pod("a", "n1", "2", "8Gi", long)
+	wo := w.reconcile()
+	expect(t, wo, kcloudv1alpha1.PhaseOptimizing, kcloudv1alpha1.ConditionCostOptimized, metav1.ConditionUnknown, optimizer.ReasonPriceUnknown, "n1")
+	if len(w.events) != 0 {
+		t.Errorf("events %+v", w.events)
+	}
+	w.pod("b", "", "2", "8Gi", long)
+	c := meta.FindStatusCondition(w.reconcile().Status.Conditions, kcloudv1alpha1.ConditionFeasible)
+	if c.Status != metav1.ConditionFalse || len(c.Message) > 1100 {
+		t.Errorf("%s with %d bytes", c.Status, len(c.Message))
+	}
+}
+
+// A pod that has its node and does not become ready is no success.
+func TestPodsThatAreNotReadyAreNotOptimized(t *testing.T) {
+	w := newWorld(t, machine("m4", 4, 16, 0, 2))
+	pool(w)
+	w.node("n1", "m4", "on-demand")
+	w.optimizer()
+	w.pod("a", "n1", "2", "8Gi", func(p *corev1.Pod) { p.Status.Conditions = nil })
+	expect(t, w.reconcile(), kcloudv1alpha1.PhaseOptimizing, kcloudv1alpha1.ConditionProgressing, metav1.ConditionTrue, optimizer.ReasonPodsNotReady, "1 of 1")
+	if len(w.events) != 0 {
+		t.Errorf("events %+v", w.events)
+	}
+}
+
+func TestLabelsThatNoNodeCanHaveAreNamed(t *testing.T) {
+	w := newWorld(t, machine("m4", 4, 16, 0, 2))
+	pool(w)
+	w.optimizer(func(wo *kcloudv1alpha1.WorkloadOptimizer) {
+		wo.Spec.PlacementPolicy = &kcloudv1alpha1.PlacementPolicy{NodeSelector: map[string]string{"accelerator": "nvidia gpu"}}
+	})
+	expect(t, w.reconcile(), kcloudv1alpha1.PhaseFailed, kcloudv1alpha1.ConditionReady, metav1.ConditionFalse, optimizer.ReasonInvalid, "spec.placementPolicy.nodeSelector: Invalid value: \"nvidia gpu\"")
 }
 
 func TestGPUsOfAnyVendorAreFound(t *testing.T) {

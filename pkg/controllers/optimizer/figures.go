@@ -3,16 +3,20 @@ package optimizer
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 
+	"github.com/samber/lo"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/karpenter/pkg/utils/pod"
@@ -32,6 +36,8 @@ type figures struct {
 	node           string   // on which most of them run
 	unpriced       []string // nodes whose price is not known
 	modelled       []string // nodes whose watts come from the default model
+	shares         map[types.UID]allocation.Share
+	most           int // pods on node
 }
 
 // node is a machine with its pods.
@@ -51,7 +57,7 @@ func readFigures(ctx context.Context, c client.Reader, m market, wo *kcloudv1alp
 	if err := c.List(ctx, list, client.InNamespace(wo.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return figures{}, fmt.Errorf("listing the pods: %w", err)
 	}
-	f := figures{}
+	f := figures{shares: map[types.UID]allocation.Share{}}
 	on := map[string][]*corev1.Pod{}
 	for i := range list.Items {
 		p := &list.Items[i]
@@ -80,6 +86,17 @@ func readFigures(ctx context.Context, c client.Reader, m market, wo *kcloudv1alp
 		f.add(name, n, on[name])
 	}
 	return f, nil
+}
+
+// validate says what in the spec the API server could not check.
+func validate(wo *kcloudv1alpha1.WorkloadOptimizer) error {
+	_, err := selectorOf(wo)
+	if policy := wo.Spec.PlacementPolicy; policy != nil && err == nil {
+		if errs := metav1validation.ValidateLabels(policy.NodeSelector, field.NewPath("spec", "placementPolicy", "nodeSelector")); len(errs) > 0 {
+			return errs.ToAggregate()
+		}
+	}
+	return err
 }
 
 func selectorOf(wo *kcloudv1alpha1.WorkloadOptimizer) (labels.Selector, error) {
@@ -132,10 +149,12 @@ func (f *figures) add(name string, n node, governed []*corev1.Pod) {
 	}
 	shares, idle := n.Shares(requests)
 	part, used := 0.0, 0.0
+	own := sets.New(lo.Map(governed, func(p *corev1.Pod, _ int) types.UID { return p.UID })...)
 	for i, p := range n.pods {
 		used += shares[i].Part
-		if slices.ContainsFunc(governed, func(g *corev1.Pod) bool { return g.UID == p.UID }) {
+		if own.Has(p.UID) {
 			f.own = f.own.Plus(shares[i])
+			f.shares[p.UID] = shares[i]
 			part += shares[i].Part
 		}
 	}
@@ -148,22 +167,9 @@ func (f *figures) add(name string, n node, governed []*corev1.Pod) {
 	if !n.measured {
 		f.modelled = append(f.modelled, name)
 	}
-	if most := f.podsOn(f.node); len(governed) > most {
-		f.node = name
+	if len(governed) > f.most {
+		f.node, f.most = name, len(governed)
 	}
-}
-
-func (f *figures) podsOn(name string) int {
-	if name == "" {
-		return 0
-	}
-	n := 0
-	for _, p := range f.pods {
-		if p.Spec.NodeName == name {
-			n++
-		}
-	}
-	return n
 }
 
 func requestsOf(p *corev1.Pod) corev1.ResourceList {
@@ -179,43 +185,63 @@ func annotatedPrice(annotations map[string]string) float64 {
 	return price
 }
 
+// maxShapes bounds the work for one workload: each shape is compared with every instance type of every NodePool.
+const maxShapes = 16
+
 // shape is pods that ask for the same.
 type shape struct {
 	*corev1.Pod
-	count  int
-	offers []offer
-	reason string // why there is no offer
+	key            string
+	count, waiting int
+	own            allocation.Share // of those that run
+	offers         []offer
+	reason         string // why there is no offer
 }
 
-// shapesOf groups pods by what decides where they may run, and asks the market for each group.
-func shapesOf(m market, wo *kcloudv1alpha1.WorkloadOptimizer, pods []*corev1.Pod) []*shape {
-	var list []*shape
+// shapesOf groups pods by what decides where they may run, the largest group first, and asks the market for each; false where
+// there are more groups than are looked at.
+func shapesOf(m market, f figures) ([]*shape, bool) {
 	known := map[string]*shape{}
-	for _, p := range pods {
-		asked := &corev1.Pod{Spec: corev1.PodSpec{
-			NodeSelector: p.Spec.NodeSelector, Affinity: p.Spec.Affinity, Tolerations: p.Spec.Tolerations,
-			Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requestsOf(p)}}},
-		}}
-		key, err := json.Marshal(asked.Spec)
-		if err != nil {
-			continue // a pod that the API server has served can be written
+	for _, p := range f.pods {
+		s := newShape(p)
+		if known[s.key] == nil {
+			known[s.key] = s
 		}
-		if s := known[string(key)]; s != nil {
-			s.count++
-			continue
+		s = known[s.key]
+		s.count++
+		share, runs := f.shares[p.UID]
+		if s.own = s.own.Plus(share); !runs {
+			s.waiting++
 		}
-		if policy := wo.Spec.PlacementPolicy; policy != nil && len(policy.NodeSelector) > 0 {
-			merged := maps.Clone(policy.NodeSelector)
-			maps.Copy(merged, asked.Spec.NodeSelector)
-			asked.Spec.NodeSelector = merged
+		if len(known) > maxShapes {
+			return nil, false
 		}
-		s := &shape{Pod: asked, count: 1}
-		s.offers, s.reason = m.offers(asked)
-		known[string(key)] = s
-		list = append(list, s)
 	}
-	slices.SortStableFunc(list, func(a, b *shape) int { return cmp.Compare(b.count, a.count) })
-	return list
+	list := slices.SortedFunc(maps.Values(known), func(a, b *shape) int {
+		return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.key, b.key))
+	})
+	for _, s := range list {
+		s.offers, s.reason = m.offers(s.Pod)
+	}
+	return list, true
+}
+
+// newShape keeps of a pod what decides where it may run.
+func newShape(p *corev1.Pod) *shape {
+	asked := &corev1.Pod{Spec: corev1.PodSpec{
+		NodeSelector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations,
+		Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requestsOf(p)}}},
+	}}
+	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		asked.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+		}}
+	}
+	parts := make([]string, 0, 2)
+	for _, a := range alternativesOf(asked) {
+		parts = append(parts, a.String())
+	}
+	return &shape{Pod: asked, key: fmt.Sprint(parts, asked.Spec.Tolerations, resources.String(requestsOf(asked)))}
 }
 
 // sum is what all pods of the shapes request together.

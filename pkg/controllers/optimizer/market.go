@@ -43,8 +43,8 @@ func readMarket(ctx context.Context, c client.Client, provider cloudprovider.Clo
 	}
 	m := market{}
 	for _, np := range list {
-		if !np.DeletionTimestamp.IsZero() {
-			continue
+		if !np.DeletionTimestamp.IsZero() || nodepool.IsStatic(np) {
+			continue // neither opens a machine for a pod
 		}
 		types, err := provider.GetInstanceTypes(ctx, np)
 		if err != nil {
@@ -59,6 +59,7 @@ func readMarket(ctx context.Context, c client.Client, provider cloudprovider.Clo
 
 // offer is one instance type as a workload may have it: at its lowest price of all offerings, and at the lowest price on demand.
 type offer struct {
+	id       string             // NodePool and instance type
 	machine  allocation.Machine // Price is the lowest
 	onDemand float64            // USD per hour; +Inf without such an offering
 }
@@ -66,25 +67,17 @@ type offer struct {
 // offers returns the instance types on which a pod of this shape fits alone, by what its NodePool and the pod require. reason
 // says why there is none.
 func (m market) offers(shape *corev1.Pod) (list []offer, reason string) {
-	podRequirements := scheduling.NewStrictPodRequirements(shape)
-	requests := requestsOf(shape)
+	requests, alternatives := requestsOf(shape), alternativesOf(shape)
 	tolerated, compatible := false, false
 	for _, p := range m.pools {
-		if scheduling.Taints(p.template.Spec.Taints).ToleratesPod(shape) != nil {
+		if !tolerates(shape, p.template.Spec.Taints) {
 			continue
 		}
 		tolerated = true
-		if p.template.Requirements.Compatible(podRequirements, scheduling.AllowUndefinedWellKnownLabels) != nil {
-			continue
-		}
-		wanted := scheduling.NewRequirements(p.template.Requirements.Values()...)
-		wanted.Add(podRequirements.Values()...)
 		for _, it := range p.types {
-			if it.Requirements.Intersects(wanted) != nil {
-				continue
-			}
-			compatible = true
-			if o, ok := offerOf(it, wanted, requests); ok {
+			o, matches, fits := p.offer(it, alternatives, requests)
+			compatible = compatible || matches
+			if fits {
 				list = append(list, o)
 			}
 		}
@@ -97,9 +90,60 @@ func (m market) offers(shape *corev1.Pod) (list []offer, reason string) {
 	case !tolerated:
 		return nil, "the pods tolerate the taints of no NodePool"
 	case !compatible:
-		return nil, fmt.Sprintf("no NodePool offers a machine with %s", strings.ReplaceAll(podRequirements.String(), ", ", " and "))
+		return nil, fmt.Sprintf("no NodePool offers a machine with %s", strings.ReplaceAll(alternatives[0].String(), ", ", " and "))
 	}
 	return nil, fmt.Sprintf("no machine that the NodePools allow has %s", resources.String(requests))
+}
+
+// alternativesOf returns what the pod requires of its node: one alternative for each term of its required node affinity, of which one
+// is enough. Host names are left out: they say which node, and nothing of what it is.
+func alternativesOf(shape *corev1.Pod) []scheduling.Requirements {
+	asked := shape.DeepCopy()
+	terms := []corev1.NodeSelectorTerm{{}}
+	if a := asked.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		if list := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms; len(list) > 0 {
+			terms = list
+		}
+	}
+	asked.Spec.Affinity = nil
+	out := make([]scheduling.Requirements, len(terms))
+	for i, term := range terms {
+		out[i] = scheduling.NewStrictPodRequirements(asked)
+		out[i].Add(scheduling.NewNodeSelectorRequirements(term.MatchExpressions...).Values()...)
+		delete(out[i], corev1.LabelHostname)
+	}
+	return out
+}
+
+// tolerates leaves taints of effect PreferNoSchedule out, as the scheduler does where there is no other node.
+func tolerates(shape *corev1.Pod, taints []corev1.Taint) bool {
+	hard := slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule })
+	return scheduling.Taints(hard).ToleratesPod(shape) == nil
+}
+
+// offer is the instance type at its lowest price of all alternatives. matches: it meets one of them; fits: it holds the pod, too.
+func (p pool) offer(it *cloudprovider.InstanceType, alternatives []scheduling.Requirements, requests corev1.ResourceList) (best offer, matches, fits bool) {
+	for _, a := range alternatives {
+		if p.template.Requirements.Compatible(a, scheduling.AllowUndefinedWellKnownLabels) != nil {
+			continue
+		}
+		wanted := scheduling.NewRequirements(p.template.Requirements.Values()...)
+		wanted.Add(a.Values()...)
+		if it.Requirements.Intersects(wanted) != nil {
+			continue
+		}
+		matches = true
+		o, ok := offerOf(it, wanted, requests)
+		switch {
+		case !ok:
+		case !fits:
+			best, fits = o, true
+		default:
+			best.machine.Price, best.onDemand = min(best.machine.Price, o.machine.Price), min(best.onDemand, o.onDemand)
+		}
+	}
+	best.id = p.template.NodePoolName + "/" + it.Name
+	return best, matches, fits
 }
 
 func offerOf(it *cloudprovider.InstanceType, wanted scheduling.Requirements, requests corev1.ResourceList) (offer, bool) {
@@ -120,8 +164,11 @@ func offerOf(it *cloudprovider.InstanceType, wanted scheduling.Requirements, req
 	return o, !math.IsInf(o.machine.Price, 1)
 }
 
-// usablePrice: zero, negative and missing prices say nothing.
-func usablePrice(p float64) bool { return p > 0 && !math.IsInf(p, 0) }
+// maxPrice is above what any machine costs, in USD per hour.
+const maxPrice = 1e9
+
+// usablePrice: zero, negative, missing and absurd prices say nothing.
+func usablePrice(p float64) bool { return p > 0 && p <= maxPrice }
 
 // powerOfType reads the labels that the type's nodes will have, and takes the default model where there are none.
 func powerOfType(it *cloudprovider.InstanceType) powermodel.Machine {
@@ -142,14 +189,21 @@ func powerOfType(it *cloudprovider.InstanceType) powermodel.Machine {
 func (m market) shapesOf(wo *kcloudv1alpha1.WorkloadOptimizer) []*corev1.Pod {
 	base := corev1.ResourceList{corev1.ResourceCPU: wo.Spec.Resources.CPU, corev1.ResourceMemory: wo.Spec.Resources.Memory}
 	lists := []corev1.ResourceList{base}
-	for kind, n := range map[powermodel.DeviceKind]int32{powermodel.GPU: wo.Spec.Resources.GPU, powermodel.NPU: wo.Spec.Resources.NPU} {
-		if n > 0 {
-			lists = m.withDevices(lists, kind, n)
-		}
+	if n := wo.Spec.Resources.GPU; n > 0 {
+		lists = m.withDevices(lists, powermodel.GPU, n)
+	}
+	if n := wo.Spec.Resources.NPU; n > 0 {
+		lists = m.withDevices(lists, powermodel.NPU, n)
 	}
 	shapes := make([]*corev1.Pod, len(lists))
 	for i, list := range lists {
-		shapes[i] = &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: list}}}}}
+		shapes[i] = &corev1.Pod{Spec: corev1.PodSpec{
+			Containers:  []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: list}}},
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, // the spec does not say what the pods will tolerate
+		}}
+		if policy := wo.Spec.PlacementPolicy; policy != nil {
+			shapes[i].Spec.NodeSelector = policy.NodeSelector
+		}
 	}
 	return shapes
 }
@@ -231,9 +285,12 @@ func lowestCost(offers []offer, sum corev1.ResourceList) (float64, error) {
 // lowestWatts bounds what they draw at least: the idle watts of the machines that hold them, and for each core and device the least that
 // any machine adds to load it.
 func lowestWatts(offers []offer, sum corev1.ResourceList) (float64, error) {
-	idle, err := packing.Bound(typesOf(offers, func(o offer) float64 { return o.machine.Power.Whole().Idle }), vector(sum))
-	if err != nil {
-		return 0, err
+	idle := 0.0 // where some machine rests for nothing
+	if !slices.ContainsFunc(offers, func(o offer) bool { return o.machine.Power.Whole().Idle <= 0 }) {
+		var err error
+		if idle, err = packing.Bound(typesOf(offers, func(o offer) float64 { return o.machine.Power.Whole().Idle }), vector(sum)); err != nil {
+			return 0, err
+		}
 	}
 	perCore, perDevice := math.Inf(1), math.Inf(1)
 	for _, o := range offers {
@@ -288,12 +345,33 @@ func alone(offers []offer, requests corev1.ResourceList) (cost, watts float64) {
 }
 
 // leastShare is the least that one pod can cost and draw on any of the offers, as status counts it: its share of a machine that
-// others fill.
+// others fill. Where the power of devices is not known apart, others may drive it all, and the pod's part of the idle watts is left.
 func leastShare(offers []offer, requests corev1.ResourceList) (cost, watts float64) {
 	cost, watts = math.Inf(1), math.Inf(1)
 	for _, o := range offers {
 		pods, _ := o.machine.Shares([]corev1.ResourceList{requests})
-		cost, watts = min(cost, pods[0].Cost), min(watts, pods[0].Watts)
+		drawn := pods[0].Watts
+		if o.machine.Power.Devices.Max == 0 && devices(o.machine.Allocatable) > 0 {
+			drawn = o.machine.Power.Whole().Idle * pods[0].Part
+		}
+		cost, watts = min(cost, pods[0].Cost), min(watts, drawn)
 	}
 	return cost, watts
+}
+
+// union is every offer once.
+func union(shapes []*shape) (all []offer) {
+	known := map[string]int{}
+	for _, s := range shapes {
+		for _, o := range s.offers {
+			at, seen := known[o.id]
+			if !seen {
+				known[o.id] = len(all)
+				all = append(all, o)
+				continue
+			}
+			all[at].machine.Price = min(all[at].machine.Price, o.machine.Price)
+		}
+	}
+	return all
 }

@@ -27,7 +27,7 @@ var _ = Describe("A WorkloadOptimizer", func() {
 		env.EventuallyPodsBound("web", 2)
 		env.EventuallyNodes(1)
 		eventually(wo, kcloudv1alpha1.PhaseOptimized, kcloudv1alpha1.ConditionDataQuality, metav1.ConditionTrue, "Measured")
-		env.EventuallyEvent(wo, "WorkloadOptimized", "All pods run and keep all constraints")
+		env.EventuallyEvent(wo, "WorkloadOptimized", "All pods are ready and keep all constraints")
 		s := wo.Status
 		Expect(s.Replicas).To(BeEquivalentTo(2))
 		Expect(s.AssignedNode).NotTo(BeEmpty())

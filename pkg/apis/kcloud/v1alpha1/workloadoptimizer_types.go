@@ -85,9 +85,11 @@ type PlacementAffinity struct {
 	// key of the label.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
 	Key string `json:"key"`
 	// value of the label.
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
 	Value string `json:"value"`
 	// weight of the preference among all of the pod.
 	// +optional
@@ -99,7 +101,8 @@ type PlacementAffinity struct {
 
 // PlacementPolicy says which nodes the pods may and should run on.
 type PlacementPolicy struct {
-	// nodeSelector is what nodes must have, beside what the pods themselves ask for.
+	// nodeSelector is what nodes must have, beside what the pods themselves ask for. Names and values that no label can have make
+	// condition Ready False.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
@@ -183,11 +186,11 @@ type WorkloadOptimizerPhase string
 const (
 	// PhasePending: no pod of it runs.
 	PhasePending WorkloadOptimizerPhase = "Pending"
-	// PhaseOptimizing: pods run, and a constraint is not kept or pods wait for a node.
+	// PhaseOptimizing: pods run, and a constraint is not kept, a price is unknown, or pods are not ready.
 	PhaseOptimizing WorkloadOptimizerPhase = "Optimizing"
-	// PhaseOptimized: all pods run, and all constraints are kept.
+	// PhaseOptimized: all pods are ready, and all constraints are kept.
 	PhaseOptimized WorkloadOptimizerPhase = "Optimized"
-	// PhaseFailed: no machine that the NodePools allow can keep the constraints.
+	// PhaseFailed: no machine that the NodePools may open takes the pods that wait, or can keep the constraints.
 	PhaseFailed WorkloadOptimizerPhase = "Failed"
 	// PhaseSuspended: annotation kcloud.io/optimization-disabled is "true".
 	PhaseSuspended WorkloadOptimizerPhase = "Suspended"
@@ -209,7 +212,7 @@ const (
 	ConditionPowerOptimized = "PowerOptimized"
 	// ConditionDataQuality: prices and watts of all machines that pods run on are known.
 	ConditionDataQuality = "DataQuality"
-	// ConditionFeasible: some machine that the NodePools allow keeps all constraints.
+	// ConditionFeasible: the pods that wait fit some machine that the NodePools may open, and all pods can keep all constraints.
 	ConditionFeasible = "Feasible"
 )
 
@@ -234,7 +237,7 @@ type WorkloadOptimizerStatus struct {
 	// idlePower is their share of what the pods' nodes draw for no pod, in watts.
 	// +optional
 	IdlePower float64 `json:"idlePower,omitempty"`
-	// lowestCost is a bound in USD per hour: no placement of the same pods on machines that the NodePools allow costs less.
+	// lowestCost is a bound in USD per hour: machines of NodePools that together have what the same pods request, and run nothing else, cost no less.
 	// +optional
 	LowestCost float64 `json:"lowestCost,omitempty"`
 	// assignedNode is the node that most of the pods run on.
@@ -263,6 +266,7 @@ type WorkloadOptimizerStatus struct {
 
 // WorkloadOptimizer says what a workload may cost and draw, and tells what it does.
 // +kubebuilder:object:root=true
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have at most 63 characters: it is the value of a label of pods"
 // +kubebuilder:resource:scope=Namespaced,shortName={wo,wopt},categories=all
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.workloadType`
