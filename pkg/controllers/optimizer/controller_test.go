@@ -503,6 +503,13 @@ func TestPodsThatWaitAreProgress(t *testing.T) {
 	if wo.Status.OptimizationScore != nil {
 		t.Errorf("score %v while pods wait", *wo.Status.OptimizationScore)
 	}
+	p := &corev1.Pod{}
+	p.Namespace, p.Name = test.Namespace, "a"
+	if err := w.client.Delete(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	// Both that are left were ready when their kubelets last said so.
+	expect(t, w.reconcile(), kcloudv1alpha1.PhaseOptimizing, kcloudv1alpha1.ConditionProgressing, metav1.ConditionTrue, optimizer.ReasonPodsWait, "1 of 2")
 }
 
 func TestSuspendedForgetsItsFigures(t *testing.T) {

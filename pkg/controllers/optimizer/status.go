@@ -365,7 +365,7 @@ func (j *judgement) phase(f figures, feasible, kept bool) {
 		j.status.Phase = kcloudv1alpha1.PhaseFailed
 	case len(f.pods) == 0 || int(f.waiting) == len(f.pods):
 		j.status.Phase = kcloudv1alpha1.PhasePending
-	case !kept || int(f.ready) < len(f.pods):
+	case !kept || f.waiting > 0 || int(f.ready) < len(f.pods):
 		j.status.Phase = kcloudv1alpha1.PhaseOptimizing
 	default:
 		j.status.Phase = kcloudv1alpha1.PhaseOptimized
