@@ -19,6 +19,7 @@ import (
 
 	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/test/environment"
+	"github.com/mainspring-rt/mainspring/pkg/test/history"
 )
 
 // countingTemplate is what owners of these scenarios make their pods of.
@@ -124,8 +125,14 @@ var _ = Describe("What is in the memory of a pod that somebody makes again", Ser
 			Spec:       appsv1.StatefulSetSpec{Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "ledger"}}, Template: template},
 		}
 		applied(set)
-		pm, moved := movesAlong("ledger")
-		Expect(*pm.Status.UnavailableMilliseconds).To(BeNumerically("<", 1000*corev1.DefaultTerminationGracePeriodSeconds))
+		_, moved := movesAlong("ledger")
+		var graces []int64
+		env.History().Walk(func(s history.State) {
+			if p := s.Pods[client.ObjectKeyFromObject(moved)]; p != nil && p.Spec.NodeName == environment.RealNodeName && p.DeletionGracePeriodSeconds != nil {
+				graces = append(graces, *p.DeletionGracePeriodSeconds)
+			}
+		})
+		Expect(graces).To(And(Not(BeEmpty()), HaveEach(BeNumerically("<", corev1.DefaultTerminationGracePeriodSeconds))))
 		Expect(moved.Name).To(Equal("ledger-0"))
 		Expect(env.Client.Get(env, client.ObjectKeyFromObject(set), set)).To(Succeed())
 		Expect(set.Generation).To(Equal(int64(1)), "nobody has changed it")
