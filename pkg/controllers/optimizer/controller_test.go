@@ -201,7 +201,7 @@ func TestStatusTellsWhatPodsCostAndDraw(t *testing.T) {
 		t.Errorf("lowest cost %v, score %v", s.LowestCost, s.OptimizationScore)
 	}
 	expect(t, wo, kcloudv1alpha1.PhaseOptimized, kcloudv1alpha1.ConditionCostOptimized, metav1.ConditionTrue, optimizer.ReasonWithinBudget, "1.0000 of 1.5")
-	expect(t, wo, kcloudv1alpha1.PhaseOptimized, kcloudv1alpha1.ConditionDataQuality, metav1.ConditionTrue, optimizer.ReasonMeasured, "")
+	expect(t, wo, kcloudv1alpha1.PhaseOptimized, kcloudv1alpha1.ConditionDataQuality, metav1.ConditionTrue, optimizer.ReasonModelled, "")
 	if len(w.events) != 1 || w.events[0].Reason != "WorkloadOptimized" || s.LastOptimizationTime == nil {
 		t.Errorf("events %+v at %v", w.events, s.LastOptimizationTime)
 	}
@@ -449,7 +449,7 @@ func TestMissingDataIsSaidAndNeverRaisesTheScore(t *testing.T) {
 	}
 }
 
-func TestWattsOfAnUnknownMachineAreModelled(t *testing.T) {
+func TestWattsOfAnUnknownMachineComeFromTheDefaultModel(t *testing.T) {
 	w := newWorld(t, machine("m4", 4, 16, 0, 2))
 	pool(w)
 	n := w.node("n1", "m4", "on-demand")
@@ -464,7 +464,7 @@ func TestWattsOfAnUnknownMachineAreModelled(t *testing.T) {
 	if !near(wo.Status.CurrentPower, 20.3) {
 		t.Errorf("%v W", wo.Status.CurrentPower)
 	}
-	expect(t, wo, kcloudv1alpha1.PhaseOptimized, kcloudv1alpha1.ConditionDataQuality, metav1.ConditionFalse, optimizer.ReasonModelled, "n1")
+	expect(t, wo, kcloudv1alpha1.PhaseOptimized, kcloudv1alpha1.ConditionDataQuality, metav1.ConditionFalse, optimizer.ReasonDefault, "n1")
 }
 
 // A limit may be broken while pods are replaced; after that the score is 0.

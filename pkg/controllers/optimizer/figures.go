@@ -35,7 +35,7 @@ type figures struct {
 	own, idle      allocation.Share
 	node           string   // on which most of them run
 	unpriced       []string // nodes whose price is not known
-	modelled       []string // nodes whose watts come from the default model
+	defaulted      []string // nodes whose watts come from the default model
 	shares         map[types.UID]allocation.Share
 	most           int // pods on node
 }
@@ -44,7 +44,7 @@ type figures struct {
 type node struct {
 	allocation.Machine
 	pods             []*corev1.Pod
-	priced, measured bool
+	priced, labelled bool
 }
 
 // readFigures reads the pods that a WorkloadOptimizer governs, and the nodes that they run on.
@@ -135,7 +135,7 @@ func readNode(ctx context.Context, c client.Reader, m market, name string) (node
 	out.Allocatable = n.Status.Allocatable
 	out.Price = m.priceOf(n.Labels, n.Annotations)
 	out.priced = out.Price > 0
-	if out.Power, out.measured = powermodel.FromLabels(n.Labels); !out.measured {
+	if out.Power, out.labelled = powermodel.FromLabels(n.Labels); !out.labelled {
 		out.Power = powermodel.Default(n.Status.Capacity)
 	}
 	return out, nil
@@ -164,8 +164,8 @@ func (f *figures) add(name string, n node, governed []*corev1.Pod) {
 	if !n.priced {
 		f.unpriced = append(f.unpriced, name)
 	}
-	if !n.measured {
-		f.modelled = append(f.modelled, name)
+	if !n.labelled {
+		f.defaulted = append(f.defaulted, name)
 	}
 	if len(governed) > f.most {
 		f.node, f.most = name, len(governed)

@@ -17,8 +17,8 @@ import (
 
 // Reasons of conditions.
 const (
-	ReasonMeasured       = "Measured"
 	ReasonModelled       = "Modelled"
+	ReasonDefault        = "Default"
 	ReasonPriceUnknown   = "PriceUnknown"
 	ReasonUnreadable     = "NodePoolUnreadable"
 	ReasonWithinBudget   = "WithinBudget"
@@ -147,10 +147,10 @@ func (j *judgement) quality(f figures, m market) {
 		j.set(c, metav1.ConditionFalse, ReasonPriceUnknown, "The price of node %s is unknown and counts as 0: the workload costs more than status says", name(f.unpriced))
 	case len(m.unread) > 0:
 		j.set(c, metav1.ConditionFalse, ReasonUnreadable, "The cloud provider does not say which machines NodePool %s may open", name(m.unread))
-	case len(f.modelled) > 0:
-		j.set(c, metav1.ConditionFalse, ReasonModelled, "The watts of node %s come from a default model of its cores, memory and devices: its labels do not tell them", name(f.modelled))
+	case len(f.defaulted) > 0:
+		j.set(c, metav1.ConditionFalse, ReasonDefault, "The watts of node %s come from a default model of its cores, memory and devices: its labels do not tell them", name(f.defaulted))
 	default:
-		j.set(c, metav1.ConditionTrue, ReasonMeasured, "The prices are the provider's, the watts are modelled from those of each machine and what is requested of it")
+		j.set(c, metav1.ConditionTrue, ReasonModelled, "The prices are the provider's, the watts are modelled from those of each machine and what is requested of it")
 	}
 }
 

@@ -26,7 +26,7 @@ var _ = Describe("A WorkloadOptimizer", func() {
 		env.ExpectApplied(test.Deployment("web", 2, "1"))
 		env.EventuallyPodsBound("web", 2)
 		env.EventuallyNodes(1)
-		eventually(wo, kcloudv1alpha1.PhaseOptimized, kcloudv1alpha1.ConditionDataQuality, metav1.ConditionTrue, "Measured")
+		eventually(wo, kcloudv1alpha1.PhaseOptimized, kcloudv1alpha1.ConditionDataQuality, metav1.ConditionTrue, "Modelled")
 		env.EventuallyEvent(wo, "WorkloadOptimized", "All pods are ready and keep all constraints")
 		s := wo.Status
 		Expect(s.Replicas).To(BeEquivalentTo(2))
