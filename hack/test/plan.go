@@ -63,6 +63,8 @@ const (
 type lane struct {
 	name  string
 	steps []plannedStep
+	// scheduling: its tests look at what the kernel's scheduler does, and so run by its usual policy. All others are batches.
+	scheduling bool
 }
 
 type plannedStep struct {
@@ -117,7 +119,7 @@ func (o options) unitLanes() []lane {
 			goTests{name: "kernel", packages: kernelPackages, race: true, parallel: 1, timeout: o.kernelTimeout()}.planned(),
 			// The race detector's code lets Go's scheduler in where the program does not.
 			goTests{name: "kernel without race", packages: []string{"./pkg/agent/ebpf"}, args: []string{"-run=TestHeldReader"}, parallel: 1}.planned(),
-		}},
+		}, scheduling: true},
 		{name: "unit", steps: unit},
 	}
 }
@@ -157,9 +159,9 @@ func (o options) suiteLanes() []lane {
 		if o.focus != "" {
 			s.processes = 1 // each starts a control plane, which takes longer than most scenarios
 		}
-		return []lane{{name: "suites", steps: []plannedStep{s.planned("suites")}}}
+		return []lane{{name: "suites", steps: []plannedStep{s.planned("suites")}, scheduling: slices.Contains(o.suites, nodeSuite)}}
 	}
-	lanes := []lane{{name: "kernel", steps: []plannedStep{suites{names: []string{nodeSuite}, processes: 1, args: o.ginkgoArgs()}.planned(nodeSuite)}}}
+	lanes := []lane{{name: "kernel", steps: []plannedStep{suites{names: []string{nodeSuite}, processes: 1, args: o.ginkgoArgs()}.planned(nodeSuite)}, scheduling: true}}
 	for _, l := range suiteLanes {
 		name := laneName(l.suites)
 		lanes = append(lanes, lane{name: name, steps: []plannedStep{suites{names: l.suites, processes: l.processes, args: o.ginkgoArgs()}.planned(name)}})

@@ -152,11 +152,11 @@ func TestTableOfARunThatFails(t *testing.T) {
 	t.Setenv(timing.Variable, filepath.Join(r.dir, recordFile))
 	broken := errors.New("it is broken")
 	err := r.do(t.Context(), nil, []lane{
-		{"one", []plannedStep{{"fails", func(_ context.Context, s *step) error {
+		{name: "one", steps: []plannedStep{{"fails", func(_ context.Context, s *step) error {
 			_, _ = s.Write([]byte("a line\nhalf"))
 			return broken
 		}}}},
-		{"two", []plannedStep{{"passes", func(context.Context, *step) error {
+		{name: "two", steps: []plannedStep{{"passes", func(context.Context, *step) error {
 			_, err := r.readGoTests("race", strings.NewReader(goEvents))
 			r.addSecondTries([]testID{{Where: "pkg/rt", Name: "TestB", Package: "github.com/mainspring-rt/mainspring/pkg/rt"}})
 			return errors.Join(err, timing.Record(timing.Part{Kind: timing.Program, Step: "race", Name: "pkg/rt", Wall: 3 * time.Second, CPU: time.Second}),
@@ -192,7 +192,7 @@ func TestAFirstStepThatFailsEndsTheRun(t *testing.T) {
 	r, _ := inEmptyDir(t, nil)
 	ran := false
 	err := r.do(t.Context(), []plannedStep{{"tools", func(context.Context, *step) error { return errors.New("no compiler") }}},
-		[]lane{{"unit", []plannedStep{{"race", func(context.Context, *step) error { ran = true; return nil }}}}})
+		[]lane{{name: "unit", steps: []plannedStep{{"race", func(context.Context, *step) error { ran = true; return nil }}}}})
 	if err == nil || ran {
 		t.Errorf("it ends with %v; tests ran: %t", err, ran)
 	}
@@ -230,7 +230,7 @@ func TestMachineIsRead(t *testing.T) {
 func TestDotsAreProgressThatIsPrinted(t *testing.T) {
 	out := &strings.Builder{}
 	r := &results{out: out, began: time.Now().Add(-time.Minute), printed: time.Now().Add(-silentFor)}
-	s := &step{results: r, name: "suite", lane: "kernel", began: r.began}
+	s := &step{results: r, name: "suite", lane: lane{name: "kernel"}, began: r.began}
 	r.running = []*step{s}
 	if _, err := s.Write([]byte("..")); err != nil || out.Len() > 0 {
 		t.Fatalf("%v, %q", err, out)

@@ -100,21 +100,20 @@ func sampleBySeed(r *results, exhaustive bool) error {
 // leaves nothing to test; a step whose tests fail does not keep the next from being run.
 func (r *results) do(ctx context.Context, first []plannedStep, lanes []lane) error {
 	for _, p := range first {
-		if err := r.step(ctx, p, ""); err != nil {
+		if err := r.step(ctx, p, lane{}); err != nil {
 			return err
 		}
 	}
 	errs := make([]error, len(lanes))
 	var running sync.WaitGroup
 	for i, l := range lanes {
-		name := l.name
 		if len(lanes) == 1 {
-			name = "" // its output needs no mark
+			l.name = "" // its output needs no mark
 		}
 		running.Go(func() {
 			for _, p := range l.steps {
 				if ctx.Err() == nil {
-					errs[i] = errors.Join(errs[i], r.step(ctx, p, name))
+					errs[i] = errors.Join(errs[i], r.step(ctx, p, l))
 				}
 			}
 		})

@@ -12,13 +12,15 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/mainspring-rt/mainspring/pkg/test/batch"
 )
 
 // step is one that runs. It writes what its programs print, line by line and, where lanes run beside each other, with the name of its lane.
 type step struct {
 	results *results
 	name    string
-	lane    string
+	lane    lane
 	began   time.Time
 	// cpu is the CPU time of the commands that have ended, and of all that they waited for.
 	cpu     time.Duration
@@ -26,8 +28,8 @@ type step struct {
 }
 
 // step runs and times one.
-func (r *results) step(ctx context.Context, p plannedStep, lane string) error {
-	s := &step{results: r, name: p.name, lane: lane, began: time.Now()}
+func (r *results) step(ctx context.Context, p plannedStep, l lane) error {
+	s := &step{results: r, name: p.name, lane: l, began: time.Now()}
 	before := readMachine()
 	r.mu.Lock()
 	r.running = append(r.running, s)
@@ -63,8 +65,8 @@ func (s *step) flush() {
 		return
 	}
 	prefix := ""
-	if s.lane != "" {
-		prefix = s.lane + " | "
+	if s.lane.name != "" {
+		prefix = s.lane.name + " | "
 	}
 	fmt.Fprintf(s.results.out, "%s%s\n", prefix, strings.TrimSuffix(s.partial.String(), "\n"))
 	s.results.printed = time.Now()
@@ -110,6 +112,14 @@ func (r *results) reportSilence() {
 	fmt.Fprintf(r.out, "... %s: %s\n", time.Since(r.began).Round(time.Second), strings.Join(names, ", "))
 }
 
+// start starts a command with the scheduling policy of the step's lane.
+func (s *step) start(cmd *exec.Cmd) error {
+	if s.lane.scheduling {
+		return cmd.Start()
+	}
+	return batch.Start(cmd)
+}
+
 // command runs a program, with more of an environment, whose output is the step's. It is a process group of its own, because `go run` passes no
 // signal on: an interrupt goes to all of the group, and what has not ended a minute later is killed.
 func (s *step) command(ctx context.Context, env []string, path string, args ...string) error {
@@ -119,7 +129,10 @@ func (s *step) command(ctx context.Context, env []string, path string, args ...s
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = time.Minute
-	err := cmd.Run()
+	err := s.start(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
 	if ctx.Err() != nil && cmd.Process != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // there may be nothing left of it
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/frontdoor"
+	"github.com/mainspring-rt/mainspring/pkg/test/access"
 	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
@@ -252,11 +253,14 @@ func (w *world) token(name string, paths ...string) string {
 	meta := metav1.ObjectMeta{Name: w.node.Name + "-" + name, Namespace: "default"}
 	w.must(w.Create(w.Context(), &corev1.ServiceAccount{ObjectMeta: meta}))
 	if len(paths) > 0 {
-		w.must(w.Create(w.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{Verbs: []string{"post", "get"}, NonResourceURLs: paths}}}))
+		rule := rbacv1.PolicyRule{Verbs: []string{"post", "get"}, NonResourceURLs: paths}
+		subject := rbacv1.Subject{Kind: "ServiceAccount", Name: meta.Name, Namespace: "default"}
+		w.must(w.Create(w.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}))
 		w.must(w.Create(w.Context(), &rbacv1.ClusterRoleBinding{
 			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
-			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: meta.Name, Namespace: "default"}},
+			Subjects: []rbacv1.Subject{subject},
 		}))
+		w.must(access.Await(w.Context(), w.config, "", subject, rule)) // an agent keeps a refusal for a while
 	}
 	return w.tokenOf(name, frontdoor.Audience)
 }

@@ -31,7 +31,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
 )
 
-func TestMain(m *testing.M) { os.Exit(apiserver.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(apiserver.MainScheduledAsUsual(m)) }
 
 // road leads to an API server, and can be closed.
 type road struct {

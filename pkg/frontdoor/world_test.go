@@ -28,6 +28,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/frontdoor"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
+	"github.com/mainspring-rt/mainspring/pkg/test/access"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
@@ -60,6 +61,7 @@ type door struct {
 	client *http.Client
 	url    string
 	kube   kubernetes.Interface
+	config *rest.Config // an administrator's
 	calls  int
 	mu     sync.Mutex
 	away   atomic.Bool // the API server
@@ -96,7 +98,7 @@ func newDoor(t testing.TB, limits frontdoor.Limits) *door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &door{TB: t, kube: kubernetes.NewForConfigOrDie(config)}
+	d := &door{TB: t, kube: kubernetes.NewForConfigOrDie(config), config: config}
 	httpClient.Transport = d.roundTripper(httpClient.Transport)
 	judge, err := frontdoor.NewJudge(config, httpClient)
 	if err != nil {
@@ -159,13 +161,16 @@ func (d *door) tokenFor(name string, audiences []string, paths ...string) string
 	_, err := d.kube.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
 	must(err)
 	if len(paths) > 0 {
-		_, err = d.kube.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{Verbs: []string{"post"}, NonResourceURLs: paths}}}, metav1.CreateOptions{})
+		rule := rbacv1.PolicyRule{Verbs: []string{"post"}, NonResourceURLs: paths}
+		subject := rbacv1.Subject{Kind: "ServiceAccount", Name: name, Namespace: "default"}
+		_, err = d.kube.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
 		must(err)
 		_, err = d.kube.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: name, Namespace: "default"}},
+			Subjects: []rbacv1.Subject{subject},
 		}, metav1.CreateOptions{})
 		must(err)
+		must(access.Await(ctx, d.config, "", subject, rule)) // a judge keeps a refusal for a while
 	}
 	token, err := d.kube.CoreV1().ServiceAccounts("default").CreateToken(ctx, name, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
 	must(err)

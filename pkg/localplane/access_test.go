@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/mainspring-rt/mainspring/pkg/test/access"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
 
@@ -45,6 +46,9 @@ func TestServiceAccountHasOnlyItsRights(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	if err := access.Await(t.Context(), plane.RESTConfig(), "default", binding.Subjects[0], role.Rules[0]); err != nil {
+		t.Fatal(err)
+	}
 	kubeconfig, err := plane.KubeconfigFor(t.Context(), "default", "reader")
 	if err != nil {
 		t.Fatal(err)

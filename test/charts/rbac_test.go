@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mainspring-rt/mainspring/pkg/chart"
+	"github.com/mainspring-rt/mainspring/pkg/servingcert"
 )
 
 // everythingValues switch on all that a role depends on.
@@ -62,19 +63,21 @@ func roles(t *testing.T, manifests chart.Manifests) []role {
 var forbidden = []string{
 	"*", "cluster-admin", "configmaps", "serviceaccounts", "serviceaccounts/token",
 	"pods/exec", "pods/attach", "pods/portforward", "pods/ephemeralcontainers", "nodes/proxy", "services/proxy",
-	"roles", "clusterroles", "rolebindings", "clusterrolebindings", "certificatesigningrequests",
-	"customresourcedefinitions",
-	"escalate", "bind", "impersonate", "approve", "sign", "deletecollection",
+	"roles", "clusterroles", "rolebindings", "clusterrolebindings", "customresourcedefinitions",
+	"escalate", "bind", "impersonate", "deletecollection",
 }
 
 // onlyNamed may be touched, if at all, by the names of the release's own.
-var onlyNamed = []string{"secrets", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
+var onlyNamed = []string{"secrets", "signers", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
 
 func TestRolesAllowNothingBroad(t *testing.T) {
 	for _, r := range roles(t, everything(t, nil)) {
 		for _, rule := range r.rules {
 			for _, resource := range rule.Resources {
-				ours := func(name string) bool { return strings.HasPrefix(name, "mainspring") }
+				ours := func(name string) bool { return strings.HasPrefix(name, "mainspring") || name == servingcert.SignerName }
+				if resource == "signers" && !slices.Equal(rule.ResourceNames, []string{servingcert.SignerName}) {
+					t.Errorf("role %s may %v requests of the signers %q", r.name, rule.Verbs, rule.ResourceNames)
+				}
 				if slices.Contains(onlyNamed, resource) && (len(rule.ResourceNames) == 0 || !slices.ContainsFunc(rule.ResourceNames, ours)) {
 					t.Errorf("role %s allows %v on every object of %s", r.name, rule.Verbs, resource)
 				}
@@ -144,6 +147,10 @@ func TestRightsFollowTheSettings(t *testing.T) {
 		"no claims":           {values(true, "settings", "ignoreDRARequests"), "deviceclasses", false},
 		"webhooks":            {nil, "secrets", true},
 		"no webhooks":         {values(false, "webhook", "enabled"), "secrets", false},
+		"agents":              {values(true, "agent", "enabled"), "signers", true},
+		"no agents":           {nil, "signers", false},
+		"agents' own Secret":  {object{"agent": object{"enabled": true, "certificateSecret": "tls"}}, "certificatesigningrequests", false},
+		"cert-manager":        {object{"agent": object{"enabled": true}, "webhook": object{"certManager": object{"enabled": true}}}, "certificatesigningrequests", false},
 		"no buffers":          {nil, "capacitybuffers", false},
 		"buffers":             {values(true, "settings", "featureGates", "capacityBuffer"), "podtemplates", true},
 		"no scheduler config": {nil, "services", false},

@@ -63,6 +63,8 @@ var unexercised = map[right]string{
 	{"list", "metrics.k8s.io", "nodes", ""}:                     "only where somebody serves metrics.k8s.io",
 	{"list", "metrics.k8s.io", "pods", ""}:                      "only for nodes under resource pressure",
 	{"patch", "", "nodes/status", ""}:                           "done where a node comes under resource pressure",
+	{"approve", "certificates.k8s.io", "signers", ""}:           "asked for within requests for certificatesigningrequests/approval, so the log does not name it",
+	{"sign", "certificates.k8s.io", "signers", ""}:              "asked for within requests for certificatesigningrequests/status, so the log does not name it",
 	{"update", "mcoperator.sdv.com", "mckubes/finalizers", ""}:  "only the admission plugin OwnerReferencesPermissionEnforcement asks for it",
 }
 
@@ -100,6 +102,7 @@ func TestRightsAreEnoughAndNeeded(t *testing.T) {
 	p.apply(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "prometheus"}}, test.NodeClass())
 	p.expectPolicyUsable(t)
 	p.expectMetricsOf(t, "mainspring-webhook", metricsPort)
+	p.expectAgentCertificates(t)
 	endRealtime := p.liveRealtime(t)
 	p.expectALease(t)
 	sampled := p.collectMetrics(t, metricsPort, "prometheus")
@@ -184,11 +187,18 @@ func (p plane) live(t *testing.T) (end func()) {
 	}
 }
 
-// expectCostTold has a WorkloadOptimizer govern the pods of a workload, and waits until its status says what they cost.
+// expectCostTold has a WorkloadOptimizer govern the pods of a workload, and policies count all pods, and waits until
+// their status says what they cost and draw.
 func (p plane) expectCostTold(t *testing.T, workload string) {
 	t.Helper()
-	wo := test.WorkloadOptimizer(workload)
-	p.apply(t, wo)
+	wo, cost, power := test.WorkloadOptimizer(workload), test.CostPolicy("all"), test.PowerPolicy("all")
+	p.apply(t, wo, cost, power)
+	soon(t, func(g gomega.Gomega) {
+		g.Expect(p.client.Get(t.Context(), client.ObjectKeyFromObject(cost), cost)).To(gomega.Succeed())
+		g.Expect(p.client.Get(t.Context(), client.ObjectKeyFromObject(power), power)).To(gomega.Succeed())
+		g.Expect(cost.Status.CostPerHour).To(gomega.BeNumerically(">", 0))
+		g.Expect(power.Status.CurrentPower).To(gomega.BeNumerically(">", 0))
+	})
 	soon(t, func(g gomega.Gomega) {
 		g.Expect(p.client.Get(t.Context(), client.ObjectKeyFromObject(wo), wo)).To(gomega.Succeed())
 		g.Expect(wo.Status.CurrentCost).To(gomega.BeNumerically(">", 0))

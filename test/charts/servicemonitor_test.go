@@ -22,6 +22,10 @@ func TestPrometheusVerifiesServers(t *testing.T) {
 		"the controller, as the user says": {
 			object{"serviceMonitor": object{"enabled": true, "tlsConfig": insecure}, "webhook": object{"enabled": false}}, "mainspring", insecure,
 		},
+		"agents, by the webhooks' authority": {
+			object{"serviceMonitor": object{"enabled": true}, "agent": object{"enabled": true}}, "mainspring-agent",
+			object{"ca": object{"secret": object{"name": "mainspring-webhook", "key": "bundle.crt"}}, "serverName": "mainspring-agent." + namespace + ".svc"},
+		},
 		"agents, as the user says": {
 			object{"serviceMonitor": object{"enabled": true, "agentTLSConfig": agents}, "agent": object{"enabled": true}}, "mainspring-agent", agents,
 		},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/standalone"
@@ -95,8 +96,12 @@ func TestARunAfterOneThatWasKilled(t *testing.T) {
 `
 	o := options(t, second)
 	before := groupsOf(t, moved.Process.Pid)
-	for _, text := range []string{first, second} {
-		killRun(t, o, text, func() {})
+	hasStarted := func() { waitForPID(t, mark) } // a report is no sign that the shell has had its core
+	for _, story := range []struct {
+		text  string
+		ready func()
+	}{{first, hasStarted}, {second, func() {}}} {
+		killRun(t, o, story.text, story.ready)
 		last, err := standalone.Run(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
@@ -145,6 +150,17 @@ func TestARunAfterOneWhoseFastPathDied(t *testing.T) {
 		t.Errorf("the next run: %v, %+v", err, last.Servers)
 	}
 	expectPutBack(t, "test-died")
+}
+
+// waitForPID waits until a command has written a process's number into a file.
+func waitForPID(t *testing.T, file string) {
+	t.Helper()
+	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		text, err := os.ReadFile(file)
+		return err == nil && strings.HasSuffix(string(text), "\n"), nil
+	}); err != nil {
+		t.Errorf("waiting for a process's number in %s: %v", file, err)
+	}
 }
 
 // expectEnded looks for the process whose number is in a file.

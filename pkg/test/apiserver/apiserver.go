@@ -20,6 +20,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
+	"github.com/mainspring-rt/mainspring/pkg/test/batch"
 	"github.com/mainspring-rt/mainspring/pkg/test/timing"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
 )
@@ -121,8 +122,17 @@ func collectLess() error {
 	return nil
 }
 
-// Main runs the tests of a package and stops what they have started. Its value is the exit code.
+// Main runs the tests of a package as a batch, and stops what they have started. Its value is the exit code.
 func Main(m *testing.M) int {
+	if err := batch.Enter(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	return MainScheduledAsUsual(m)
+}
+
+// MainScheduledAsUsual is Main for tests that schedule tasks of their own.
+func MainScheduledAsUsual(m *testing.M) int {
 	code := m.Run()
 	if running != nil {
 		_ = running.Stop() // the tests are over

@@ -147,17 +147,18 @@ func (env *Environment) ExpectPromisesKept() {
 	}
 }
 
-// ExpectDenied expects an admission webhook to refuse the object with a message that contains every text.
+// ExpectDenied expects an admission webhook to refuse the object with a message that contains every text, once the webhook
+// knows what the API server has. Nothing is stored until then.
 func (env *Environment) ExpectDenied(o client.Object, texts ...string) {
 	GinkgoHelper()
-	var err error
-	Eventually(func() error {
-		err = env.Client.Create(env, o.DeepCopyObject().(client.Object))
-		return err
-	}).Should(MatchError(func(err error) bool {
-		return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
-	}, "a refusal"))
-	for _, text := range texts {
-		Expect(err.Error()).To(ContainSubstring(text))
-	}
+	Eventually(func(g Gomega) {
+		err := env.Client.Create(env, o.DeepCopyObject().(client.Object), client.DryRunAll)
+		g.Expect(err).To(MatchError(func(err error) bool {
+			return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+		}, "a refusal"))
+		for _, text := range texts {
+			g.Expect(err.Error()).To(ContainSubstring(text))
+		}
+	}).Should(Succeed())
+	Expect(env.Client.Create(env, o.DeepCopyObject().(client.Object))).NotTo(Succeed(), "what was refused as a dry run")
 }
