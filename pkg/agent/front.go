@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/mainspring-rt/mainspring/pkg/agent/certrequest"
 	"github.com/mainspring-rt/mainspring/pkg/agent/pressure"
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 	"github.com/mainspring-rt/mainspring/pkg/frontdoor"
@@ -25,6 +26,7 @@ import (
 type front struct {
 	environment Environment
 	client      *http.Client
+	requests    certrequest.API
 	fast        FastPath
 	world       func() *World
 	applied     func() *Applied
@@ -34,6 +36,7 @@ type front struct {
 	checkpoints *checkpoints
 
 	certificate *frontdoor.Certificate
+	requester   *certrequest.Requester // nil: the agent has a certificate of its own alone
 	server      *frontdoor.Server
 	address     net.Addr
 }
@@ -45,10 +48,16 @@ func (f *front) Name() string { return "front door" }
 func (f *front) Init(ctx context.Context) error {
 	e := f.environment
 	log := e.Log.WithName("frontdoor")
+	kept := filepath.Join(e.StateDir, "tls")
+	options := frontdoor.CertificateOptions{Dir: e.CertDir, Keep: kept, DNSNames: strings.Split(e.DNSNames, ","), Clock: e.Clock, Log: log}
+	if e.CertService != "" {
+		f.requester = certrequest.New(certrequest.Options{
+			Service: e.CertService, Node: e.NodeName, Dir: kept, API: f.requests, Clock: e.Clock, Log: log.WithName("certificate"),
+		})
+		options.Signed = f.requester.Certificate
+	}
 	var err error
-	f.certificate, err = frontdoor.NewCertificate(frontdoor.CertificateOptions{
-		Dir: e.CertDir, Keep: filepath.Join(e.StateDir, "tls"), DNSNames: strings.Split(e.DNSNames, ","), Clock: e.Clock, Log: log,
-	})
+	f.certificate, err = frontdoor.NewCertificate(options)
 	if err != nil {
 		return err
 	}
@@ -91,6 +100,9 @@ func (f *front) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return f.certificate.Start(ctx) })
 	group.Go(func() error { return f.server.Start(ctx) })
+	if f.requester != nil {
+		group.Go(func() error { return f.requester.Start(ctx) })
+	}
 	return group.Wait()
 }
 

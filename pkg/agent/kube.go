@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,12 +43,12 @@ type API interface {
 // kube talks to the API server with clients for just the kinds that the agent knows: the whole client set
 // would cost more memory than everything else together.
 type kube struct {
-	core, rt, leases rest.Interface
+	core, rt, leases, certificates rest.Interface
 }
 
 func newKube(config *rest.Config, client *http.Client) (*kube, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, certificatesv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}
@@ -72,7 +73,29 @@ func newKube(config *rest.Config, client *http.Client) (*kube, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the client of %s: %w", coordinationv1.SchemeGroupVersion, err)
 	}
-	return &kube{core: core, rt: rt, leases: leases}, nil
+	certificates, err := of(certificatesv1.SchemeGroupVersion, "/apis", runtime.ContentTypeJSON)
+	if err != nil {
+		return nil, fmt.Errorf("making the client of %s: %w", certificatesv1.SchemeGroupVersion, err)
+	}
+	return &kube{core: core, rt: rt, leases: leases, certificates: certificates}, nil
+}
+
+// CreateSigningRequest implements certrequest.API.
+func (k *kube) CreateSigningRequest(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	created := &certificatesv1.CertificateSigningRequest{}
+	err := k.certificates.Post().Resource("certificatesigningrequests").Param("fieldManager", FieldManager).Body(csr).Do(ctx).Into(created)
+	return created.Name, err
+}
+
+// SigningRequest implements certrequest.API.
+func (k *kube) SigningRequest(ctx context.Context, name string) (*certificatesv1.CertificateSigningRequest, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	csr := &certificatesv1.CertificateSigningRequest{}
+	err := k.certificates.Get().Resource("certificatesigningrequests").Name(name).Do(ctx).Into(csr)
+	return csr, err
 }
 
 func (k *kube) ApplyStatus(ctx context.Context, name string, uid types.UID, status v1alpha1.RTNodeStatus) error {

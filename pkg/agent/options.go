@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/containerd"
 	"github.com/mainspring-rt/mainspring/pkg/agent/driver"
 	"github.com/mainspring-rt/mainspring/pkg/agent/nri"
@@ -35,6 +37,9 @@ type Options struct {
 	// CertDir holds tls.crt and tls.key of the front door; empty: a certificate is made. DNSNames are
 	// those of one that is made, separated by commas.
 	CertDir, DNSNames string
+	// CertService is the DNS name of the agents' Service, for which the agent requests a certificate from the
+	// controller; empty: it requests none.
+	CertService string
 	// Heartbeat is how often the agent shows that it lives.
 	Heartbeat time.Duration
 	// BusyPercent, BusyAfter and CalmAfter: a node counts as busy when its CPU has been at least that busy for
@@ -82,6 +87,7 @@ func (o *Options) flags() *flag.FlagSet {
 	f.IntVar(&o.Port, "port", 8080, "Port of /set-rt, /status, /metrics, /healthz and /readyz, over TLS. 0: off")
 	f.StringVar(&o.CertDir, "cert-dir", "", "Directory with tls.crt and tls.key of the front door. Empty: the agent makes a certificate; clients verify it with tls/ca.crt in --state-dir")
 	f.StringVar(&o.DNSNames, "dns-names", "localhost", "Comma-separated names in a certificate that the agent makes")
+	f.StringVar(&o.CertService, "cert-service", "", "DNS name of the agents' Service, such as mainspring-agent.mainspring-system.svc. The agent requests a certificate for it from the controller, and shows it to clients that ask for that name. Empty: it requests none")
 	f.DurationVar(&o.Heartbeat, "heartbeat", 5*time.Second, "How often the agent shows by its Lease that it lives")
 	f.IntVar(&o.BusyPercent, "busy-percent", 90, "CPU utilisation of the node, in percent, from which it may count as busy")
 	f.DurationVar(&o.BusyAfter, "busy-after", 5*time.Second, "How long the utilisation must be that high before the node counts as busy")
@@ -159,6 +165,7 @@ func (o Options) validate() error {
 	refuse(o.StateDir == "", "--state-dir is empty; want a directory that outlives the agent")
 	refuse(o.Port < 0 || o.Port > 65535, "--port is %d; it must be from 1 to 65535, or 0 for no front door", o.Port)
 	refuse(o.Port > 0 && o.CertDir == "" && o.DNSNames == "", "--dns-names is empty; a certificate needs a name")
+	refuse(o.CertService != "" && (o.CertDir != "" || len(validation.IsDNS1123Subdomain(o.CertService)) > 0), "--cert-service is %q with --cert-dir %q; it must be the DNS name of the agents' Service, without --cert-dir", o.CertService, o.CertDir)
 	refuse(outside(o.Heartbeat, time.Second, time.Minute), "--heartbeat is %s; it must be from 1s to 1m", o.Heartbeat)
 	refuse(o.BusyPercent < 1 || o.BusyPercent > 100, "--busy-percent is %d; it must be from 1 to 100", o.BusyPercent)
 	refuse(outside(o.BusyAfter, 0, time.Hour), "--busy-after is %s; it must be from 0s to 1h", o.BusyAfter)

@@ -79,7 +79,7 @@ func Services(e Environment) ([]Service, error) {
 		list = append(list, plugin)
 	}
 	if e.Port != 0 {
-		front := &front{environment: e, client: httpClient, fast: fast, world: watch.World, applied: feed.Applied, counted: poll.Counted, pressure: press.Now, checkpoints: states}
+		front := &front{environment: e, client: httpClient, requests: api, fast: fast, world: watch.World, applied: feed.Applied, counted: poll.Counted, pressure: press.Now, checkpoints: states}
 		list = append(list, front)
 	}
 	return list, nil

@@ -29,8 +29,11 @@ type CertificateOptions struct {
 	Keep string
 	// DNSNames of a certificate that is made here; at least one.
 	DNSNames []string
-	Clock    clock.WithTicker
-	Log      logr.Logger
+	// Signed returns a certificate of another authority for a name that a client asks for; nil: there is none. It goes
+	// before the certificate above.
+	Signed func(serverName string) *tls.Certificate
+	Clock  clock.WithTicker
+	Log    logr.Logger
 }
 
 const (
@@ -85,7 +88,14 @@ func (c *Certificate) TLS() *tls.Config {
 	if c.watcher != nil {
 		get = c.watcher.GetCertificate
 	}
-	return &tls.Config{GetCertificate: get, MinVersion: tls.VersionTLS12}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if c.options.Signed != nil {
+			if signed := c.options.Signed(hello.ServerName); signed != nil {
+				return signed, nil
+			}
+		}
+		return get(hello)
+	}}
 }
 
 // CA is what clients verify a certificate with that was made here; nil for one of a directory.

@@ -2,6 +2,8 @@ package frontdoor_test
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"os"
 	"path/filepath"
@@ -90,5 +92,32 @@ func TestARenewalThatCannotBeKept(t *testing.T) {
 	}
 	if _, err := certificate(filepath.Join(dir, certs.KeyCert), day); err == nil {
 		t.Error("it serves with none")
+	}
+}
+
+// Clients that ask for a name of the signed certificate get that; all others, and these while there is none, get the server's own.
+func TestASignedCertificateGoesFirstForItsNames(t *testing.T) {
+	t.Parallel()
+	signed := &tls.Certificate{Leaf: &x509.Certificate{DNSNames: []string{"agent.svc"}}}
+	there := true
+	c, err := frontdoor.NewCertificate(frontdoor.CertificateOptions{
+		DNSNames: []string{"localhost"}, Clock: clocktesting.NewFakeClock(day), Log: logr.Discard(),
+		Signed: func(name string) *tls.Certificate {
+			if !there || signed.Leaf.VerifyHostname(name) != nil {
+				return nil
+			}
+			return signed
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"agent.svc": true, "localhost": false, "": false, "other.agent.svc": false} {
+		for _, there = range []bool{true, false} {
+			got, err := c.TLS().GetCertificate(&tls.ClientHelloInfo{ServerName: name})
+			if err != nil || (got == signed) != (want && there) {
+				t.Errorf("%q, signed %t: another certificate, %v", name, there, err)
+			}
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -19,6 +20,8 @@ import (
 
 	kcloudv1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/kcloud/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/controllers/agentcertificate"
+	"github.com/mainspring-rt/mainspring/pkg/servingcert"
 	"github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/webhooks"
 	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
@@ -42,6 +45,9 @@ type WebhookOptions struct {
 	ClientCAFile string
 	// Configurations is the name of the webhook configurations.
 	Configurations string
+	// AgentCertificates is NAMESPACE/NAME of the ServiceAccount and the Service of the node agents whose certificates
+	// the controller signs; empty: it signs none.
+	AgentCertificates string
 	// EvictionDeadline is how long evictions of pods that are migrated instead are put off; 0: not at all.
 	EvictionDeadline time.Duration
 }
@@ -55,6 +61,7 @@ func (o *WebhookOptions) addFlags(fs *options.FlagSet) {
 	fs.DurationVar(&o.CertValidity, "webhook-cert-validity", 90*24*time.Hour, "How long a certificate of the webhooks is valid. It is renewed when a third of that is left; its authority is valid for ten times as long")
 	fs.StringVar(&o.DNSNames, "webhook-dns-names", "localhost", "Comma-separated names by which API servers call the webhooks")
 	fs.StringVar(&o.ClientCAFile, "webhook-client-ca-file", "", "File with the PEM certificates of the authority that signs the client certificates of API servers. With it, the webhooks answer clients with such a certificate only. Empty: the webhooks know API servers by their secret path alone")
+	fs.StringVar(&o.AgentCertificates, "agent-certificates", "", "NAMESPACE/NAME of the ServiceAccount and the Service of the node agents. The controller signs their requests for serving certificates (signer mckube.io/agent-serving) by the authority of the webhooks' certificate. Empty: it signs none")
 	fs.StringVar(&o.Configurations, "webhook-configurations", "mainspring", "Name of the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration; those of unlabelled pods have -governed after it")
 	fs.DurationVar(&o.EvictionDeadline, "webhook-eviction-deadline", 10*time.Minute, "How long the eviction of a pod that is migrated instead is put off. 0s: pods are evicted at once, and not migrated")
 }
@@ -69,6 +76,9 @@ const (
 const mostDeferral = 24 * time.Hour
 
 func (o *WebhookOptions) validate() error {
+	if err := o.validateAgentCertificates(); err != nil {
+		return err
+	}
 	if o.Port == 0 {
 		return nil
 	}
@@ -88,6 +98,19 @@ func (o *WebhookOptions) validate() error {
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 			return fmt.Errorf("--webhook-dns-names has %q; %s", name, problems[0])
 		}
+	}
+	return nil
+}
+
+func (o *WebhookOptions) validateAgentCertificates() error {
+	if o.AgentCertificates == "" {
+		return nil
+	}
+	if _, err := servingcert.ParseAgents(o.AgentCertificates); err != nil {
+		return fmt.Errorf("--agent-certificates: %w", err)
+	}
+	if o.Port == 0 || !o.CertRotation {
+		return errors.New("--agent-certificates needs the authority of the webhooks' certificate: set --webhook-port and --webhook-cert-rotation")
 	}
 	return nil
 }
@@ -130,7 +153,23 @@ func addWebhooks(ctx context.Context, mgr manager.Manager, own *Options, store *
 	if err := mgr.AddReadyzCheck("webhook-certificate", ready); err != nil {
 		return fmt.Errorf("adding the readiness check \"webhook-certificate\": %w", err)
 	}
-	return nil
+	return o.addAgentCertificates(mgr, clk)
+}
+
+// addAgentCertificates has the leader sign the certificates of node agents.
+func (o *WebhookOptions) addAgentCertificates(mgr manager.Manager, clk clock.PassiveClock) error {
+	if o.AgentCertificates == "" {
+		return nil
+	}
+	agents, err := servingcert.ParseAgents(o.AgentCertificates)
+	if err != nil {
+		return err
+	}
+	return agentcertificate.Add(mgr, agentcertificate.Signer{
+		Secrets: mgr.GetAPIReader(), Client: mgr.GetClient(), Agents: agents, Clock: clk,
+		Secret:    types.NamespacedName{Namespace: o.Namespace, Name: o.CertSecret},
+		Authority: certs.Authority{DNSNames: o.dnsNames(), Validity: o.CertValidity},
+	})
 }
 
 func (o *WebhookOptions) readClientCA() ([]byte, error) {

@@ -52,8 +52,10 @@ func TestAgentIsConfined(t *testing.T) {
 			t.Errorf("the security context of %s is %+v", name, s)
 		}
 	}
-	if want := "--dns-names=mainspring-agent." + namespace + ".svc,$(NODE_NAME)"; !slices.Contains(containerNamed(t, d, "agent").Args, want) {
-		t.Errorf("the agent's certificate is not for %s", want)
+	for _, want := range []string{"--cert-service=" + agentService, "--dns-names=" + agentService + ",$(NODE_NAME)"} {
+		if !slices.Contains(containerNamed(t, d, "agent").Args, want) {
+			t.Errorf("the agent's certificates are not those of %s", want)
+		}
 	}
 	fast := containerNamed(t, d, "fastpath")
 	if !fast.Resources.Limits.Cpu().IsZero() || len(fast.Ports) > 0 || fast.Resources.Limits.Memory().IsZero() {
@@ -127,7 +129,7 @@ var agentFlags = []struct {
 // fixedFlags are given by the chart itself, or are not for a pod.
 var fixedFlags = map[string][]string{
 	"fastpath": {"socket", "root", "priority", "samples", "probe"},
-	"agent":    {"node-name", "kubeconfig", "fastpath-socket", "host-root", "host", "dns-names", "memory-limit-mib", "v", "criu"},
+	"agent":    {"node-name", "kubeconfig", "fastpath-socket", "host-root", "host", "dns-names", "cert-service", "memory-limit-mib", "v", "criu"},
 }
 
 func TestAgentsMayHaveAnSELinuxContext(t *testing.T) {
@@ -207,7 +209,8 @@ func TestAgentIsOptional(t *testing.T) {
 		}
 	}
 	for _, m := range template(t, agentValues(object{"restrictToOwnNode": false})).OfKind("ValidatingAdmissionPolicy") {
-		if strings.HasPrefix(m.GetName(), "mainspring-agent") && m.GetName() != "mainspring-agent-leases" { // which keeps agents from those of kubelets
+		// They keep agents from Leases of kubelets, and from other signers, whatever the node.
+		if strings.HasPrefix(m.GetName(), "mainspring-agent") && m.GetName() != "mainspring-agent-leases" && m.GetName() != "mainspring-agent-signingrequests" {
 			t.Errorf("policy %s is there", m.GetName())
 		}
 	}

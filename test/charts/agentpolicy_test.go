@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -69,6 +71,20 @@ func TestAgentsWriteOfTheirOwnNodeOnly(t *testing.T) {
 			s.Name, s.Finalizers = "finalized", []string{"example.com/x"}
 			return c.Create(context.Background(), s)
 		},
+		"a certificate of another signer": requestsCertificate(func(r *certificatesv1.CertificateSigningRequest) {
+			r.Spec.SignerName, r.Spec.Usages = certificatesv1.KubeAPIServerClientSignerName, []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}
+		}),
+		"a certificate request with a finalizer": requestsCertificate(func(r *certificatesv1.CertificateSigningRequest) {
+			r.Finalizers = []string{"example.com/x"}
+		}),
+		"a certificate request with an annotation": requestsCertificate(func(r *certificatesv1.CertificateSigningRequest) {
+			r.Annotations = map[string]string{"a": "b"}
+		}),
+		"a long certificate request": requestsCertificate(func(r *certificatesv1.CertificateSigningRequest) {
+			block, _ := pem.Decode(r.Spec.Request)
+			block.Headers = map[string]string{"X": strings.Repeat("x", 16<<10)}
+			r.Spec.Request = pem.EncodeToMemory(block)
+		}),
 		"a slice that another object owns": func(c client.Client, node string) error {
 			s := coreSlice(node)
 			s.Name, s.OwnerReferences = "owned", []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "none"}}

@@ -197,6 +197,9 @@ app.kubernetes.io/component: agent
   (printf "--webhook-eviction-deadline=%s" .Values.webhook.evictionDeadline)
   (printf "--webhook-dns-names=%s" (include "mainspring.webhookDNSName" .))
   (printf "--webhook-configurations=%s" (include "mainspring.fullname" .))) -}}
+{{- if include "mainspring.signsAgents" . -}}
+{{- $args = append $args (printf "--agent-certificates=%s/%s" .Release.Namespace (include "mainspring.agentName" .)) -}}
+{{- end -}}
 {{- if include "mainspring.hasClientCA" . -}}
 {{- $args = append $args "--webhook-client-ca-file=/etc/mainspring/webhook-client-ca/ca.crt" -}}
 {{- end -}}
@@ -244,6 +247,11 @@ app.kubernetes.io/component: agent
 {{- $args = append $args "--metrics-cert-dir=/etc/mainspring/metrics" -}}
 {{- end -}}
 {{- toYaml $args -}}
+{{- end -}}
+
+{{/* Whether the controller signs the serving certificates of node agents: it has an authority, and agents have no certificate of the user's. */}}
+{{- define "mainspring.signsAgents" -}}
+{{- if and .Values.agent.enabled (not .Values.agent.certificateSecret) .Values.webhook.enabled (not .Values.webhook.certManager.enabled) -}}true{{- end -}}
 {{- end -}}
 
 {{/* How Prometheus verifies the controller: as values say, or by the authority of the webhooks' certificate. */}}

@@ -7,15 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2" //nolint:staticcheck // the vocabulary of suites
 	. "github.com/onsi/gomega"    //nolint:staticcheck // the vocabulary of assertions
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath/client"
 	"github.com/mainspring-rt/mainspring/pkg/chart"
@@ -23,6 +27,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/localnode"
 	"github.com/mainspring-rt/mainspring/pkg/process"
 	"github.com/mainspring-rt/mainspring/pkg/toolchain"
+	"github.com/mainspring-rt/mainspring/pkg/webhooks/certs"
 )
 
 // frontDoorTimeout bounds one request.
@@ -72,12 +77,14 @@ func (c *Child) Kill9() {
 	c.process.Kill()
 }
 
-// ExpectStopped asks it to end, and expects that it does with exit code 0.
+// ExpectStopped asks it to end, and expects that it does with exit code 0. A program that has logged nothing yet does
+// not listen to signals yet either, and would be ended by the kernel.
 func (c *Child) ExpectStopped() {
 	GinkgoHelper()
 	if !c.Running() {
 		return
 	}
+	Eventually(func() bool { return c.process.Tail() != "" || !c.Running() }).Should(BeTrue(), "%s should log its start", c.name)
 	Expect(c.process.Stop(stopTimeout)).To(Succeed())
 	Expect(c.process.Err()).To(Succeed(), "%s should end gracefully:\n%s", c.name, c.process.Tail())
 }
@@ -188,4 +195,22 @@ func (a *NodeAgent) Tails() string {
 		}
 	}
 	return text
+}
+
+// ExpectSignedCertificate expects that the agent shows a certificate for the agents' Service that the authority of the
+// webhooks' Secret has signed, as Prometheus verifies it.
+func (a *NodeAgent) ExpectSignedCertificate() {
+	GinkgoHelper()
+	address := strings.TrimPrefix(a.url, "https://")
+	Eventually(func(g Gomega) {
+		secret := &corev1.Secret{}
+		g.Expect(a.env.Client.Get(a.env, types.NamespacedName{Namespace: chartNamespace, Name: "mainspring-webhook"}, secret)).To(Succeed())
+		roots := x509.NewCertPool()
+		g.Expect(roots.AppendCertsFromPEM(secret.Data[certs.KeyBundle])).To(BeTrue())
+		config := &tls.Config{RootCAs: roots, ServerName: "mainspring-agent." + chartNamespace + ".svc", MinVersion: tls.VersionTLS12}
+		dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: frontDoorTimeout}, Config: config}
+		connection, err := dialer.DialContext(a.env, "tcp", address)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(connection.Close()).To(Succeed())
+	}).Should(Succeed())
 }

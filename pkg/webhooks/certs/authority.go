@@ -19,6 +19,8 @@ const (
 	KeyPreviousCA = "previous-ca.crt"
 	KeyCert       = "tls.crt"
 	KeyCertKey    = "tls.key"
+	// KeyBundle has the authority and the one before it: what that has signed is accepted until it is renewed.
+	KeyBundle = "bundle.crt"
 )
 
 const (
@@ -42,6 +44,17 @@ type Authority struct {
 // certificate away before another is in its place:
 // first a new authority joins the bundle, and only when it has been there for a while it signs.
 func (a Authority) Renew(data map[string][]byte, now time.Time) (map[string][]byte, bool, error) {
+	next, changed, err := a.renew(data, now)
+	if err != nil {
+		return nil, false, err
+	}
+	if bundle := Bundle(next); !bytes.Equal(next[KeyBundle], bundle) {
+		next[KeyBundle], changed = bundle, true
+	}
+	return next, changed, nil
+}
+
+func (a Authority) renew(data map[string][]byte, now time.Time) (map[string][]byte, bool, error) {
 	if len(a.DNSNames) == 0 {
 		return nil, false, errors.New("making a certificate: it needs at least one DNS name")
 	}

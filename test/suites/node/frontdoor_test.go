@@ -90,5 +90,8 @@ var _ = Describe("POST /set-rt of a real node's agent", Serial, func() {
 		Expect(code).To(Equal(http.StatusForbidden))
 		code, _ = env.NodeAgent.Call(http.MethodGet, "/metrics", stranger, "")
 		Expect(code).To(Equal(http.StatusForbidden))
+
+		By("showing Prometheus a certificate that the controller has signed")
+		env.NodeAgent.ExpectSignedCertificate()
 	})
 })
