@@ -1,5 +1,6 @@
 // Package packing bounds what pods must cost at least, however they are placed, and scores a placement between that
-// bound and the plainest placement. It computes only. Type is a machine that may be opened, Bound the bound.
+// bound and the plainest placement. It computes only. Type is a machine that may be opened. Solve bounds the cheapest packing of groups of pods
+// from both sides. Bound is weaker and faster, and needs only what they request together.
 package packing
 
 import (
@@ -22,6 +23,13 @@ type Type struct {
 
 // ErrUnplaceable says that no type has some resource that is demanded.
 var ErrUnplaceable = errors.New("no machine has it")
+
+// TooManyGroupsError says that pods are of more different kinds than Solve looks at.
+type TooManyGroupsError struct{ Groups int }
+
+func (e *TooManyGroupsError) Error() string {
+	return fmt.Sprintf("%d groups of pods; want at most %d", e.Groups, MaxGroups)
+}
 
 // tolerance is what the simplex method may be off by.
 const tolerance = 1e-9
@@ -107,4 +115,48 @@ func simplex(types []Type, rows []int, demand []float64) float64 {
 		return 0
 	}
 	return optimum * (1 - tolerance)
+}
+
+// pricesOfRequests prices each pod by what it requests, so that all pods together are worth most while no machine's
+// capacity is worth more than the machine: the dual of Bound, in which pods and machines may be divided. most is what a
+// machine's capacity is worth at most, as a multiple of its cost: 1, but for rounding. Prices are 0 where the simplex
+// method finds no solution.
+func (p *problem) pricesOfRequests() (prices []float64, most float64) {
+	prices = make([]float64, len(p.groups))
+	demand := make([]float64, len(p.groups[0].Requests))
+	for _, g := range p.groups {
+		for r, x := range g.Requests {
+			demand[r] += x * float64(g.Count)
+		}
+	}
+	cost := make([]float64, len(demand)+len(p.bins))
+	a, b := mat.NewDense(len(p.bins), len(cost), nil), make([]float64, len(p.bins))
+	basis := make([]int, len(p.bins))
+	for r := range demand {
+		cost[r] = -1
+	}
+	for i, bin := range p.bins {
+		b[i], basis[i] = 1, len(demand)+i
+		a.Set(i, len(demand)+i, 1)
+		for r, d := range demand {
+			a.Set(i, r, bin.capacity[r]/d/bin.cost)
+		}
+	}
+	_, solution, err := lp.Simplex(cost, a, b, tolerance, basis)
+	if err != nil {
+		return prices, 0
+	}
+	for _, bin := range p.bins {
+		worth := 0.0
+		for r, d := range demand {
+			worth += bin.capacity[r] / d * max(0, solution[r])
+		}
+		most = max(most, worth/bin.cost)
+	}
+	for g, group := range p.groups {
+		for r, x := range group.Requests {
+			prices[g] += x / demand[r] * max(0, solution[r])
+		}
+	}
+	return prices, most
 }
