@@ -45,6 +45,8 @@ var kinds = map[string]schema.GroupVersionResource{
 	"Deployment":        {Group: "apps", Version: "v1", Resource: "deployments"},
 	"MigrationPolicy":   {Group: "mckube.io", Version: "v1alpha1", Resource: "migrationpolicies"},
 	"WorkloadOptimizer": {Group: "kcloud.io", Version: "v1alpha1", Resource: "workloadoptimizers"},
+	"CostPolicy":        {Group: "kcloud.io", Version: "v1alpha1", Resource: "costpolicies"},
+	"PowerPolicy":       {Group: "kcloud.io", Version: "v1alpha1", Resource: "powerpolicies"},
 	"PodMigration":      {Group: "mckube.io", Version: "v1alpha1", Resource: "podmigrations"},
 }
 

@@ -89,7 +89,7 @@ read that cluster and change nothing there; doctor examines the machine it runs 
 	root.SetErr(s.Err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(demoCommand(s), replayCommand(s), localCommand(s), explainCommand(s), queueCommand(s), migrateCommand(s), drainCommand(s), doctorCommand(s), agentCommand(), versionCommand(s))
+	root.AddCommand(demoCommand(s), replayCommand(s), localCommand(s), explainCommand(s), queueCommand(s), costCommand(s), powerCommand(s), migrateCommand(s), drainCommand(s), doctorCommand(s), agentCommand(), versionCommand(s))
 	return root
 }
 

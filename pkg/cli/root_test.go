@@ -47,6 +47,8 @@ func TestUsageErrorsAreOneLineAndExitTwo(t *testing.T) {
 		{[]string{"explain", "pod", "p", "--rt-budget-granularity", "10ns"}, "--rt-budget-granularity is 10ns; want whole microseconds"},
 		{[]string{"queue", "all"}, `mainspring queue takes no argument, but got "all"`},
 		{[]string{"queue", "-o", "yaml"}, `--output is "yaml"; want text, wide or json`},
+		{[]string{"cost", "--by", "colour"}, `--by is "colour"; want namespace, workload, node or nodepool`},
+		{[]string{"power", "-o", "yaml"}, `--output is "yaml"; want text, json or csv`},
 		{[]string{"queue", "--interval", "1ms"}, "--interval is 1ms; want at least 100ms"},
 		{[]string{"queue", "--queue-age-step", "0s"}, "--queue-age-step is 0s; want more than 0s"},
 		{[]string{"migrate"}, "mainspring migrate wants one argument, the pod's name, but got 0"},

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/karpenter/pkg/operator/options"
 	"sigs.k8s.io/karpenter/pkg/state/cost"
 
+	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/limits"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 	provisioningcontrollers "github.com/mainspring-rt/mainspring/pkg/controllers/provisioning"
@@ -42,7 +43,7 @@ import (
 type Set struct {
 	Controllers []controller.Controller
 	Cluster     *state.Cluster
-	// CloudProvider is the outermost decorated provider, the one that plans are made with.
+	// CloudProvider is the one whose prices are those of plans. It is under the limits of policies: what is launched has its room already.
 	CloudProvider cloudprovider.CloudProvider
 }
 
@@ -63,21 +64,22 @@ type Options struct {
 
 // New assembles Karpenter's standard controllers and ours around one cluster state, one
 // provisioner and one disruption queue. The provider is decorated here, innermost first: metrics,
-// then NodeOverlays, which so adjust the prices that every policy below them has already set.
+// then NodeOverlays, which adjust prices, then the limits of CostPolicies and PowerPolicies, then what remembers failed launches,
+// those that a limit refuses among them.
 // The real-time store stands beside the cluster state and is fed here; whoever else reads it is given the
 // same one.
 func New(ctx context.Context, op *operator.Operator, provider cloudprovider.CloudProvider, store *rtstate.Store, o Options) (Set, error) {
-	launches := provisioningcontrollers.NewLaunches(provider, op.Clock)
-	measured := cloudprovidermetrics.Decorate(launches)
+	measured := cloudprovidermetrics.Decorate(provider)
 	overlaid := &evaluations{CloudProvider: overlay.Decorate(measured, op.GetClient(), op.InstanceTypeStore), clock: op.Clock}
-	repairPolicies, err := health.NewRepairPolicyMatcher(ctx, overlaid)
+	planned := provisioningcontrollers.NewLaunches(limits.Decorate(overlaid, op.GetClient(), op.EventRecorder, op.Clock), op.Clock)
+	repairPolicies, err := health.NewRepairPolicyMatcher(ctx, planned)
 	if err != nil {
 		return Set{}, fmt.Errorf("reading the repair policies of cloud provider %q: %w", provider.Name(), err)
 	}
-	cluster := state.NewCluster(op.Clock, op.GetClient(), overlaid, state.WithRepairPolicyMatcher(repairPolicies))
+	cluster := state.NewCluster(op.Clock, op.GetClient(), planned, state.WithRepairPolicyMatcher(repairPolicies))
 	standard := karpenter.NewControllers(ctx, op.Manager, op.Clock, op.GetClient(), op.EventRecorder,
-		overlaid, measured, cluster, op.InstanceTypeStore, op.PredictionStore,
-		karpenter.WithRegistrationHook(calibration(op, overlaid, store, o.CalibrationTimeout)))
+		planned, measured, cluster, op.InstanceTypeStore, op.PredictionStore,
+		karpenter.WithRegistrationHook(calibration(op, planned, store, o.CalibrationTimeout)))
 
 	provisioner, ok := find[*provisioning.Provisioner](standard)
 	if !ok {
@@ -86,17 +88,17 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 	var queue *orchestration.Queue
 	gate := disruption.NewGate(op.GetClient(), op.Clock, store, func() disruption.Actions { return queue })
 	disruptions := gate.NewQueue(op.EventRecorder, cluster, provisioner)
-	if queue, err = newQueue(op, overlaid, cluster, disruptions, o); err != nil {
+	if queue, err = newQueue(op, planned, cluster, disruptions, o); err != nil {
 		return Set{}, err
 	}
 	list, err := withOwnDisruption(ctx, op, queue, disruption.Dependencies{
-		Clock: op.Clock, Client: op.GetClient(), Reader: op.GetAPIReader(), CloudProvider: overlaid, Recorder: op.EventRecorder,
+		Clock: op.Clock, Client: op.GetClient(), Reader: op.GetAPIReader(), CloudProvider: planned, Recorder: op.EventRecorder,
 		Cluster: cluster, Provisioner: provisioner, Queue: disruptions, Gate: gate, Store: store, Actions: queue, Bell: disruption.NewDoorbell(),
 	}, standard)
 	if err != nil {
 		return Set{}, err
 	}
-	if list, err = withOwnStatic(op, launches, overlaid, cluster, list); err != nil {
+	if list, err = withOwnStatic(op, planned, cluster, list); err != nil {
 		return Set{}, err
 	}
 	list = append(list, realtime(ctx, op, cluster, store, queue, overlaid, o)...)
@@ -104,9 +106,9 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 	moving := newMoving(op, cluster, store, queue, o.Migrations)
 	list = append(list, moving.loops(queue, latest, o.Migrations)...)
 	list = append(list, resources(op, cluster, store, latest, o.Resources)...)
-	list = append(list, workloads(op, overlaid))
+	list = append(list, workloads(op, overlaid, cluster)...)
 	list = append(list, pressure(op, store, queue, moving, o.Pressure))
-	if list, err = (opening{o, op, overlaid, cluster, store}).withOpening(ctx, list, queue); err != nil {
+	if list, err = (opening{o, op, planned, cluster, store}).withOpening(ctx, list, queue); err != nil {
 		return Set{}, err
 	}
 	for _, loop := range queue.Loops() {
@@ -149,7 +151,7 @@ func withOwnDisruption(ctx context.Context, op *operator.Operator, queue *orches
 }
 
 // withOwnStatic has Karpenter's controllers of static NodePools back off, and leave replacements alone, where they run.
-func withOwnStatic(op *operator.Operator, launches *provisioningcontrollers.Launches, provider cloudprovider.CloudProvider, cluster *state.Cluster, list []controller.Controller) ([]controller.Controller, error) {
+func withOwnStatic(op *operator.Operator, launches *provisioningcontrollers.Launches, cluster *state.Cluster, list []controller.Controller) ([]controller.Controller, error) {
 	karpenters, ok := find[*staticprovisioning.Controller](list)
 	if !ok {
 		return list, nil // its feature gate is off
@@ -164,7 +166,7 @@ func withOwnStatic(op *operator.Operator, launches *provisioningcontrollers.Laun
 			Clock: op.Clock, Client: op.GetClient(), Recorder: op.EventRecorder, Launches: launches,
 		}, karpenters),
 		provisioningcontrollers.NewDeprovisioning(provisioningcontrollers.DeprovisioningDependencies{
-			Client: op.GetClient(), CloudProvider: provider, Cluster: cluster,
+			Client: op.GetClient(), CloudProvider: launches, Cluster: cluster,
 		}, deprovisions),
 	), err
 }

@@ -6,6 +6,7 @@ import (
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
 	"sigs.k8s.io/karpenter/pkg/operator"
 
+	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/limits"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/optimizer"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/resourcepressure"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/sink"
@@ -25,9 +26,17 @@ type Resources struct {
 	Influx *influx.Client
 }
 
-// workloads are the loop that tells what workloads cost and draw.
-func workloads(op *operator.Operator, provider cloudprovider.CloudProvider) controller.Controller {
-	return &optimizer.Controller{Client: op.GetClient(), CloudProvider: provider, Recorder: recorder{op.EventRecorder}, Clock: op.Clock}
+// workloads are the loops that tell what workloads cost and draw, and whether that is what policies allow.
+func workloads(op *operator.Operator, provider cloudprovider.CloudProvider, cluster *state.Cluster) []controller.Controller {
+	kube, events := op.GetClient(), recorder{op.EventRecorder}
+	readings := &optimizer.Readings{Client: kube, CloudProvider: provider, Clock: op.Clock}
+	return []controller.Controller{
+		&optimizer.Controller{Client: kube, Readings: readings, Recorder: events, Clock: op.Clock},
+		&optimizer.CostPolicies{Client: kube, Readings: readings, Recorder: events, Clock: op.Clock},
+		&optimizer.PowerPolicies{Client: kube, Readings: readings, Recorder: events, Clock: op.Clock},
+		&optimizer.FleetCost{Readings: readings, Clock: op.Clock},
+		&limits.Changes{Client: kube, Cluster: cluster, Clock: op.Clock},
+	}
 }
 
 // resources are the loop that sees which nodes are short of CPU or memory, and tells others what it has read, and the one that tells of migrations.

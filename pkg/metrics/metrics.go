@@ -111,6 +111,9 @@ func Register(registry prometheus.Registerer) error {
 		UsageReads, UsageNodes, NodeUsage, ResourcePressed, ResourceDecisions, SinkPoints, SinkFailures, SinkBuffered,
 		PolicyDecisions,
 		WorkloadOptimizations, WorkloadScore, WorkloadCost, WorkloadPower,
+		FleetCost, FleetLowestCost, FleetPackedCost, CostPolicyForecast, PowerPolicyForecast,
+		CostPolicyRate, CostPolicySpend, CostPolicyMonth, CostPolicyBudget, CostPolicyViolations,
+		PowerPolicyPower, PowerPolicyEnergy, PowerPolicyMonth, PowerPolicyUtilization, PowerPolicyViolations,
 		PowerOperations, MachineFailures, MachineJoin, Machines} {
 		if err := registry.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)

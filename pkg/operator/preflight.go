@@ -38,6 +38,8 @@ func requirements(gates options.FeatureGates, provider string) []requirement {
 		{karpenter, "nodeclaims"},
 		{schema.GroupVersion{Group: "resource.k8s.io", Version: "v1"}, "resourceclaims"},
 		{kcloudv1alpha1.SchemeGroupVersion, "workloadoptimizers"},
+		{kcloudv1alpha1.SchemeGroupVersion, "costpolicies"},
+		{kcloudv1alpha1.SchemeGroupVersion, "powerpolicies"},
 	}
 	if provider == ProviderInventory {
 		list = append(list, requirement{mckubev1alpha1.SchemeGroupVersion, "inventorymachines"}, requirement{mckubev1alpha1.SchemeGroupVersion, "inventorynodeclasses"})

@@ -41,7 +41,7 @@ func TestMissingResourcesAreNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "nodeclaims.karpenter.sh workloadoptimizers.kcloud.io simulatedfaults.mckube.io nodeoverlays.karpenter.sh capacitybuffers.autoscaling.x-k8s.io"
+	want := "nodeclaims.karpenter.sh workloadoptimizers.kcloud.io costpolicies.kcloud.io powerpolicies.kcloud.io simulatedfaults.mckube.io nodeoverlays.karpenter.sh capacitybuffers.autoscaling.x-k8s.io"
 	if got := strings.Join(missing, " "); got != want {
 		t.Errorf("missing\n got %s\nwant %s", got, want)
 	}

@@ -160,6 +160,7 @@ var notValues = map[string]string{
 	"cpu-requests":               "comes from resources.requests.cpu through the environment",
 	"disable-leader-election":    "see TestOneReplicaNeedsNoLeader",
 	"influx-token-file":          "the token comes from settings.migration.influx.tokenSecret through the environment",
+	"agent-certificates":         "is the agents' Service, see TestPrometheusVerifiesServers and TestRightsAreEnoughAndNeeded",
 	"webhook-host":               "a pod listens on every address",
 	"overrun-host":               "a pod listens on every address",
 	"inventory-secret-namespace": "is the release's, see TestInventoryRights",

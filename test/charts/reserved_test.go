@@ -38,14 +38,15 @@ func TestDecisionsAreTheControllersToWrite(t *testing.T) {
 	p.install(t, release(crdsChart, nil))
 	p.expectEstablished(t)
 	p.install(t, release(mainChart, object{"webhook": object{"enabled": false}}))
-	p.apply(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}, &rbacv1.ClusterRole{
+	p.apply(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}})
+	p.grant(t, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "tenant"},
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{"", v1alpha1.Group, mcv1.SchemeGroupVersion.Group},
 			Resources: []string{"pods", "pods/status", "pods/binding", "mckubes", "mckubes/status", "podmigrations", "rtactions", "podtemplates"},
 			Verbs:     []string{"create", "update", "patch", "get", "delete"},
 		}},
-	}, boundTo("tenant", "tenant"), boundTo("tenant", controllerUser))
+	}, "tenant", controllerUser)
 	tenant, controller := p.as(t, "tenant"), p.as(t, controllerUser, "system:serviceaccounts")
 
 	soon(t, func(g gomega.Gomega) {

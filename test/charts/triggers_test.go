@@ -15,6 +15,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/localplane"
+	"github.com/mainspring-rt/mainspring/pkg/test/access"
 )
 
 // triggers are all that a PodMigration may have.
@@ -30,8 +31,8 @@ func TestWhoSaysThatAMigrationProtects(t *testing.T) {
 	p.install(t, release(crdsChart, nil))
 	p.expectEstablished(t)
 	p.install(t, release(mainChart, nil))
-	p.apply(t, userMay("mover", "create", "podmigrations", "rtactions"), boundTo("mover", "mover"), boundTo("mover", "operator"))
-	p.apply(t, userMay("operator", "patch", "nodes"), boundTo("operator", "operator"))
+	p.grant(t, userMay("mover", "create", "podmigrations", "rtactions"), "mover", "operator")
+	p.grant(t, userMay("operator", "patch", "nodes"), "operator")
 	controller := p.as(t, fmt.Sprintf("system:serviceaccount:%s:mainspring", namespace), "system:serviceaccounts")
 	mover, operator := p.as(t, "mover"), p.as(t, "operator")
 	asks := map[string]func(client.Client, v1alpha1.MigrationTrigger) error{
@@ -105,11 +106,22 @@ func userMay(name, verb string, resources ...string) *rbacv1.ClusterRole {
 	}
 }
 
-func boundTo(role, user string) *rbacv1.ClusterRoleBinding {
-	return &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role + "-" + user},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+// grant makes the role, binds it to the users and waits until they have what it allows.
+func (p plane) grant(t *testing.T, role *rbacv1.ClusterRole, users ...string) {
+	t.Helper()
+	p.apply(t, role)
+	for _, user := range users {
+		subject := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}
+		p.apply(t, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: role.Name + "-" + user},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+			Subjects:   []rbacv1.Subject{subject},
+		})
+		for _, rule := range role.Rules {
+			if err := access.Await(t.Context(), p.RESTConfig(), "", subject, rule); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 

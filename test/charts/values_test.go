@@ -52,7 +52,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 			object{"serviceMonitor": object{"enabled": true}, "metrics": object{"certificateSecret": "tls"}}, "serviceMonitor.tlsConfig is empty; with metrics.certificateSecret",
 		},
 		"metrics of agents": {
-			object{"serviceMonitor": object{"enabled": true}, "agent": object{"enabled": true}}, "serviceMonitor.agentTLSConfig is empty",
+			object{"serviceMonitor": object{"enabled": true}, "agent": object{"enabled": true, "certificateSecret": "tls"}}, "serviceMonitor.agentTLSConfig is empty",
 		},
 		"unknown alert": {
 			object{"prometheusRule": object{"enabled": true, "disabledAlerts": list{"MainspringNoSuchAlert"}}},

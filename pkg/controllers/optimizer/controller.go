@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 
 	kcloudv1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/kcloud/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/events"
@@ -27,8 +26,6 @@ const (
 	timeout = 30 * time.Second
 	// period is how often a workload is looked at: pods, nodes and prices change without the WorkloadOptimizer.
 	period = 15 * time.Second
-	// marketAge is for how long workloads are judged by one reading of the market: it is the same for all of them.
-	marketAge = 5 * time.Second
 )
 
 // Recorder records Events.
@@ -38,15 +35,10 @@ type Recorder interface {
 
 // Controller keeps the status of WorkloadOptimizers.
 type Controller struct {
-	Client client.Client
-	// CloudProvider is the one whose prices are dollars: with NodeOverlays, without policies.
-	CloudProvider cloudprovider.CloudProvider
-	Recorder      Recorder
-	Clock         clock.PassiveClock
-
-	// market was read at marketRead. One Reconcile runs at a time.
-	market     market
-	marketRead time.Time
+	Client   client.Client
+	Readings *Readings
+	Recorder Recorder
+	Clock    clock.PassiveClock
 }
 
 // Register adds the controller to a manager.
@@ -90,18 +82,15 @@ func (c *Controller) look(ctx context.Context, wo *kcloudv1alpha1.WorkloadOptimi
 		j.refuse(err)
 		return nil
 	}
-	if now := c.Clock.Now(); c.marketRead.IsZero() || now.Sub(c.marketRead).Abs() >= marketAge {
-		m, err := readMarket(ctx, c.Client, c.CloudProvider)
-		if err != nil {
-			return err
-		}
-		c.market, c.marketRead = m, now
-	}
-	f, err := readFigures(ctx, c.Client, c.market, wo)
+	m, err := c.Readings.readMarket(ctx)
 	if err != nil {
 		return err
 	}
-	j.judge(f, c.market)
+	f, err := readFigures(ctx, c.Client, m, wo)
+	if err != nil {
+		return err
+	}
+	j.judge(f, m)
 	return nil
 }
 

@@ -95,9 +95,10 @@ func newWorld(t *testing.T, types ...*cloudprovider.InstanceType) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)), provider: &provider{types: types}}
-	w.client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&kcloudv1alpha1.WorkloadOptimizer{}).
+	w.client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&kcloudv1alpha1.WorkloadOptimizer{}, &kcloudv1alpha1.CostPolicy{}, &kcloudv1alpha1.PowerPolicy{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
-	w.Controller = &optimizer.Controller{Client: w.client, CloudProvider: w.provider, Recorder: w, Clock: w.clock}
+	readings := &optimizer.Readings{Client: w.client, CloudProvider: w.provider, Clock: w.clock}
+	w.Controller = &optimizer.Controller{Client: w.client, Readings: readings, Recorder: w, Clock: w.clock}
 	return w
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/samber/lo"
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +23,6 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/allocation"
 	kcloudv1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/kcloud/v1alpha1"
-	mckubev1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/powermodel"
 )
 
@@ -44,6 +42,7 @@ type figures struct {
 type node struct {
 	allocation.Machine
 	pods             []*corev1.Pod
+	capacity         corev1.ResourceList
 	priced, labelled bool
 }
 
@@ -126,28 +125,39 @@ func readNode(ctx context.Context, c client.Reader, m market, name string) (node
 	if err := c.List(ctx, list, client.MatchingFields{"spec.nodeName": name}); err != nil {
 		return node{}, fmt.Errorf("listing the pods of node %s: %w", name, err)
 	}
-	out := node{}
+	var pods []*corev1.Pod
 	for i := range list.Items {
 		if !pod.IsTerminal(&list.Items[i]) {
-			out.pods = append(out.pods, &list.Items[i])
+			pods = append(pods, &list.Items[i])
 		}
 	}
+	return newNode(n, pods, m), nil
+}
+
+// newNode takes the price from the market and the power from the labels.
+func newNode(n *corev1.Node, pods []*corev1.Pod, m market) node {
+	out := node{pods: pods, capacity: n.Status.Capacity}
 	out.Allocatable = n.Status.Allocatable
 	out.Price = m.priceOf(n.Labels, n.Annotations)
 	out.priced = out.Price > 0
 	if out.Power, out.labelled = powermodel.FromLabels(n.Labels); !out.labelled {
 		out.Power = powermodel.Default(n.Status.Capacity)
 	}
-	return out, nil
+	return out
 }
 
-// add adds the shares that these pods of the node have.
-func (f *figures) add(name string, n node, governed []*corev1.Pod) {
+// requests are what each pod requests.
+func (n node) requests() []corev1.ResourceList {
 	requests := make([]corev1.ResourceList, len(n.pods))
 	for i, p := range n.pods {
 		requests[i] = requestsOf(p)
 	}
-	shares, idle := n.Shares(requests)
+	return requests
+}
+
+// add adds the shares that these pods of the node have.
+func (f *figures) add(name string, n node, governed []*corev1.Pod) {
+	shares, idle := n.Shares(n.requests())
 	part, used := 0.0, 0.0
 	own := sets.New(lo.Map(governed, func(p *corev1.Pod, _ int) types.UID { return p.UID })...)
 	for i, p := range n.pods {
@@ -174,15 +184,6 @@ func (f *figures) add(name string, n node, governed []*corev1.Pod) {
 
 func requestsOf(p *corev1.Pod) corev1.ResourceList {
 	return resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
-}
-
-// annotatedPrice is what the provider has written on a node; 0 where it has written no price.
-func annotatedPrice(annotations map[string]string) float64 {
-	price, err := strconv.ParseFloat(annotations[mckubev1alpha1.AnnotationPricePerHour], 64)
-	if err != nil || !usablePrice(price) {
-		return 0
-	}
-	return price
 }
 
 // maxShapes bounds the work for one workload: each shape is compared with every instance type of every NodePool.
@@ -237,11 +238,21 @@ func newShape(p *corev1.Pod) *shape {
 			RequiredDuringSchedulingIgnoredDuringExecution: a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
 		}}
 	}
-	parts := make([]string, 0, 2)
-	for _, a := range alternativesOf(asked) {
-		parts = append(parts, a.String())
+	return &shape{Pod: asked, key: keyOf(asked)}
+}
+
+// keyOf is the same for pods that ask for the same of their node. How long they tolerate a taint does not matter.
+func keyOf(asked *corev1.Pod) string {
+	tolerations := make([]string, 0, len(asked.Spec.Tolerations))
+	for _, t := range asked.Spec.Tolerations {
+		tolerations = append(tolerations, fmt.Sprintf("%q %q %q %q", t.Key, t.Operator, t.Value, t.Effect))
 	}
-	return &shape{Pod: asked, key: fmt.Sprint(parts, asked.Spec.Tolerations, resources.String(requestsOf(asked)))}
+	slices.Sort(tolerations)
+	affinity := "" // generated String methods write it whole, and follow pointers
+	if asked.Spec.Affinity != nil {
+		affinity = asked.Spec.Affinity.NodeAffinity.String()
+	}
+	return fmt.Sprint(asked.Spec.NodeSelector, affinity, slices.Compact(tolerations), amountsOf(requestsOf(asked)))
 }
 
 // sum is what all pods of the shapes request together.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/pkg/allocation"
 	kcloudv1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/kcloud/v1alpha1"
+	machines "github.com/mainspring-rt/mainspring/pkg/cloudprovider"
 	"github.com/mainspring-rt/mainspring/pkg/packing"
 	"github.com/mainspring-rt/mainspring/pkg/powermodel"
 )
@@ -151,9 +152,9 @@ func offerOf(it *cloudprovider.InstanceType, wanted scheduling.Requirements, req
 	if len(offerings) == 0 || !resources.Fits(requests, it.Allocatable()) {
 		return offer{}, false
 	}
-	o := offer{onDemand: math.Inf(1), machine: allocation.Machine{Price: math.Inf(1), Power: powerOfType(it), Allocatable: it.Allocatable()}}
+	o := offer{onDemand: math.Inf(1), machine: allocation.Machine{Price: math.Inf(1), Power: machines.PowerOf(it), Allocatable: it.Allocatable()}}
 	for _, offering := range offerings {
-		if !usablePrice(offering.Price) {
+		if !machines.UsablePrice(offering.Price) {
 			continue
 		}
 		o.machine.Price = min(o.machine.Price, offering.Price)
@@ -162,26 +163,6 @@ func offerOf(it *cloudprovider.InstanceType, wanted scheduling.Requirements, req
 		}
 	}
 	return o, !math.IsInf(o.machine.Price, 1)
-}
-
-// maxPrice is above what any machine costs, in USD per hour.
-const maxPrice = 1e9
-
-// usablePrice: zero, negative, missing and absurd prices say nothing.
-func usablePrice(p float64) bool { return p > 0 && p <= maxPrice }
-
-// powerOfType reads the labels that the type's nodes will have, and takes the default model where there are none.
-func powerOfType(it *cloudprovider.InstanceType) powermodel.Machine {
-	labels := map[string]string{}
-	for _, r := range it.Requirements {
-		if r.Operator() == corev1.NodeSelectorOpIn && r.Len() == 1 {
-			labels[r.Key] = r.Values()[0]
-		}
-	}
-	if m, known := powermodel.FromLabels(labels); known {
-		return m
-	}
-	return powermodel.Default(it.Capacity)
 }
 
 // shapesOf are pods as the WorkloadOptimizer describes one, for when none is there: where devices are wanted, one
@@ -242,23 +223,16 @@ func (m market) deviceResources(kind powermodel.DeviceKind) []corev1.ResourceNam
 // priceOf is what a node costs in USD per hour: the price of the offering that its labels name, else what the provider has
 // written on it; 0 where neither says.
 func (m market) priceOf(labels, annotations map[string]string) float64 {
-	at := scheduling.NewLabelRequirements(labels)
 	for _, p := range m.pools {
 		if p.template.NodePoolName != labels[karpenterv1.NodePoolLabelKey] {
 			continue
 		}
-		for _, it := range p.types {
-			if it.Name != labels[corev1.LabelInstanceTypeStable] {
-				continue
-			}
-			for _, o := range it.Offerings {
-				if at.Compatible(o.Requirements, scheduling.AllowUndefinedWellKnownLabels) == nil && usablePrice(o.Price) {
-					return o.Price
-				}
-			}
+		if price, ok := machines.PriceAt(p.types, labels); ok {
+			return price
 		}
 	}
-	return annotatedPrice(annotations)
+	price, _ := machines.PriceOfMachine(nil, labels, annotations)
+	return price
 }
 
 // resourcesOf are what bounds count, in the order of their numbers.

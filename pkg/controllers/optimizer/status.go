@@ -40,6 +40,7 @@ const (
 	ReasonInvalid        = "Invalid"
 	ReasonStatusUpToDate = "UpToDate"
 	ReasonTooManyShapes  = "TooManyKindsOfPods"
+	ReasonLimitExceeded  = "LimitExceeded"
 )
 
 // grace is how long a constraint may be broken before the score is 0: while pods are replaced both of them count.
@@ -58,17 +59,8 @@ func newJudgement(wo *kcloudv1alpha1.WorkloadOptimizer, now time.Time) *judgemen
 	return j
 }
 
-// maxMessage bounds messages, which name what users have written.
-const maxMessage = 1024
-
 func (j *judgement) set(condition string, status metav1.ConditionStatus, reason, format string, args ...any) {
-	message := fmt.Sprintf(format, args...)
-	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage], "") + "..."
-	}
-	meta.SetStatusCondition(&j.status.Conditions, metav1.Condition{
-		Type: condition, Status: status, Reason: reason, Message: message, ObservedGeneration: j.wo.Generation, LastTransitionTime: metav1.NewTime(j.now),
-	})
+	conditions{list: &j.status.Conditions, generation: j.wo.Generation, now: j.now}.set(condition, status, reason, format, args...)
 }
 
 // truth is a condition's status for a fact.

@@ -35,7 +35,7 @@ func (env *Environment) cleaned() []client.ObjectList {
 	all := []client.ObjectList{
 		&policyv1.PodDisruptionBudgetList{},
 		&mckubev1alpha1.SimulatedFaultList{},
-		&kcloudv1alpha1.WorkloadOptimizerList{},
+		&kcloudv1alpha1.WorkloadOptimizerList{}, &kcloudv1alpha1.CostPolicyList{}, &kcloudv1alpha1.PowerPolicyList{},
 		&karpenterv1alpha1.NodeOverlayList{},
 		&mckubev1alpha1.NodeCheckpointList{},
 		&appsv1.DeploymentList{},

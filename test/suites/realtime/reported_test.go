@@ -19,6 +19,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/frontdoor"
 	"github.com/mainspring-rt/mainspring/pkg/process"
 	"github.com/mainspring-rt/mainspring/pkg/test"
+	"github.com/mainspring-rt/mainspring/pkg/test/access"
 )
 
 // reporter is a program that reports overruns to the controller, as MC-Kube's do.
@@ -58,6 +59,7 @@ func allow(name string, who rbacv1.Subject, what rbacv1.PolicyRule) {
 		Expect(env.Client.Create(env, o)).To(Succeed())
 		DeferCleanup(func() { _ = env.Client.Delete(env, o) })
 	}
+	Expect(access.Await(env, env.Plane.RESTConfig(), "", who, what)).To(Succeed())
 }
 
 // report says that a container overran, and returns the answer.

@@ -14,7 +14,8 @@ var SchemeGroupVersion = schema.GroupVersion{Group: Group, Version: "v1alpha1"}
 
 // AddToScheme registers the types of this package. Importing the package registers nothing.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(SchemeGroupVersion, &WorkloadOptimizer{}, &WorkloadOptimizerList{})
+	s.AddKnownTypes(SchemeGroupVersion, &WorkloadOptimizer{}, &WorkloadOptimizerList{},
+		&CostPolicy{}, &CostPolicyList{}, &PowerPolicy{}, &PowerPolicyList{})
 	metav1.AddToGroupVersion(s, SchemeGroupVersion)
 	return nil
 }
