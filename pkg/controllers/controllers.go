@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/karpenter/pkg/state/cost"
 
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/limits"
+	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/pricecap"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 	provisioningcontrollers "github.com/mainspring-rt/mainspring/pkg/controllers/provisioning"
@@ -58,6 +59,8 @@ type Options struct {
 	Resources Resources
 	// Lease says which process's orchestration queue acts.
 	Lease types.NamespacedName
+	// Repack are the settings of repacking.
+	Repack disruption.RepackOptions
 	// CalibrationTimeout is how long a new node may wait for its agent to measure; 0: nodes do not wait.
 	CalibrationTimeout time.Duration
 }
@@ -78,7 +81,7 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 	}
 	cluster := state.NewCluster(op.Clock, op.GetClient(), planned, state.WithRepairPolicyMatcher(repairPolicies))
 	standard := karpenter.NewControllers(ctx, op.Manager, op.Clock, op.GetClient(), op.EventRecorder,
-		planned, measured, cluster, op.InstanceTypeStore, op.PredictionStore,
+		pricecap.Decorate(planned), measured, cluster, op.InstanceTypeStore, op.PredictionStore,
 		karpenter.WithRegistrationHook(calibration(op, planned, store, o.CalibrationTimeout)))
 
 	provisioner, ok := find[*provisioning.Provisioner](standard)
@@ -94,6 +97,7 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 	list, err := withOwnDisruption(ctx, op, queue, disruption.Dependencies{
 		Clock: op.Clock, Client: op.GetClient(), Reader: op.GetAPIReader(), CloudProvider: planned, Recorder: op.EventRecorder,
 		Cluster: cluster, Provisioner: provisioner, Queue: disruptions, Gate: gate, Store: store, Actions: queue, Bell: disruption.NewDoorbell(),
+		Repack: o.Repack,
 	}, standard)
 	if err != nil {
 		return Set{}, err

@@ -106,7 +106,7 @@ var (
 
 // Register adds every metric of the package to a registry, once, before the controllers start.
 func Register(registry prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{Admissions, ContainersRefused, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Actions, ActionsUnderWay, ActionsWaiting, ActionsUnwritable, ActionWait, DisruptionRefusals, DisruptionHeld, SearchesPreempted, Migrations, MigrationDowntime, MigrationPhases, Charged, Nodes,
+	for _, c := range []prometheus.Collector{Admissions, ContainersRefused, Preemptions, Escalations, Recoveries, QueueDepth, QueueWait, Actions, ActionsUnderWay, ActionsWaiting, ActionsUnwritable, ActionWait, DisruptionRefusals, DisruptionHeld, SearchesPreempted, RepackSearches, RepackSavings, Migrations, MigrationDowntime, MigrationPhases, Charged, Nodes,
 		PressureNodes, PressureUnanswered, PressureEpisodes, PressureAnswers, PressureReturns, PressureSeconds,
 		UsageReads, UsageNodes, NodeUsage, ResourcePressed, ResourceDecisions, SinkPoints, SinkFailures, SinkBuffered,
 		PolicyDecisions,
@@ -141,6 +141,9 @@ func zero() {
 	Recoveries.WithLabelValues()
 	QueueDepth.WithLabelValues(KindPreemption)
 	QueueWait.WithLabelValues(KindPreemption)
+	for _, outcome := range []string{RepackFound, RepackNothing, RepackOutdated} {
+		RepackSearches.WithLabelValues(outcome)
+	}
 	zeroActions()
 	zeroMigrations()
 	zeroPressure()

@@ -74,7 +74,7 @@ func Run(ctx context.Context, args []string) error {
 	}
 	store := state.New(state.Options{Granularity: own.RT.BudgetGranularity.Microseconds(), Clock: op.Clock})
 	set, err := controllers.New(base, op, provider.CloudProvider, store, controllers.Options{
-		Realtime: own.RT.runtime(), Pressure: own.Pressure.Options, Queue: own.Queue.queue(), Lease: queueLease(options.FromContext(base)),
+		Realtime: own.RT.runtime(), Pressure: own.Pressure.Options, Repack: own.Repack.RepackOptions, Queue: own.Queue.queue(), Lease: queueLease(options.FromContext(base)),
 		Resources: resources, CalibrationTimeout: own.RT.CalibrationTimeout, Migrations: own.Migration.migrations(own.Inventory.SecretNamespace, own.Webhooks.Port != 0),
 	})
 	if err != nil {

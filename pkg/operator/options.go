@@ -44,6 +44,8 @@ type Options struct {
 	RT RTOptions
 	// Pressure are the settings of the answer to real-time pressure.
 	Pressure PressureOptions
+	// Repack are the settings of repacking.
+	Repack RepackOptions
 	// Queue are the settings of the orchestration queue.
 	Queue QueueOptions
 	// Webhooks are the settings of the admission webhooks.
@@ -75,6 +77,7 @@ func (o *Options) addFlags(fs *options.FlagSet) {
 	fs.StringVar(&o.MetricsCertDir, "metrics-cert-dir", "", "Directory with tls.crt and tls.key for the metrics endpoint. Empty: the webhooks' certificate, or without webhooks a self-signed one")
 	o.RT.addFlags(fs)
 	o.Pressure.addFlags(fs)
+	o.Repack.addFlags(fs)
 	o.Queue.addFlags(fs)
 	o.Webhooks.addFlags(fs)
 	o.Overruns.addFlags(fs)
@@ -95,7 +98,7 @@ func (o *Options) validate(karpenter *options.Options) error {
 	if err := hasCertificate("--metrics-cert-dir", o.MetricsCertDir); err != nil {
 		return err
 	}
-	for _, validate := range []func() error{o.Overruns.validate, o.Webhooks.validate, o.RT.validate, o.Pressure.Validate, o.Queue.validate} {
+	for _, validate := range []func() error{o.Overruns.validate, o.Webhooks.validate, o.RT.validate, o.Pressure.Validate, o.Repack.validate, o.Queue.validate} {
 		if err := validate(); err != nil {
 			return err
 		}

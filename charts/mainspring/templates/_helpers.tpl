@@ -164,6 +164,8 @@ app.kubernetes.io/component: agent
   (printf "--rt-pressure-calm=%s" $settings.realtime.pressure.calm)
   (printf "--rt-pressure-recovery-interval=%s" $settings.realtime.pressure.recoveryInterval)
   (printf "--rt-calibration-timeout=%s" (ternary $settings.realtime.calibrationTimeout "0s" (or .Values.agent.enabled (eq (include "mainspring.hasHollow" .) "true"))))
+  (printf "--repack=%t" $settings.repack.enabled)
+  (printf "--repack-min-savings-per-move=%v" $settings.repack.minSavingsPerMove)
   (printf "--queue-node-limit=%d" (int $settings.queue.nodeLimit))
   (printf "--queue-namespace-limit=%d" (int $settings.queue.namespaceLimit))
   (printf "--queue-cluster-limit=%d" (int $settings.queue.clusterLimit))

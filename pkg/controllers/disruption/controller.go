@@ -64,6 +64,8 @@ type Dependencies struct {
 	Actions Actions
 	// Bell wakes the loop.
 	Bell *Doorbell
+	// Repack are the settings of repacking.
+	Repack RepackOptions
 }
 
 // actions lists everything that the orchestration queue has in hand.
@@ -112,7 +114,7 @@ func NewController(ctx context.Context, d Dependencies) *Controller {
 }
 
 // standardMethods are Karpenter's, with manners: node repair (behind its gate), emptiness, drift of static pools,
-// drift, multi-node and single-node consolidation.
+// drift, multi-node and single-node consolidation. Repacking comes last: it moves more pods for what it saves.
 func standardMethods(ctx context.Context, d Dependencies) []*mannered {
 	list := func() []disruption.Method {
 		clk := &hurried{Clock: d.Clock, bell: d.Bell}
@@ -125,6 +127,9 @@ func standardMethods(ctx context.Context, d Dependencies) []*mannered {
 			all[i] = quiet[i]
 		}
 		out[i] = newMannered(d, quiet[i], all[i])
+	}
+	if d.Repack.Enabled {
+		out = append(out, newMannered(d, newRepacking(d), newRepacking(d)))
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 	"unique"
 
 	"github.com/awslabs/operatorpkg/singleton"
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -19,6 +20,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpcloud "sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider/fake"
@@ -33,6 +35,7 @@ import (
 
 	"github.com/mainspring-rt/mainspring/charts"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/pricecap"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
@@ -57,6 +60,7 @@ type world struct {
 	// starting: the store has not all that there is.
 	starting bool
 	bell     *disruption.Doorbell
+	repack   disruption.RepackOptions
 	pool     *karpv1.NodePool
 	actions  actions
 	devices  *deviceallocation.Controller
@@ -140,7 +144,7 @@ func begin(t *testing.T, cores ...rt.Core) *world {
 		T: t, client: c, clock: clocktesting.NewFakeClock(time.Now()), cloud: fake.NewCloudProvider(), events: karptest.NewEventRecorder(),
 		bell: disruption.NewDoorbell(), actions: actions{},
 	}
-	w.ctx = options.ToContext(t.Context(), karptest.Options())
+	w.ctx = options.ToContext(log.IntoContext(t.Context(), logr.Discard()), karptest.Options())
 	w.cloud.Reset()
 	w.cloud.InstanceTypes = []*karpcloud.InstanceType{machine("plain", 0.1), machine("edge", 0.2, cores...)}
 	t.Cleanup(w.clean)
@@ -181,7 +185,7 @@ func (w *world) restart() {
 	w.known, w.reader = map[string]bool{}, &meanwhile{Reader: own}
 	w.cluster = karpstate.NewCluster(w.clock, w.client, w.cloud)
 	w.devices = deviceallocation.NewController(w.client)
-	provisioner := provisioning.NewProvisioner(own, w.events, w.cloud, w.cluster, w.clock, w.devices, virtualpods.NewVirtualPodCache(w.client))
+	provisioner := provisioning.NewProvisioner(own, w.events, pricecap.Decorate(w.cloud), w.cluster, w.clock, w.devices, virtualpods.NewVirtualPodCache(w.client))
 	w.store = state.New(state.Options{})
 	if !w.starting {
 		w.store.Complete()
@@ -190,7 +194,7 @@ func (w *world) restart() {
 	w.queue = gate.NewQueue(w.events, w.cluster, provisioner)
 	w.dependencies = disruption.Dependencies{
 		Clock: w.clock, Client: own, Reader: w.reader, CloudProvider: w.cloud, Recorder: w.events, Cluster: w.cluster, Provisioner: provisioner,
-		Queue: w.queue, Gate: gate, Cost: cost.NewClusterCost(w.ctx, w.cloud, w.client), Store: w.store, Actions: &w.actions, Bell: w.bell,
+		Queue: w.queue, Gate: gate, Cost: cost.NewClusterCost(w.ctx, w.cloud, w.client), Store: w.store, Actions: &w.actions, Bell: w.bell, Repack: w.repack,
 	}
 	w.loop = disruption.NewController(w.ctx, w.dependencies)
 	w.sync()
@@ -220,9 +224,15 @@ func (w *world) create(o client.Object) {
 // node is a machine that serves, with its NodeClaim and the cores it publishes.
 func (w *world) node(name, machine string, cores ...rt.Core) *corev1.Node {
 	w.Helper()
+	return w.nodeOf(name, machine, karpv1.CapacityTypeOnDemand, cores...)
+}
+
+// nodeOf is a node of a capacity type.
+func (w *world) nodeOf(name, machine, capacityType string, cores ...rt.Core) *corev1.Node {
+	w.Helper()
 	claim := karptest.NodeClaim(karpv1.NodeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
-			karpv1.NodePoolLabelKey: w.pool.Name, corev1.LabelInstanceTypeStable: machine, karpv1.CapacityTypeLabelKey: karpv1.CapacityTypeOnDemand,
+			karpv1.NodePoolLabelKey: w.pool.Name, corev1.LabelInstanceTypeStable: machine, karpv1.CapacityTypeLabelKey: capacityType,
 			corev1.LabelTopologyZone: "test-zone-1", corev1.LabelHostname: name,
 		}},
 	})
