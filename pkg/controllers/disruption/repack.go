@@ -16,7 +16,9 @@ import (
 	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
 	"sigs.k8s.io/karpenter/pkg/utils/resources"
 
+	kcloudv1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/kcloud/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/podselection"
 	"github.com/mainspring-rt/mainspring/pkg/repack"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 	"github.com/mainspring-rt/mainspring/pkg/state"
@@ -81,8 +83,9 @@ func hasHigh(s *state.Snapshot, node string) bool {
 func (r *repacking) ComputeCommands(ctx context.Context, budgets map[string]int, candidates ...*disruption.Candidate) ([]disruption.Command, error) {
 	before := r.Cluster.ConsolidationState()
 	nodes, err := r.nodes(ctx, budgets, candidates)
-	if err != nil {
-		return nil, err
+	if err != nil { // no reason to hold up the other methods
+		log.FromContext(ctx).Error(err, "reading what could be repacked")
+		return nil, nil
 	}
 	names := lo.Map(nodes, func(n repackNode, _ int) string { return n.Name() })
 	if len(nodes) == 0 || r.unchanged.Equal(before) && slices.Equal(r.searched, names) {
@@ -104,15 +107,20 @@ func (r *repacking) ComputeCommands(ctx context.Context, budgets map[string]int,
 	return r.validate(ctx, *plan)
 }
 
-// repackNode is a candidate with its pods that would move.
+// repackNode is a candidate with its pods that would move, and what these have to save for that in USD.
 type repackNode struct {
 	*disruption.Candidate
 	pods []*corev1.Pod
+	due  float64
 }
 
 // nodes are the candidates that the budgets allow, those first that are worth least for what they cost.
 func (r *repacking) nodes(ctx context.Context, budgets map[string]int, candidates []*disruption.Candidate) ([]repackNode, error) {
 	all, worth := make([]repackNode, len(candidates)), make([]repack.Node, len(candidates))
+	minSavings, err := r.minSavings(ctx)
+	if err != nil {
+		return nil, err
+	}
 	machines := map[string][]repack.Machine{}
 	for i, c := range candidates {
 		pods, err := c.CurrentlyReschedulablePods(ctx, r.Client, r.Clock, r.Recorder)
@@ -124,7 +132,7 @@ func (r *repacking) nodes(ctx context.Context, budgets map[string]int, candidate
 				return nil, err
 			}
 		}
-		all[i] = repackNode{c, pods}
+		all[i] = repackNode{c, pods, lo.SumBy(pods, minSavings)}
 		worth[i] = repack.Node{Price: c.Price, Moves: len(pods), DominantCost: lo.SumBy(pods, func(p *corev1.Pod) float64 {
 			return repack.DominantCost(resources.RequestsForPods(p), machines[c.NodePool.Name])
 		})}
@@ -137,6 +145,40 @@ func (r *repacking) nodes(ctx context.Context, budgets map[string]int, candidate
 		}
 	}
 	return allowed, nil
+}
+
+// minSavings returns what a pod has to save when it moves, in USD: what the flag says, or a CostPolicy of the pod where that
+// is more.
+func (r *repacking) minSavings(ctx context.Context) (func(*corev1.Pod) float64, error) {
+	list := &kcloudv1alpha1.CostPolicyList{}
+	if err := r.Client.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing CostPolicies: %w", err)
+	}
+	type policy struct {
+		podselection.Selection
+		least float64
+	}
+	var policies []policy
+	for i := range list.Items {
+		spec := &list.Items[i].Spec
+		if spec.MinSavingsPerMove == nil || list.Items[i].Annotations[kcloudv1alpha1.AnnotationDisabled] == "true" {
+			continue
+		}
+		selected, err := podselection.Read(ctx, r.Client, spec.Selection)
+		if err != nil {
+			return nil, fmt.Errorf("CostPolicy %s: %w", list.Items[i].Name, err)
+		}
+		policies = append(policies, policy{selected, *spec.MinSavingsPerMove})
+	}
+	return func(p *corev1.Pod) float64 {
+		least := r.Repack.MinSavingsPerMove
+		for _, policy := range policies {
+			if policy.Has(p) {
+				least = max(least, policy.least)
+			}
+		}
+		return least
+	}, nil
 }
 
 // machines are the instance types that a NodePool can open now.

@@ -1,6 +1,7 @@
 package disruption_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/karpenter/pkg/cloudprovider/fake"
 	"sigs.k8s.io/karpenter/pkg/events"
 
+	kcloudv1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/kcloud/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
@@ -60,7 +62,7 @@ func spread(t *testing.T, o disruption.RepackOptions, nodes ...string) *world {
 func (w *world) heavy(name, node string, edit func(*corev1.Pod)) *corev1.Pod {
 	w.Helper()
 	pod := statetest.Pod("default", name, "", "app")
-	pod.CreationTimestamp = metav1.Time{}
+	pod.CreationTimestamp, pod.Labels["app"] = metav1.Time{}, name
 	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web-1", Controller: ptr.To(true)}}
 	pod.Spec.NodeName, pod.Spec.Containers[0].Image = node, "app"
 	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("900m")}
@@ -200,6 +202,8 @@ func TestWhatIsNotRepacked(t *testing.T) {
 		"it is off":                                  {disruption.RepackOptions{}, func(*world) {}},
 		"each move would have to save more":          {disruption.RepackOptions{Enabled: true, MinSavingsPerMove: 3.7}, func(*world) {}}, // 0.6 USD/h, 24 h, 4 pods
 		"the price of the node is not known":         {repacks, func(w *world) { w.cloud.InstanceTypes[0].Offerings = nil }},
+		"a CostPolicy of the pods asks for more":     {repacks, func(w *world) { w.costPolicy("app", "a-1", 14.4) }}, // 0.6 USD/h for 24 h
+		"a CostPolicy cannot be read":                {repacks, func(w *world) { w.costPolicy("app", "not/a/label/value", 0) }},
 		"the budgets allow none":                     {repacks, func(w *world) { w.setBudget("0") }},
 		"a pod must not be disrupted":                {repacks, func(w *world) { w.heavyOn("a", map[string]string{karpv1.DoNotDisruptAnnotationKey: "true"}) }},
 		"the machines are sold out":                  {repacks, func(w *world) { w.cloud.InstanceTypes[1].Offerings[0].Available = false }},
@@ -214,6 +218,16 @@ func TestWhatIsNotRepacked(t *testing.T) {
 			w.expectServing("a")
 		})
 	}
+}
+
+// costPolicy asks of pods with a label that each move saves so much.
+func (w *world) costPolicy(label, value string, least float64) {
+	w.Helper()
+	policy := &kcloudv1alpha1.CostPolicy{ObjectMeta: metav1.ObjectMeta{Name: "policy"}}
+	policy.Spec.MinSavingsPerMove = &least
+	policy.Spec.WorkloadSelector = &metav1.LabelSelector{MatchLabels: map[string]string{label: value}}
+	w.must(w.client.Create(w.ctx, policy))
+	w.Cleanup(func() { w.must(w.client.Delete(context.WithoutCancel(w.ctx), policy)) })
 }
 
 func (w *world) setBudget(nodes string) {

@@ -99,7 +99,7 @@ func (r *repacking) anyDeleting(candidates []*disruption.Candidate) bool {
 func (r *repacking) judge(ctx context.Context, nodes []repackNode, results pscheduling.Results, most float64) *repackPlan {
 	pods := lo.Values(podsOf(nodes))
 	hours, price := r.hours(pods), lo.SumBy(nodes, func(n repackNode) float64 { return n.Price })
-	due := r.Repack.MinSavingsPerMove * float64(len(pods))
+	due := lo.SumBy(nodes, func(n repackNode) float64 { return n.due })
 	if hours <= 0 || !restrictToSpot(ctx, nodes, results) {
 		return nil
 	}

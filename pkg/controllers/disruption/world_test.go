@@ -34,6 +34,7 @@ import (
 	karptest "sigs.k8s.io/karpenter/pkg/test"
 
 	"github.com/mainspring-rt/mainspring/charts"
+	kcloudv1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/kcloud/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/pricecap"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
@@ -125,6 +126,9 @@ var connected = sync.OnceValues(func() (client.WithWatch, error) {
 		return nil, err
 	}
 	if err := plane.ApplyCRDs(context.Background(), crds...); err != nil {
+		return nil, err
+	}
+	if err := kcloudv1alpha1.AddToScheme(clientgoscheme.Scheme); err != nil {
 		return nil, err
 	}
 	config := plane.RESTConfig()

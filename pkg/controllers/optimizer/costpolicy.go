@@ -11,6 +11,7 @@ import (
 
 	kcloudv1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/kcloud/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/podselection"
 )
 
 // CostPolicies keeps the status of CostPolicies: what their pods cost, what was spent, and which limits are exceeded.
@@ -57,12 +58,12 @@ func (c *CostPolicies) judge(ctx context.Context, p *kcloudv1alpha1.CostPolicy, 
 	s := &p.Status
 	s.ObservedGeneration = p.Generation
 	of := conditions{list: &s.Conditions, generation: p.Generation, now: now}
-	if _, _, err := parseSelectors(p.Spec.Selection); err != nil {
+	if _, _, err := podselection.Parse(p.Spec.Selection); err != nil {
 		s.Phase, s.Violations, s.Forecast, s.Packing = kcloudv1alpha1.PolicySuspended, nil, nil, nil
 		of.refuse(err)
 		return nil, nil
 	}
-	selected, err := readSelection(ctx, c.Client, p.Spec.Selection)
+	selected, err := podselection.Read(ctx, c.Client, p.Spec.Selection)
 	if err != nil {
 		return nil, err
 	}
@@ -70,12 +71,12 @@ func (c *CostPolicies) judge(ctx context.Context, p *kcloudv1alpha1.CostPolicy, 
 	if err != nil {
 		return nil, err
 	}
-	t := selected.sum(fleet, p.Spec.ResourceCostPolicy)
+	t := sumOf(fleet, selected, p.Spec.ResourceCostPolicy)
 	earlier := s.CostPerHour
 	s.CostPerHour, s.IdleCostPerHour = round(t.cost(), 6), round(t.idle.Cost, 6)
 	s.Pods, s.Nodes, s.SpotNodes = t.pods, t.nodes, t.spot
 	s.Packing = nil
-	if selected.everything {
+	if selected.Everything {
 		s.Packing = c.Readings.readPacking()
 	}
 	spent := amounts{s.CurrentSpend, s.MonthlySpend}

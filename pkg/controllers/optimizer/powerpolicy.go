@@ -11,6 +11,7 @@ import (
 
 	kcloudv1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/kcloud/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/metrics"
+	"github.com/mainspring-rt/mainspring/pkg/podselection"
 )
 
 // PowerPolicies keeps the status of PowerPolicies: what their pods draw, the energy, and which limits are exceeded.
@@ -57,12 +58,12 @@ func (c *PowerPolicies) judge(ctx context.Context, p *kcloudv1alpha1.PowerPolicy
 	s := &p.Status
 	s.ObservedGeneration = p.Generation
 	of := conditions{list: &s.Conditions, generation: p.Generation, now: now}
-	if _, _, err := parseSelectors(p.Spec.Selection); err != nil {
+	if _, _, err := podselection.Parse(p.Spec.Selection); err != nil {
 		s.Phase, s.Violations, s.Forecast = kcloudv1alpha1.PolicySuspended, nil, nil
 		of.refuse(err)
 		return nil, nil
 	}
-	selected, err := readSelection(ctx, c.Client, p.Spec.Selection)
+	selected, err := podselection.Read(ctx, c.Client, p.Spec.Selection)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func (c *PowerPolicies) judge(ctx context.Context, p *kcloudv1alpha1.PowerPolicy
 	if err != nil {
 		return nil, err
 	}
-	t := selected.sum(fleet, nil)
+	t := sumOf(fleet, selected, nil)
 	earlier := s.CurrentPower
 	s.CurrentPower, s.IdlePower = round(t.watts(), 1), round(t.idle.Watts, 1)
 	s.Pods, s.Nodes = t.pods, t.nodes

@@ -106,6 +106,12 @@ type CostPolicySpec struct {
 	// resourceCostPolicy is the price of machines that have none.
 	// +optional
 	ResourceCostPolicy *ResourceCostPolicy `json:"resourceCostPolicy,omitempty"`
+	// minSavingsPerMove is what each selected pod that repacking moves has to save within a day, or in the rest of its life where that is
+	// shorter, in USD. The most counts that a policy of the pod or the controller's flag --repack-min-savings-per-move asks for.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	MinSavingsPerMove *float64 `json:"minSavingsPerMove,omitempty"`
 	// alertThresholds are values above which a violation is told.
 	// +optional
 	// +kubebuilder:validation:MaxItems=16

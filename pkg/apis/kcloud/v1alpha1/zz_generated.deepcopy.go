@@ -201,6 +201,11 @@ func (in *CostPolicySpec) DeepCopyInto(out *CostPolicySpec) {
 		*out = new(ResourceCostPolicy)
 		**out = **in
 	}
+	if in.MinSavingsPerMove != nil {
+		in, out := &in.MinSavingsPerMove, &out.MinSavingsPerMove
+		*out = new(float64)
+		**out = **in
+	}
 	if in.AlertThresholds != nil {
 		in, out := &in.AlertThresholds, &out.AlertThresholds
 		*out = make([]CostAlertThreshold, len(*in))
