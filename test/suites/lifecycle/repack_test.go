@@ -34,7 +34,9 @@ var _ = Describe("Repacking", func() {
 			g.Expect(env.Client.Get(env, client.ObjectKeyFromObject(overlay), overlay)).To(Succeed())
 			g.Expect(overlay.StatusConditions().Root().IsTrue()).To(BeTrue())
 		}).Should(Succeed())
-		deciding("replace", "repack", func() { consolidate(pool, karpenterv1.ConsolidationPolicyWhenEmptyOrUnderutilized) })
+		deciding("replace", "repack", func() {
+			consolidateAll(pool, karpenterv1.ConsolidationPolicyWhenEmptyOrUnderutilized, karpenterv1.DisruptionReasonUnderutilized, 2)
+		})
 		for _, node := range env.EventuallyNodes(7) {
 			Expect(node.Labels).To(HaveKeyWithValue(corev1.LabelInstanceTypeStable, small))
 		}
