@@ -12,19 +12,19 @@ const loopback = "127.0.0.1"
 
 // ports are the loopback ports of one plane.
 type ports struct {
-	etcdClient, etcdPeer, apiServer, controllerManager, scheduler, kwok int
+	etcdClient, etcdHTTP, etcdPeer, apiServer, controllerManager, scheduler, kwok int
 }
 
 // freePorts returns different loopback ports that nothing listens on. Somebody may take one
 // before its component does: Start notices and tries others.
 func freePorts(ctx context.Context) (ports, error) {
-	free, err := process.FreePorts(ctx, 6)
+	free, err := process.FreePorts(ctx, 7)
 	if err != nil {
 		return ports{}, err
 	}
 	return ports{
-		etcdClient: free[0], etcdPeer: free[1], apiServer: free[2],
-		controllerManager: free[3], scheduler: free[4], kwok: free[5],
+		etcdClient: free[0], etcdHTTP: free[1], etcdPeer: free[2], apiServer: free[3],
+		controllerManager: free[4], scheduler: free[5], kwok: free[6],
 	}, nil
 }
 
