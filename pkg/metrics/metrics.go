@@ -141,7 +141,7 @@ func zero() {
 	Recoveries.WithLabelValues()
 	QueueDepth.WithLabelValues(KindPreemption)
 	QueueWait.WithLabelValues(KindPreemption)
-	for _, outcome := range []string{RepackFound, RepackNothing, RepackOutdated} {
+	for _, outcome := range []string{RepackFound, RepackNothing, RepackOutdated, RepackTimeout} {
 		RepackSearches.WithLabelValues(outcome)
 	}
 	zeroActions()

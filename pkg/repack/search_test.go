@@ -47,44 +47,89 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A node that is in the first set and does not pay for its moves goes from it.
-func TestANodeThatDoesNotPayIsDropped(t *testing.T) {
-	worth := []float64{3, -1, 2, 0}
-	set, saving, err := repack.Search(t.Context(), len(worth), func(_ context.Context, set []int) (float64, error) {
-		sum := 0.0
-		for _, i := range set {
-			sum += worth[i]
+// search runs one in which all sets of up to so many nodes may be closed.
+func search(ctx context.Context, n, most int, evaluate func(set []int) (repack.Evaluation, error)) ([]int, float64, error) {
+	s := repack.Search{Nodes: n, Allowed: func(set []int) bool { return len(set) <= most }, Evaluate: func(_ context.Context, set []int) (repack.Evaluation, error) {
+		return evaluate(set)
+	}}
+	return s.Run(ctx)
+}
+
+// Nodes are worth so much each, and stuck those without a worth. Whatever the order, the best set is found.
+func TestSearchFindsTheNodesThatPay(t *testing.T) {
+	stuck := math.Inf(-1)
+	for name, test := range map[string]struct {
+		worth []float64
+		most  int
+		want  []int
+	}{
+		"one does not pay":                    {[]float64{3, -1, 2, 0}, 9, []int{0, 2}},
+		"the first is stuck":                  {[]float64{stuck, 2, 1}, 9, []int{1, 2}},
+		"many are stuck":                      {[]float64{stuck, stuck, 1, stuck, stuck, 2, stuck}, 9, []int{2, 5}},
+		"a budget of one, and only the last":  {[]float64{-1, stuck, -1, 4}, 1, []int{3}},
+		"a budget of two":                     {[]float64{1, stuck, 1, -1, 1}, 2, []int{0, 2}},
+		"the first do not pay, many do after": {[]float64{-9, -9, -9, 1, 1, 1, 1, 1, 1}, 9, []int{3, 4, 5, 6, 7, 8}},
+		"none pays":                           {[]float64{-1, 0, stuck}, 9, nil},
+		"there are none":                      {nil, 9, nil},
+	} {
+		set, saving, err := search(t.Context(), len(test.worth), test.most, func(set []int) (e repack.Evaluation, err error) {
+			for _, i := range set {
+				if test.worth[i] == stuck {
+					e.Stuck = append(e.Stuck, i)
+				}
+				e.Saving += test.worth[i]
+			}
+			return e, nil
+		})
+		want := 0.0
+		for _, i := range test.want {
+			want += test.worth[i]
 		}
-		return sum, nil
-	})
-	if err != nil || saving != 5 || !slices.Equal(set, []int{0, 2}) {
-		t.Errorf("%v saves %g (%v), want 0 and 2, which save 5", set, saving, err)
+		if err != nil || saving != want || !slices.Equal(set, test.want) {
+			t.Errorf("%s: %v saves %g (%v), want %v, which saves %g", name, set, saving, err, test.want, want)
+		}
 	}
 }
 
-// Whatever sets save, the result is a set that was evaluated, ascending, and the best of those; the number is bounded.
+// Two nodes save only together.
+func TestSearchFindsNodesThatPayTogether(t *testing.T) {
+	set, _, err := search(t.Context(), 3, 9, func(set []int) (repack.Evaluation, error) {
+		return repack.Evaluation{Saving: []float64{-1, -1, 5, 3}[len(set)]}, nil
+	})
+	if err != nil || len(set) != 2 {
+		t.Errorf("%v, %v; want two nodes", set, err)
+	}
+}
+
+// Whatever sets save, the result is a set that was evaluated, ascending and allowed, and the best of those; the number of
+// evaluations is bounded. When the context ends, also within an evaluation, it is the best by then.
 func TestSearchReturnsTheBestThatItEvaluated(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		n := rapid.IntRange(0, 120).Draw(rt, "nodes")
+		n, most := rapid.IntRange(0, 120).Draw(rt, "nodes"), rapid.IntRange(0, 130).Draw(rt, "allowed")
 		savings := rapid.SliceOfN(rapid.Float64Range(-5, 5), repack.MaxEvaluations, repack.MaxEvaluations).Draw(rt, "savings")
-		ends := rapid.IntRange(0, repack.MaxEvaluations).Draw(rt, "evaluations before the context ends")
+		stuck := rapid.SliceOfN(rapid.IntRange(0, 4), repack.MaxEvaluations, repack.MaxEvaluations).Draw(rt, "stuck")
+		ends := rapid.IntRange(0, repack.MaxEvaluations).Draw(rt, "the evaluation in which the context ends")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		count, best := 0, 0.0
 		var seen [][]int
-		set, saving, err := repack.Search(ctx, n, func(_ context.Context, set []int) (float64, error) {
-			if len(set) == 0 || set[0] < 0 || set[len(set)-1] >= n || !slices.IsSorted(set) || len(slices.Compact(slices.Clone(set))) != len(set) {
-				rt.Fatalf("evaluates %v of %d nodes", set, n)
+		set, saving, err := search(ctx, n, most, func(set []int) (repack.Evaluation, error) {
+			if len(set) == 0 || len(set) > most || set[0] < 0 || set[len(set)-1] >= n || !slices.IsSorted(set) || len(slices.Compact(slices.Clone(set))) != len(set) {
+				rt.Fatalf("evaluates %v of %d nodes, %d at once", set, n, most)
 			}
 			if count++; count > repack.MaxEvaluations {
 				rt.Fatalf("%d evaluations", count)
 			}
 			if count == ends {
 				cancel()
+				return repack.Evaluation{}, ctx.Err()
+			}
+			if i := stuck[count-1]; i < len(set) && stuck[count-1] > 1 {
+				return repack.Evaluation{Stuck: set[:i]}, nil
 			}
 			best = max(best, savings[count-1])
 			seen = append(seen, slices.Clone(set))
-			return savings[count-1], nil
+			return repack.Evaluation{Saving: savings[count-1]}, nil
 		})
 		if err != nil || saving != best {
 			rt.Fatalf("saves %g (%v), and %g was seen", saving, err, best)
@@ -100,7 +145,7 @@ func TestSearchReturnsTheBestThatItEvaluated(t *testing.T) {
 
 func TestAnErrorEndsTheSearch(t *testing.T) {
 	broken := errors.New("it is broken")
-	if set, _, err := repack.Search(t.Context(), 3, func(context.Context, []int) (float64, error) { return 1, broken }); !errors.Is(err, broken) || set != nil {
+	if set, _, err := search(t.Context(), 3, 9, func([]int) (repack.Evaluation, error) { return repack.Evaluation{Saving: 1}, broken }); !errors.Is(err, broken) || set != nil {
 		t.Errorf("%v, %v", set, err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/events"
+
+	machines "github.com/mainspring-rt/mainspring/pkg/cloudprovider"
 )
 
 // answer is what the provider said for a NodePool, and what a room left of it.
@@ -102,7 +104,7 @@ func (p *Provider) withdraw(nodePool string, inner []*cloudprovider.InstanceType
 	n := 0
 	outer = make([]*cloudprovider.InstanceType, len(inner))
 	for i, it := range inner {
-		outer[i] = withoutOfferings(it, withdrawn[n:n+len(it.Offerings)])
+		outer[i] = machines.WithoutOfferings(it, withdrawn[n:n+len(it.Offerings)])
 		n += len(it.Offerings)
 	}
 	p.answers[nodePool] = answer{inner: slices.Clone(inner), outer: outer, withdrawn: withdrawn}
@@ -125,27 +127,4 @@ func (p *Provider) withdrawnOf(inner []*cloudprovider.InstanceType, r room) (wit
 		}
 	}
 	return withdrawn, some, some && !left
-}
-
-// withoutOfferings returns a new instance type whose withdrawn offerings are unavailable; the same where none is
-// withdrawn. What both share is never written to.
-func withoutOfferings(it *cloudprovider.InstanceType, withdrawn []bool) *cloudprovider.InstanceType {
-	if !slices.Contains(withdrawn, true) {
-		return it
-	}
-	out := &cloudprovider.InstanceType{
-		Name: it.Name, Requirements: it.Requirements, Offerings: slices.Clone(it.Offerings), Capacity: it.Capacity,
-		VolumeAttachmentLimits: it.VolumeAttachmentLimits, DynamicResources: it.DynamicResources, Overhead: it.Overhead,
-	}
-	if it.IsCapacityOverlayApplied() {
-		out.ApplyCapacityOverlay(nil)
-	}
-	for i, gone := range withdrawn {
-		if gone {
-			o := *it.Offerings[i]
-			o.Available = false
-			out.Offerings[i] = &o
-		}
-	}
-	return out
 }

@@ -1,22 +1,21 @@
-// Package pricecap has a simulation see only the instance types up to a price. Karpenter's scheduler adds pods to a new
-// machine for as long as any instance type holds them, so the largest type decides how many machines there are. A search
-// that compares few large machines with several small ones simulates each under a cap of its own.
-//
-// It imports Karpenter's CloudProvider alone.
+// Package pricecap has a simulation see only the offerings up to a price. Karpenter's scheduler adds pods to a new machine
+// for as long as any instance type holds them, so the largest type decides how many machines there are. A search that
+// compares few large machines with several small ones simulates each under a cap of its own.
 package pricecap
 
 import (
 	"context"
-	"slices"
 
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpcloud "sigs.k8s.io/karpenter/pkg/cloudprovider"
+
+	"github.com/mainspring-rt/mainspring/pkg/cloudprovider"
 )
 
 type key struct{}
 
-// WithCap returns a context under which a decorated provider has no instance type whose cheapest offering costs more than
-// a price in USD per hour.
+// WithCap returns a context under which a decorated provider has no offering available above a price in USD per hour, and
+// none whose price says nothing.
 func WithCap(ctx context.Context, price float64) context.Context {
 	return context.WithValue(ctx, key{}, price)
 }
@@ -26,17 +25,20 @@ func Decorate(p karpcloud.CloudProvider) karpcloud.CloudProvider { return &cappe
 
 type capped struct{ karpcloud.CloudProvider }
 
-// GetInstanceTypes implements cloudprovider.CloudProvider. An instance type that nothing can be launched of stays: it
-// names zones and capacity types that pods may spread over.
+// GetInstanceTypes implements cloudprovider.CloudProvider. Every instance type stays: it names zones that pods spread over.
 func (c *capped) GetInstanceTypes(ctx context.Context, pool *karpv1.NodePool) ([]*karpcloud.InstanceType, error) {
 	all, err := c.CloudProvider.GetInstanceTypes(ctx, pool)
 	most, ok := ctx.Value(key{}).(float64)
 	if err != nil || !ok {
 		return all, err
 	}
-	// The provider's own list is shared, and must not change.
-	return slices.DeleteFunc(slices.Clone(all), func(it *karpcloud.InstanceType) bool {
-		offerings := it.Offerings.Launchable()
-		return len(offerings) > 0 && offerings.Cheapest().Price > most
-	}), nil
+	out := make([]*karpcloud.InstanceType, len(all)) // the provider's own list is shared
+	for i, it := range all {
+		above := make([]bool, len(it.Offerings))
+		for j, o := range it.Offerings {
+			above[j] = o.Price > most || !cloudprovider.UsablePrice(o.Price)
+		}
+		out[i] = cloudprovider.WithoutOfferings(it, above)
+	}
+	return out, nil
 }

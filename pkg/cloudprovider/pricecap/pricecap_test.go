@@ -1,6 +1,8 @@
 package pricecap_test
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -13,49 +15,47 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/cloudprovider/pricecap"
 )
 
-func offering(price float64, available bool) karpcloud.Offering {
-	return karpcloud.Offering{Price: price, Available: available, Requirements: scheduling.NewLabelRequirements(map[string]string{
-		karpv1.CapacityTypeLabelKey: karpv1.CapacityTypeOnDemand, corev1.LabelTopologyZone: "test-zone-1",
-	})}
-}
-
-// A type is as dear as its cheapest offering that can be launched. One of which none can be launched stays.
-func TestTypesAboveTheCapAreLeftOut(t *testing.T) {
+// Offerings above the cap are unavailable, and those whose price says nothing are. No type goes: its zones are those that
+// pods spread over.
+func TestOfferingsAboveTheCapAreWithdrawn(t *testing.T) {
+	prices := []float64{1, 2, 3, 0, -1, math.NaN(), math.Inf(1)}
 	inner := fake.NewCloudProvider()
-	inner.InstanceTypes = []*karpcloud.InstanceType{
-		fake.NewInstanceType("cheap", fake.WithOfferings(offering(1, true))),
-		fake.NewInstanceType("dear", fake.WithOfferings(offering(3, true))),
-		fake.NewInstanceType("sold-out", fake.WithOfferings(offering(9, false))),
-		fake.NewInstanceType("dear-for-now", fake.WithOfferings(offering(1, false), offering(3, true))),
-		fake.NewInstanceType("both", fake.WithOfferings(offering(9, true), offering(2, true))),
+	inner.InstanceTypes = nil
+	for i, price := range prices {
+		inner.InstanceTypes = append(inner.InstanceTypes, fake.NewInstanceType(fmt.Sprint(i), fake.WithOfferings(karpcloud.Offering{
+			Price: price, Available: true, Requirements: scheduling.NewLabelRequirements(map[string]string{
+				karpv1.CapacityTypeLabelKey: karpv1.CapacityTypeOnDemand, corev1.LabelTopologyZone: "test-zone-1",
+			}),
+		})))
 	}
 	provider := pricecap.Decorate(inner)
 	for _, test := range []struct {
 		most float64 // 0: no cap
 		want []string
 	}{
-		{0, []string{"cheap", "dear", "sold-out", "dear-for-now", "both"}},
-		{3, []string{"cheap", "dear", "sold-out", "dear-for-now", "both"}},
-		{2, []string{"cheap", "sold-out", "both"}},
-		{0.5, []string{"sold-out"}},
+		{0, []string{"0", "1", "2", "3", "4", "5", "6"}}, {math.Inf(1), []string{"0", "1", "2"}}, {2, []string{"0", "1"}}, {0.5, nil},
 	} {
 		ctx := t.Context()
 		if test.most > 0 {
 			ctx = pricecap.WithCap(ctx, test.most)
 		}
 		types, err := provider.GetInstanceTypes(ctx, &karpv1.NodePool{})
-		if err != nil {
-			t.Fatal(err)
+		if err != nil || len(types) != len(prices) {
+			t.Fatalf("%d types, %v", len(types), err)
 		}
 		var got []string
 		for _, it := range types {
-			got = append(got, it.Name)
+			if len(it.Offerings.Available()) > 0 {
+				got = append(got, it.Name)
+			}
 		}
 		if !slices.Equal(got, test.want) {
-			t.Errorf("up to %g: %v, want %v", test.most, got, test.want)
+			t.Errorf("up to %g there are %v, want %v", test.most, got, test.want)
 		}
 	}
-	if len(inner.InstanceTypes) != 5 || inner.InstanceTypes[1].Name != "dear" {
-		t.Error("the provider's own list has changed")
+	for _, it := range inner.InstanceTypes {
+		if !it.Offerings[0].Available {
+			t.Errorf("offering of %s has changed in the provider's own list", it.Name)
+		}
 	}
 }

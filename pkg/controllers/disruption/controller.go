@@ -129,7 +129,8 @@ func standardMethods(ctx context.Context, d Dependencies) []*mannered {
 		out[i] = newMannered(d, quiet[i], all[i])
 	}
 	if d.Repack.Enabled {
-		out = append(out, newMannered(d, newRepacking(d), newRepacking(d)))
+		attempts := newRepackAttempts()
+		out = append(out, newMannered(d, newRepacking(d, attempts), newRepacking(d, attempts)))
 	}
 	return out
 }

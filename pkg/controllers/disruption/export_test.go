@@ -12,6 +12,9 @@ func NewMannered(d Dependencies, quiet, all disruption.Method) disruption.Method
 	return newMannered(d, quiet, all)
 }
 
+// NewRepacking is repacking by itself.
+func NewRepacking(d Dependencies) disruption.Method { return newRepacking(d, newRepackAttempts()) }
+
 // EndPass ends a pass of the loop for a method with manners.
 func EndPass(m disruption.Method) { m.(*mannered).endPass() }
 

@@ -143,6 +143,23 @@ func (g *Gate) busy(node, except string, escalated bool) (why, reason string) {
 	return "", ""
 }
 
+// stays is the objection to closing a node for a standard method at this moment. Nodes that are repacked go together: what
+// speaks against one of them speaks against all, and none has a container of criticality High.
+func (g *Gate) stays(command *disruption.Command, node string) (why, reason string) {
+	if command.Method == nil || command.ConsolidationType() != repackType {
+		return g.busy(node, "", true)
+	}
+	for _, name := range command.SourceNodeNames() {
+		if why, reason = g.busy(name, "", true); why != "" {
+			return why, reason
+		}
+		if high := highOn(g.store.Snapshot(), name); high != "" {
+			return fmt.Sprintf("%s of criticality High runs on node %s, and is not moved for a lower price", high, name), ReasonHigh
+		}
+	}
+	return "", ""
+}
+
 // uproots is what is under way on a node for which a standard method has found a command, or which of its real-time containers would find no
 // place elsewhere any longer. Of one that is repaired it is not asked: nothing is left there to keep.
 func (g *Gate) uproots(ctx context.Context, claim *karpv1.NodeClaim) (refusal, error) {
@@ -155,7 +172,7 @@ func (g *Gate) uproots(ctx context.Context, claim *karpv1.NodeClaim) (refusal, e
 	if last := g.keeps(claim.Status.ProviderID); last.why != "" && g.clock.Since(last.at) < askAgain {
 		return last, nil
 	}
-	why, reason := g.busy(claim.Status.NodeName, "", true)
+	why, reason := g.stays(command, claim.Status.NodeName)
 	if why == "" {
 		var err error
 		if why, err = g.crowdedOut(ctx, command.SourceNodeNames()...); why == "" {

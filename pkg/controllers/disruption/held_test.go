@@ -16,7 +16,7 @@ import (
 // expectHeld expects so many nodes to be kept, by reason, and none for another.
 func (w *world) expectHeld(want map[string]float64) {
 	w.Helper()
-	for _, reason := range []string{"ActionInFlight", "ContainerEscalated", "NoCoreElsewhere", "PodMayNotBeEvicted"} {
+	for _, reason := range []string{"ActionInFlight", "ContainerEscalated", "NoCoreElsewhere", "HighContainer", "PodMayNotBeEvicted"} {
 		m := &dto.Metric{}
 		w.must(metrics.DisruptionHeld.WithLabelValues(reason).Write(m))
 		if got := m.GetGauge().GetValue(); got != want[reason] {

@@ -102,6 +102,11 @@ func (m *mannered) ComputeCommands(ctx context.Context, budgets map[string]int, 
 			return nil, err
 		}
 		if commands = m.permitted(ctx, commands); len(commands) > 0 {
+			if noting, ok := way.method.(interface {
+				begun(context.Context, disruption.Command)
+			}); ok {
+				noting.begun(ctx, commands[0])
+			}
 			return commands, nil
 		}
 	}

@@ -23,6 +23,8 @@ const (
 	ReasonNoCore = "NoCoreElsewhere"
 	// ReasonBuffer: it may have been opened for a CapacityBuffer.
 	ReasonBuffer = "CapacityBufferNotCounted"
+	// ReasonHigh: a container of criticality High has come to a node that is repacked.
+	ReasonHigh = "HighContainer"
 	// ReasonNotEvicted: a pod of a node that is to be deleted may not be evicted.
 	ReasonNotEvicted = "PodMayNotBeEvicted"
 )
@@ -31,7 +33,7 @@ const (
 // mainspring_disruption_held_nodes.
 var (
 	refusals = []string{ReasonActionInFlight, ReasonEscalated, ReasonNoCore}
-	keeps    = []string{ReasonActionInFlight, ReasonEscalated, ReasonNoCore, ReasonNotEvicted}
+	keeps    = []string{ReasonActionInFlight, ReasonEscalated, ReasonNoCore, ReasonHigh, ReasonNotEvicted}
 )
 
 // objection is why a node may not be closed now.

@@ -2,6 +2,7 @@ package disruption_test
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +19,10 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpcloud "sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider/fake"
+	karpdisruption "sigs.k8s.io/karpenter/pkg/controllers/disruption"
 	"sigs.k8s.io/karpenter/pkg/events"
+	"sigs.k8s.io/karpenter/pkg/operator/options"
+	karptest "sigs.k8s.io/karpenter/pkg/test"
 
 	kcloudv1alpha1 "github.com/mainspring-rt/mainspring/pkg/apis/kcloud/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
@@ -51,9 +55,7 @@ func spread(t *testing.T, o disruption.RepackOptions, nodes ...string) *world {
 	w.restart()
 	for _, node := range nodes {
 		w.node(node, "huge")
-		for _, pod := range []string{"1", "2", "3", "4"} {
-			w.heavy(node+"-"+pod, node, func(*corev1.Pod) {})
-		}
+		w.four(node, func(*corev1.Pod) {})
 	}
 	return w
 }
@@ -122,8 +124,8 @@ func TestNodesAreReplacedByMoreAndCheaperMachines(t *testing.T) {
 			t.Errorf("%s may be any of %v", name, types)
 		}
 	}
-	if got := counted(t, metrics.RepackSavings) - saved; got < 1.19 || got > 1.21 {
-		t.Errorf("it says that it saves %g USD per hour, want 1.2", got)
+	if got := counted(t, metrics.RepackSavings) - saved; got < 28.7 || got > 28.9 {
+		t.Errorf("it says that it saves %g USD, want 24 times 1.2", got)
 	}
 	if commands := w.queue.GetCommands(); len(commands) != 1 {
 		t.Errorf("%d commands, want one", len(commands))
@@ -174,11 +176,20 @@ func TestARepackWhoseMachineDoesNotComeIsUndoneWhole(t *testing.T) {
 	w.forgetClaim(refused)
 	w.sync()
 	w.carry("a")
-	w.cloud.InstanceTypes = w.cloud.InstanceTypes[:1] // it would begin again
+	for range 2 { // it does not begin again at once
+		w.clock.Step(5 * time.Minute)
+		w.cluster.MarkUnconsolidated()
+		w.sync()
+		w.pass()
+		for _, node := range []string{"a", "b"} {
+			w.expectUntouched(node)
+		}
+	}
+	w.clock.Step(30 * time.Minute)
 	w.sync()
 	w.pass()
-	for _, node := range []string{"a", "b"} {
-		w.expectUntouched(node)
+	if got := w.disrupted(); !slices.Contains(got, "a") || !slices.Contains(got, "b") {
+		t.Errorf("half an hour later %v are being closed, want a and b: %q", got, w.messages())
 	}
 }
 
@@ -199,13 +210,24 @@ func TestWhatIsNotRepacked(t *testing.T) {
 		options disruption.RepackOptions
 		edit    func(w *world)
 	}{
-		"it is off":                                  {disruption.RepackOptions{}, func(*world) {}},
-		"each move would have to save more":          {disruption.RepackOptions{Enabled: true, MinSavingsPerMove: 3.7}, func(*world) {}}, // 0.6 USD/h, 24 h, 4 pods
-		"the price of the node is not known":         {repacks, func(w *world) { w.cloud.InstanceTypes[0].Offerings = nil }},
-		"a CostPolicy of the pods asks for more":     {repacks, func(w *world) { w.costPolicy("app", "a-1", 14.4) }}, // 0.6 USD/h for 24 h
-		"a CostPolicy cannot be read":                {repacks, func(w *world) { w.costPolicy("app", "not/a/label/value", 0) }},
-		"the budgets allow none":                     {repacks, func(w *world) { w.setBudget("0") }},
-		"a pod must not be disrupted":                {repacks, func(w *world) { w.heavyOn("a", map[string]string{karpv1.DoNotDisruptAnnotationKey: "true"}) }},
+		"it is off":                              {disruption.RepackOptions{}, func(*world) {}},
+		"each move would have to save more":      {disruption.RepackOptions{Enabled: true, MinSavingsPerMove: 3.7}, func(*world) {}}, // 0.6 USD/h, 24 h, 4 pods
+		"the price of the node is not known":     {repacks, func(w *world) { w.cloud.InstanceTypes[0].Offerings = nil }},
+		"a CostPolicy of the pods asks for more": {repacks, func(w *world) { w.costPolicy("app", "a-1", 14.4) }}, // 0.6 USD/h for 24 h
+		"a CostPolicy cannot be read":            {repacks, func(w *world) { w.costPolicy("app", "not/a/label/value", 0) }},
+		"the budgets allow none":                 {repacks, func(w *world) { w.setBudget("0") }},
+		"a pod must not be disrupted":            {repacks, func(w *world) { w.heavyOn("a", map[string]string{karpv1.DoNotDisruptAnnotationKey: "true"}) }},
+		"the price of the machines is 0":         {repacks, func(w *world) { w.cloud.InstanceTypes[1].Offerings[0].Price = 0 }},
+		"the price of the machines is negative":  {repacks, func(w *world) { w.cloud.InstanceTypes[1].Offerings[0].Price = -3 }},
+		"the price of the machines is no number": {repacks, func(w *world) { w.cloud.InstanceTypes[1].Offerings[0].Price = math.NaN() }},
+		"the NodePool asks for more types": {repacks, func(w *world) {
+			w.require(karpv1.NodeSelectorRequirementWithMinValues{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpExists, MinValues: ptr.To(2)})
+		}},
+		"only a NodePool of lower weight has the machines": {repacks, func(w *world) {
+			w.require(karpv1.NodeSelectorRequirementWithMinValues{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"huge"}})
+			other := karptest.NodePool(karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "last-resort"}, Spec: karpv1.NodePoolSpec{Weight: ptr.To[int32](1)}})
+			w.create(other)
+		}},
 		"the machines are sold out":                  {repacks, func(w *world) { w.cloud.InstanceTypes[1].Offerings[0].Available = false }},
 		"the machines cost as much":                  {repacks, func(w *world) { w.cloud.InstanceTypes[1].Offerings[0].Price = 0.5 }},
 		"another action has the node in hand":        {repacks, func(w *world) { w.submit("replace-1", "a") }},
@@ -228,6 +250,14 @@ func (w *world) costPolicy(label, value string, least float64) {
 	policy.Spec.WorkloadSelector = &metav1.LabelSelector{MatchLabels: map[string]string{label: value}}
 	w.must(w.client.Create(w.ctx, policy))
 	w.Cleanup(func() { w.must(w.client.Delete(context.WithoutCancel(w.ctx), policy)) })
+}
+
+// require has the NodePool require something of its machines, at a high weight.
+func (w *world) require(r karpv1.NodeSelectorRequirementWithMinValues) {
+	w.Helper()
+	w.pool.Spec.Weight = ptr.To[int32](50)
+	w.pool.Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{r}
+	w.must(w.client.Update(w.ctx, w.pool))
 }
 
 func (w *world) setBudget(nodes string) {
@@ -262,12 +292,7 @@ func TestASavingCountsWhileThePodsLive(t *testing.T) {
 		t.Run(test.lives.String(), func(t *testing.T) {
 			w := spread(t, disruption.RepackOptions{Enabled: true, MinSavingsPerMove: 0.1}) // 4 pods: 0.4 USD, of 0.6 USD/h
 			w.node("a", "huge")
-			for _, name := range []string{"1", "2", "3", "4"} {
-				w.heavy(name, "a", func(p *corev1.Pod) {
-					p.Spec.ActiveDeadlineSeconds = ptr.To(int64(test.lives.Seconds()))
-					p.Status.StartTime = ptr.To(metav1.NewTime(w.clock.Now()))
-				})
-			}
+			w.four("a", w.lives(test.lives))
 			w.pass()
 			if got := w.disrupted(); len(got) != test.closes {
 				t.Errorf("it closes %v: %q", got, w.messages())
@@ -365,9 +390,7 @@ func TestRepackingToSpot(t *testing.T) {
 			}
 			w.cloud.InstanceTypes[1].Offerings[1].Price = 0.6
 			w.nodeOf("a", "huge", test.node)
-			for _, pod := range []string{"1", "2", "3", "4"} {
-				w.heavy("a-"+pod, "a", func(*corev1.Pod) {})
-			}
+			w.four("a", func(*corev1.Pod) {})
 			w.pass()
 			if got := w.disrupted(); len(got) != test.closes {
 				t.Fatalf("%v are being closed: %q", got, w.messages())
@@ -391,4 +414,186 @@ func counted(t *testing.T, c prometheus.Counter) float64 {
 		t.Fatal(err)
 	}
 	return m.GetCounter().GetValue()
+}
+
+// lives has a pod end after a while.
+func (w *world) lives(d time.Duration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.ActiveDeadlineSeconds = ptr.To(int64(d.Seconds()))
+		p.Status.StartTime = ptr.To(metav1.NewTime(w.clock.Now()))
+	}
+}
+
+// four are the pods of a node.
+func (w *world) four(node string, edit func(*corev1.Pod)) {
+	w.Helper()
+	for _, pod := range []string{"1", "2", "3", "4"} {
+		w.heavy(node+"-"+pod, node, edit)
+	}
+}
+
+// Of two nodes one saves much for six minutes and the other a little all day. Each has to pay for its own moves.
+func TestEachNodePaysForItsMoves(t *testing.T) {
+	w := spread(t, disruption.RepackOptions{Enabled: true, MinSavingsPerMove: 0.5})
+	w.cloud.InstanceTypes = append(w.cloud.InstanceTypes, sized("dear", "4", 2.4, karpv1.CapacityTypeOnDemand), sized("mild", "4", 0.6, karpv1.CapacityTypeOnDemand))
+	w.cloud.InstanceTypes = w.cloud.InstanceTypes[1:] // mild is what single-node consolidation would replace by
+	w.node("short", "dear")
+	w.four("short", w.lives(6*time.Minute))
+	w.node("long", "mild")
+	w.four("long", func(*corev1.Pod) {})
+	w.heavyOn("short", nil)
+	got := w.repacked(t)
+	if !slices.Equal(got, []string{"long"}) {
+		t.Errorf("%v are repacked, want long: %q", got, w.messages())
+	}
+}
+
+// repacked are the nodes that repacking alone would close.
+func (w *world) repacked(t *testing.T) []string {
+	t.Helper()
+	method := disruption.NewRepacking(w.dependencies)
+	candidates, err := karpdisruption.GetCandidates(w.ctx, w.cluster, w.client, w.events, w.clock, w.cloud, method.ShouldDisrupt, method.Class(), w.queue)
+	w.must(err)
+	budgets, err := karpdisruption.BuildDisruptionBudgetMapping(w.ctx, w.cluster, w.clock, w.client, w.cloud, w.events, method.Reason())
+	w.must(err)
+	done := make(chan []karpdisruption.Command)
+	go func() {
+		commands, err := method.ComputeCommands(w.ctx, budgets, candidates...)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- commands
+	}()
+	for {
+		select {
+		case commands := <-done:
+			var names []string
+			for _, c := range commands {
+				names = append(names, c.SourceNodeNames()...)
+			}
+			slices.Sort(names)
+			return names
+		case <-time.After(time.Millisecond):
+			if w.clock.HasWaiters() {
+				w.clock.Step(20 * time.Second)
+			}
+		}
+	}
+}
+
+// A node whose pods find no place anywhere is the first by its price, and keeps no other from being repacked.
+func TestANodeThatCannotBeClosedKeepsNoOther(t *testing.T) {
+	w := spread(t, repacks, "a")
+	w.cloud.InstanceTypes = append(w.cloud.InstanceTypes, sized("gone", "4", 5, karpv1.CapacityTypeOnDemand))
+	w.cloud.InstanceTypes[2].Offerings[0].Available = false
+	w.node("first", "gone")
+	w.heavy("tied", "first", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelInstanceTypeStable: "gone"} })
+	w.setBudget("1")
+	w.pass()
+	if got := w.disrupted(); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("%v are being closed, want a: %q", got, w.messages())
+	}
+}
+
+// The NodePool buys on demand alone. What spot costs is of no account.
+func TestPricesAreThoseThatTheNodePoolPays(t *testing.T) {
+	w := spread(t, repacks, "a")
+	for i, spot := range []float64{0.4, 0.05} {
+		cheap := sized("", "4", spot, karpv1.CapacityTypeSpot).Offerings[0]
+		w.cloud.InstanceTypes[i].Offerings = append(w.cloud.InstanceTypes[i].Offerings, cheap)
+	}
+	w.require(karpv1.NodeSelectorRequirementWithMinValues{Key: karpv1.CapacityTypeLabelKey, Operator: corev1.NodeSelectorOpIn, Values: []string{karpv1.CapacityTypeOnDemand}})
+	w.pass()
+	if got, opened := w.disrupted(), w.replacements(); !slices.Equal(got, []string{"a"}) || len(opened) != 2 {
+		t.Errorf("%v are being closed for %v, want a for two: %q", got, opened, w.messages())
+	}
+}
+
+// One machine is reserved at a low price. The others of a plan cost what they cost on demand, at which two nodes are not
+// worth closing and one is.
+func TestAReservationIsCountedOnce(t *testing.T) {
+	w := spread(t, repacks)
+	w.ctx = options.ToContext(w.ctx, karptest.Options(karptest.OptionsFields{FeatureGates: karptest.FeatureGates{ReservedCapacity: ptr.To(true)}}))
+	small := sized("small", "2", 0.7, karpv1.CapacityTypeOnDemand)
+	small.Offerings = append(small.Offerings, &karpcloud.Offering{Available: true, Price: 0.01, ReservationCapacity: 1, Requirements: labels(map[string]string{
+		karpv1.CapacityTypeLabelKey: karpv1.CapacityTypeReserved, corev1.LabelTopologyZone: "test-zone-1", karpcloud.ReservationIDLabel: "r-1",
+	})})
+	small = fake.NewInstanceType("small", fake.WithResources(small.Capacity), fake.WithOfferings(*small.Offerings[0], *small.Offerings[1]))
+	w.cloud.InstanceTypes[1] = small
+	w.restart()
+	for _, node := range []string{"a", "b"} {
+		w.node(node, "huge")
+		w.four(node, func(*corev1.Pod) {})
+	}
+	if got := w.repacked(t); len(got) != 1 {
+		t.Errorf("%v are repacked, want one: %q", got, w.messages())
+	}
+}
+
+// The pods spread over two zones, of which one has no small machine. The node there stays.
+func TestARepackKeepsPodsSpread(t *testing.T) {
+	w := spread(t, repacks)
+	huge := w.cloud.InstanceTypes[0]
+	w.cloud.InstanceTypes[0] = fake.NewInstanceType("huge", fake.WithResources(huge.Capacity), fake.WithOfferings(*huge.Offerings[0], karpcloud.Offering{
+		Available: true, Price: 1, Requirements: labels(map[string]string{
+			karpv1.CapacityTypeLabelKey: karpv1.CapacityTypeOnDemand, corev1.LabelTopologyZone: "test-zone-2",
+		}),
+	}))
+	spread := func(p *corev1.Pod) {
+		p.Labels["spread"] = "web"
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"spread": "web"}},
+		}}
+	}
+	w.node("a", "huge")
+	w.four("a", spread)
+	w.node("b", "huge")
+	w.relabel("b", corev1.LabelTopologyZone, "test-zone-2")
+	w.four("b", spread)
+	if got := w.repacked(t); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("%v are repacked, want a: %q", got, w.messages())
+	}
+}
+
+// relabel changes a label of a node and its NodeClaim.
+func (w *world) relabel(node, label, value string) {
+	w.Helper()
+	n, claim := w.live(node), w.claim(node)
+	n.Labels[label], claim.Labels[label] = value, value
+	w.must(w.client.Update(w.ctx, n))
+	w.must(w.client.Update(w.ctx, claim))
+	w.sync()
+}
+
+// All machines serve when something comes to one of the nodes that speaks against closing it: none is closed.
+func TestNodesThatAreRepackedGoTogether(t *testing.T) {
+	for reason, come := range map[string]func(w *world){
+		disruption.ReasonHigh: func(w *world) {
+			w.node("beside", "edge", statetest.Cores(1)...)
+			w.pod("control", "b", 10)
+		},
+		disruption.ReasonActionInFlight: func(w *world) { w.submit("replace-1", "b") },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			w := spread(t, repacks, "a", "b")
+			w.cloud.InstanceTypes = append(w.cloud.InstanceTypes, machine("edge", 9, statetest.Cores(1)...))
+			w.pass()
+			opened := w.replacements()
+			if len(opened) != 4 {
+				t.Fatalf("opens %v, want four", opened)
+			}
+			for name := range opened {
+				w.join(name)
+			}
+			come(w)
+			w.carry("a")
+			for _, node := range []string{"a", "b"} {
+				if claim := w.claim(node); claim.DeletionTimestamp != nil {
+					t.Errorf("%s is deleted", node)
+				}
+			}
+			w.expectHeld(map[string]float64{reason: 2})
+		})
+	}
 }
