@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
+	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
 // crowd takes all cores of a node, once.
@@ -34,6 +35,21 @@ func overtaken(times int) func(w *town) func(int, *process) {
 	}
 }
 
+// squeezed has a stranger take the core of the target that an action has reserved, before the pod is evicted. The other core is free.
+func squeezed(w *town) func(int, *process) {
+	return func(_ int, p *process) {
+		for _, a := range w.actions(w.Context()) {
+			room, err := state.ParseMigration(a.Status.Progress[state.ProgressReserved])
+			if err != nil || len(room.Cores) == 0 || w.crowds != nil {
+				continue
+			}
+			w.crowds = map[string]bool{"b": true}
+			w.strangerOn("b", room.Cores[0].Core, 800_000)
+			p.look()
+		}
+	}
+}
+
 func nodes(names ...string) func(w *town) {
 	return func(w *town) {
 		for _, name := range names {
@@ -50,6 +66,7 @@ func TestAMigrationGoesElsewhere(t *testing.T) {
 		actions int
 	}{
 		{journey{name: "once", town: nodes("c"), ask: ask("Restart"), during: overtaken(1), phase: "Succeeded", places: "c", deaths: true, since: 7}, 2},
+		{journey{name: "other-core", ask: ask("Restart"), during: squeezed, phase: "Succeeded", places: "b", deaths: true, since: 7}, 1},
 		{journey{name: "nowhere", ask: ask("Restart"), during: overtaken(1), phase: "RolledBack", says: "no cores of node", places: "a"}, 1},
 		{journey{name: "thrice", town: nodes("c", "d", "e"), ask: ask("Restart"), during: overtaken(9), phase: "RolledBack", says: "3 nodes were tried", places: "a"}, 3},
 		{journey{name: "named", town: nodes("c"), ask: func(w *town) {

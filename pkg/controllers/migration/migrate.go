@@ -357,26 +357,28 @@ func noCores(snapshot *state.Snapshot, pod types.UID, node string) string {
 	return fmt.Sprintf("no cores of node %s take all containers of the pod: %s", node, snapshot.NoDestination(pod, node))
 }
 
-// keeps is why the target no longer has the room that was kept; empty: it has.
-func (m *migrate) keeps(task orchestration.Task) (veto string, err error) {
+// keepRoom makes sure that the target has the reserved room. Where another pod was given one of the cores, it reserves others there, which
+// are stored before anything is done, or sends the pod elsewhere: kept is false then, and the step ends with the result.
+func (m *migrate) keepRoom(task orchestration.Task, pod *corev1.Pod) (result rules.Result, kept bool, err error) {
 	room, err := state.ParseMigration(task.Progress[state.ProgressReserved])
 	if err != nil {
-		return "", err
+		return rules.Result{}, false, err
 	}
 	refused := &state.RefusedError{}
-	if err := m.Store.ReserveAll(room.Reservations(task.Object.Name)); errors.As(err, &refused) {
-		return "the room is gone: " + err.Error(), nil
+	if err := m.Store.ReserveAll(room.Reservations(task.Object.Name)); !errors.As(err, &refused) {
+		return rules.Result{}, true, nil
 	}
-	return "", nil
+	if result, err = m.reserve(task, pod); err == nil && result.Undo {
+		result = elsewhere(task, "the room is gone: "+refused.Error())
+	}
+	return result, false, err
 }
 
 // evict asks the API server to evict this very pod, if the target still has the room for it. A budget that forbids it, or
 // several between which the API server does not choose, are waited for.
 func (m *migrate) evict(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
-	if veto, err := m.keeps(task); err != nil {
-		return rules.Result{}, err
-	} else if veto != "" {
-		return elsewhere(task, veto), nil
+	if result, kept, err := m.keepRoom(task, pod); !kept {
+		return result, err
 	}
 	if err := m.enter(ctx, task, v1alpha1.MigrationCuttingOver); err != nil {
 		return rules.Result{}, err

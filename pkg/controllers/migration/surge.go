@@ -82,10 +82,8 @@ func (m *migrate) prepareTwin(ctx context.Context, task orchestration.Task, sour
 	case !reserved:
 		return m.reserve(task, source)
 	}
-	if veto, err := m.keeps(task); err != nil {
-		return rules.Result{}, err
-	} else if veto != "" {
-		return elsewhere(task, veto), nil
+	if result, kept, err := m.keepRoom(task, source); !kept {
+		return result, err
 	}
 	return do(ctx, task, source)
 }
