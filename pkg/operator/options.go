@@ -153,7 +153,7 @@ func parseOptions(ctx context.Context, args []string, usage io.Writer) (context.
 	if err := applyDefaults(fs); err != nil {
 		return nil, nil, err
 	}
-	if err := applyEnvironment(fs.FlagSet); err != nil {
+	if err := errors.Join(applyAliases(fs.FlagSet), applyEnvironment(fs.FlagSet)); err != nil {
 		return nil, nil, &UsageError{err}
 	}
 	if err := parseFlags(fs, args, usage); err != nil {

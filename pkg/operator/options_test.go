@@ -54,6 +54,31 @@ func TestParseOptionsPrecedence(t *testing.T) {
 	}
 }
 
+// The variables of the KCloud Workload Optimizer set our flags, where nothing of ours does.
+func TestVariablesOfTheWorkloadOptimizer(t *testing.T) {
+	for name, value := range map[string]string{
+		"METRICS_BIND_ADDRESS": ":9001", "HEALTH_PROBE_BIND_ADDRESS": "0.0.0.0:9002", "LEADER_ELECTION": "false", "LEADER_ELECTION_ID": "kcloud", "LOG_LEVEL": "debug",
+		"WATCH_NAMESPACE": "", "POD_NAME": "operator-0", "OPERATOR_NAME": "kcloud-operator", "CORE_SCHEDULER_URL": "http://core-scheduler:8080",
+	} {
+		t.Setenv(name, value)
+	}
+	expect := func(metrics, probes int, name string, args ...string) {
+		t.Helper()
+		ctx, _, err := parse(t, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := options.FromContext(ctx)
+		if o.MetricsPort != metrics || o.HealthProbePort != probes || !o.DisableLeaderElection || o.LeaderElectionName != name || o.LogLevel != "debug" {
+			t.Errorf("ports %d and %d, leader election %t by %q, log level %s", o.MetricsPort, o.HealthProbePort, !o.DisableLeaderElection, o.LeaderElectionName, o.LogLevel)
+		}
+	}
+	expect(9001, 9002, "kcloud")
+	t.Setenv("METRICS_PORT", "9003") // a variable of ours comes first, and a flag before it
+	t.Setenv("LEADER_ELECTION_NAME", "ours")
+	expect(9003, 9004, "ours", "--health-probe-port=9004")
+}
+
 func TestParseOptionsRefusals(t *testing.T) {
 	for name, tc := range map[string]struct {
 		env  map[string]string
@@ -63,6 +88,13 @@ func TestParseOptionsRefusals(t *testing.T) {
 		"unknown flag":           {args: []string{"--metrics-prot=1"}, want: []string{"metrics-prot", "--help"}},
 		"bad value":              {args: []string{"--metrics-port=many"}, want: []string{"metrics-port", "many"}},
 		"bad variable":           {env: map[string]string{"METRICS_PORT": "many"}, want: []string{"METRICS_PORT", "many"}},
+		"one namespace":          {env: map[string]string{"WATCH_NAMESPACE": "shop"}, want: []string{"WATCH_NAMESPACE", "shop", "all namespaces"}},
+		"address of a host":      {env: map[string]string{"METRICS_BIND_ADDRESS": "127.0.0.1:8080"}, want: []string{"METRICS_BIND_ADDRESS", "127.0.0.1:8080", ":8080"}},
+		"no address":             {env: map[string]string{"HEALTH_PROBE_BIND_ADDRESS": "0"}, want: []string{"HEALTH_PROBE_BIND_ADDRESS", "\"0\"", ":8080"}},
+		"port of an address":     {env: map[string]string{"METRICS_BIND_ADDRESS": ":many"}, want: []string{"METRICS_BIND_ADDRESS", "many"}},
+		"bad leader election":    {env: map[string]string{"LEADER_ELECTION": "maybe"}, want: []string{"LEADER_ELECTION", "maybe", "true or false"}},
+		"repack":                 {args: []string{"--repack-min-savings-per-move=-1"}, want: []string{"--repack-min-savings-per-move is -1", "0 to 1e+06"}},
+		"repack by no number":    {args: []string{"--repack-min-savings-per-move=NaN"}, want: []string{"--repack-min-savings-per-move is NaN"}},
 		"bad boolean variable":   {env: map[string]string{"IGNORE_DRA_REQUESTS": "maybe"}, want: []string{"IGNORE_DRA_REQUESTS", "maybe", "true or false"}},
 		"bad log level":          {args: []string{"--log-level=loud"}, want: []string{"loud"}},
 		"bad gate":               {args: []string{"--feature-gates=NodeRepair=perhaps"}, want: []string{"NodeRepair", "perhaps"}},
