@@ -45,7 +45,7 @@ var (
 var suiteLanes = []struct {
 	suites    []string
 	processes int
-}{{[]string{"lifecycle", "inventory"}, 3}, {[]string{"ladder", "realtime", "migration"}, 3}}
+}{{[]string{"lifecycle", "inventory"}, 3}, {[]string{"ladder", "realtime", "migration"}, 4}}
 
 const (
 	nodeSuite = "node"
