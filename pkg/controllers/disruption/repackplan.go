@@ -94,7 +94,7 @@ func (r *repacking) simulate(ctx context.Context, nodes []repackNode, most float
 		[]pscheduling.Options{pscheduling.IsConsolidationSimulation}, disruption.SimulationOptions{}, candidates...)
 	switch {
 	case err != nil && r.anyDeleting(candidates):
-		return nil, nil, nil // somebody else closes one since
+		return nil, nil, nil // another process is closing one
 	case err != nil:
 		return nil, nil, fmt.Errorf("simulating that %d nodes are closed: %w", len(nodes), err)
 	case !results.AllNonPendingPodsScheduled():
