@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -34,6 +35,8 @@ type Runner struct {
 	Settle    time.Duration // how long after the last creation pods may still wait before the run ends
 
 	agenda *agenda
+	// underWay counts requests that were dispatched and have not ended.
+	underWay atomic.Int64
 }
 
 // Prepare must be called before Observe and Run.
@@ -85,6 +88,7 @@ func (r *Runner) dispatch(ctx context.Context, end time.Time, tasks chan<- task)
 		}
 		t, ok, wait := r.agenda.due(now, look)
 		if ok {
+			r.underWay.Add(1)
 			select {
 			case tasks <- t:
 				continue
@@ -118,7 +122,9 @@ func (r *Runner) work(ctx context.Context, tasks <-chan task) error {
 		if t.finish {
 			act = r.finish
 		}
-		if err := act(ctx, t.job); err != nil {
+		err := act(ctx, t.job)
+		r.underWay.Add(-1)
+		if err != nil {
 			return err
 		}
 	}

@@ -144,20 +144,29 @@ func (g *Gate) busy(node, except string, escalated bool) (why, reason string) {
 }
 
 // stays is the objection to closing a node for a standard method at this moment. Nodes that are repacked go together: what
-// speaks against one of them speaks against all, and none has a container of criticality High.
-func (g *Gate) stays(command *disruption.Command, node string) (why, reason string) {
+// speaks against one of them speaks against all that are not being closed yet, and none has a container of criticality High.
+func (g *Gate) stays(ctx context.Context, command *disruption.Command, claim *karpv1.NodeClaim) (why, reason string, err error) {
 	if command.Method == nil || command.ConsolidationType() != repackType {
-		return g.busy(node, "", true)
+		why, reason = g.busy(claim.Status.NodeName, "", true)
+		return why, reason, nil
 	}
-	for _, name := range command.SourceNodeNames() {
-		if why, reason = g.busy(name, "", true); why != "" {
-			return why, reason
+	for _, c := range command.Candidates {
+		current := &karpv1.NodeClaim{}
+		err := g.Get(ctx, client.ObjectKeyFromObject(c.NodeClaim), current)
+		if client.IgnoreNotFound(err) != nil {
+			return "", "", fmt.Errorf("reading NodeClaim %s: %w", c.NodeClaim.Name, err)
 		}
-		if high := highOn(g.store.Snapshot(), name); high != "" {
-			return fmt.Sprintf("%s of criticality High runs on node %s, and is not moved for a lower price", high, name), ReasonHigh
+		if err != nil || current.DeletionTimestamp != nil {
+			continue // its pods are on their way
+		}
+		if why, reason = g.busy(c.Name(), "", true); why != "" {
+			return why, reason, nil
+		}
+		if high := highOn(g.store.Snapshot(), c.Name()); high != "" {
+			return fmt.Sprintf("%s of criticality High runs on node %s, and is not moved for a lower price", high, c.Name()), ReasonHigh, nil
 		}
 	}
-	return "", ""
+	return "", "", nil
 }
 
 // uproots is what is under way on a node for which a standard method has found a command, or which of its real-time containers would find no
@@ -172,9 +181,11 @@ func (g *Gate) uproots(ctx context.Context, claim *karpv1.NodeClaim) (refusal, e
 	if last := g.keeps(claim.Status.ProviderID); last.why != "" && g.clock.Since(last.at) < askAgain {
 		return last, nil
 	}
-	why, reason := g.stays(command, claim.Status.NodeName)
+	why, reason, err := g.stays(ctx, command, claim)
+	if err != nil {
+		return refusal{}, err
+	}
 	if why == "" {
-		var err error
 		if why, err = g.crowdedOut(ctx, command.SourceNodeNames()...); why == "" {
 			return refusal{}, err
 		}

@@ -597,3 +597,18 @@ func TestNodesThatAreRepackedGoTogether(t *testing.T) {
 		})
 	}
 }
+
+// One of the nodes is being closed already, and its pods are on their way: they keep no other.
+func TestANodeThatIsBeingClosedKeepsNoOther(t *testing.T) {
+	w := spread(t, repacks, "a", "b")
+	w.pass()
+	for name := range w.replacements() {
+		w.join(name)
+	}
+	w.must(w.client.Delete(w.ctx, w.claim("a")))
+	w.submit("replace-1", "a") // as a migration of its pods would have it in hand
+	w.carry("b")
+	if claim := w.claim("b"); claim.DeletionTimestamp == nil {
+		t.Errorf("b is kept: %q", w.messages())
+	}
+}
