@@ -23,7 +23,7 @@ const (
 	repackType = "repack"
 	// repackTimeout bounds one search; Karpenter's multi-node consolidation has as long.
 	repackTimeout = time.Minute
-	// repackMost bounds how many nodes are searched, as Karpenter's multi-node consolidation does.
+	// repackMost bounds how many nodes one command closes, as Karpenter's multi-node consolidation does.
 	repackMost = 100
 	// repackDelay is how long a command has to hold before it begins, as Karpenter's consolidation has it.
 	repackDelay = 15 * time.Second
