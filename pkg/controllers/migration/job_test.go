@@ -97,8 +97,16 @@ func TestWhatAJobBears(t *testing.T) {
 	}
 }
 
+func TestJobsOnAControlPlane(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	t.Run("one pod", c.jobs)
+	t.Run("two pods", c.pair)
+	t.Run("pods that a Job does not count", c.untracked)
+}
+
 // jobs are Kubernetes' own Jobs: those that would fail by an eviction keep their pods, and the others make them again.
-func (c *cluster) jobs(t *testing.T, expect func(*testing.T, *v1alpha1.PodMigration, v1alpha1.MigrationPhase, v1alpha1.MigrationStrategy, string)) {
+func (c *cluster) jobs(t *testing.T) {
 	indexed := batchv1.JobSpec{CompletionMode: ptr.To(batchv1.IndexedCompletion), Completions: ptr.To[int32](1), BackoffLimitPerIndex: ptr.To[int32](0)}
 	retried := *indexed.DeepCopy()
 	retried.BackoffLimitPerIndex = ptr.To[int32](1)
@@ -120,10 +128,10 @@ func (c *cluster) jobs(t *testing.T, expect func(*testing.T, *v1alpha1.PodMigrat
 		for range j.moves {
 			source := c.runs(name, 1)[0]
 			c.cordon(source.Spec.NodeName, true)
-			expect(t, c.moved(source, elsewhere(source), ""), "Succeeded", "Restart", "")
+			expectOutcome(t, c.moved(source, elsewhere(source), ""), "Succeeded", "Restart", "")
 			c.cordon(source.Spec.NodeName, false)
 		}
-		expect(t, c.moved(c.runs(name, 1)[0], "", ""), "Refused", "", j.says)
+		expectOutcome(t, c.moved(c.runs(name, 1)[0], "", ""), "Refused", "", j.says)
 	}
 }
 
