@@ -55,6 +55,11 @@ func (d CRI) Checkpoint(ctx context.Context, pod Pod, container string, timeout 
 	return archive, nil
 }
 
+// Terminating implements Driver.
+func (d CRI) Terminating(ctx context.Context, pod types.UID) (bool, error) {
+	return d.Kubelet.Terminating(ctx, pod)
+}
+
 // Memory implements Driver.
 func (d CRI) Memory(ctx context.Context, pod types.UID, id string) (memory, written int64, err error) {
 	memory, written, err = d.Client.Memory(ctx, id)

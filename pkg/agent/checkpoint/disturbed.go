@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/containerd"
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
@@ -130,21 +131,49 @@ func (k *Keeper) stopAnew(ctx context.Context, held *record) (bool, error) {
 }
 
 // keepStill pauses whatever runs of a source that never runs again, until its NodeCheckpoint is gone: it may not be let go for long, and its liveness
-// probe ends what is paused.
+// probe ends what is paused. Once the kubelet ends the pod its containers are killed: they cannot hear that they are to end, and would
+// stand still for the whole of terminationGracePeriodSeconds, while their peers wait for connections to be reset.
 func (k *Keeper) keepStill(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.Duration, error) {
 	running, err := k.Driver.Containers(ctx, nc.Spec.PodUID)
 	if err != nil {
 		return 0, err
 	}
+	var still []containerd.Container
 	for _, c := range running {
 		if !slices.Contains(nc.Spec.Containers, v1alpha1.CheckpointedContainer{Name: c.Name}) {
 			continue
 		}
 		if err := k.Driver.Pause(ctx, c.ID); err != nil {
 			k.Log.Error(err, "pausing a container whose pod is to go; trying again", "container", c.Name)
+			continue
 		}
+		still = append(still, c)
 	}
-	return watchEvery, nil
+	if len(still) == 0 {
+		return watchEvery, nil
+	}
+	return k.killTerminating(ctx, nc, still), nil
+}
+
+// killTerminating ends containers that stand still for good where the kubelet ends their pod, and says when to look again. Before the kubelet
+// does, it would begin them anew.
+func (k *Keeper) killTerminating(ctx context.Context, nc *v1alpha1.NodeCheckpoint, still []containerd.Container) time.Duration {
+	terminating, err := k.Driver.Terminating(ctx, nc.Spec.PodUID)
+	if err != nil {
+		k.Log.Error(err, "asking whether the kubelet ends a pod; its containers stand still for its own grace period", "nodeCheckpoint", nc.Name)
+		return watchEvery
+	}
+	if !terminating {
+		return terminatingEvery
+	}
+	for _, c := range still {
+		if err := k.Driver.Kill(ctx, c.ID); err != nil {
+			k.Log.Error(err, "killing a container whose pod ends; trying again", "container", c.Name)
+			continue
+		}
+		k.Log.Info("killed a container that stands still, as the kubelet ends its pod", "nodeCheckpoint", nc.Name, "container", c.Name)
+	}
+	return terminatingEvery
 }
 
 // resumed tells of containers that somebody else resumed, and whether it has come to nothing. From stage Restore on a pod may be at work with the state, so

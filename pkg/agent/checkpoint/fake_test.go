@@ -151,6 +151,12 @@ type fakeNode struct {
 	slow func()
 	// has are the images that it has.
 	has []string
+	// terminating: the kubelet ends the pod; unasked: it does not let itself be asked.
+	terminating bool
+	unasked     error
+	// killed are the IDs of containers that were killed, and thawed whether one of them ran at that time.
+	killed []string
+	thawed bool
 	// recorded is the image's name that the runtime has recorded with a container of another pod.
 	recorded string
 }
@@ -214,6 +220,21 @@ func (n *fakeNode) Paused(_ context.Context, id string) (bool, error) {
 }
 
 var errEnded = errors.New("the container has no processes")
+
+func (n *fakeNode) Terminating(context.Context, types.UID) (bool, error) {
+	return n.terminating, n.unasked
+}
+
+func (n *fakeNode) Kill(_ context.Context, id string) error {
+	n.fate.do(func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.killed, n.thawed = append(n.killed, id), n.thawed || !n.paused[id]
+		maps.DeleteFunc(n.running, func(_, other string) bool { return other == id })
+		delete(n.paused, id)
+	})
+	return nil
+}
 
 // there tells whether a container has not ended.
 func (n *fakeNode) there(id string) bool {

@@ -1,6 +1,7 @@
 package checkpoint_test
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -66,6 +67,38 @@ func TestASourceThatWasHandedOverNeverRunsAgain(t *testing.T) {
 			}
 			if files := append(p.left(p.source), p.left(p.target)...); len(files) > 0 {
 				t.Errorf("still there: %v", files)
+			}
+		})
+	}
+}
+
+// A source that stands still for good ends when the kubelet ends its pod, which it cannot hear, and no sooner: the kubelet would begin it anew.
+func TestAStoppedSourceEndsWithItsPod(t *testing.T) {
+	for what, c := range map[string]struct {
+		stage       v1alpha1.CheckpointStage
+		terminating bool
+		unasked     error
+		killed      int
+	}{
+		"handed over, and its pod ends":           {stage: v1alpha1.StageHandOver, terminating: true, killed: 2},
+		"released, and its pod ends":              {stage: v1alpha1.StageRelease, terminating: true, killed: 2},
+		"released, and its pod is there":          {stage: v1alpha1.StageRelease},
+		"released, and the kubelet is not to ask": {stage: v1alpha1.StageRelease, terminating: true, unasked: errors.New("forbidden")},
+		"it may run on yet":                       {stage: v1alpha1.StageRestore, terminating: true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			p := newPair(t)
+			p.settle()
+			p.stage(v1alpha1.StageTransfer)
+			p.stage(c.stage)
+			node := p.source.node
+			node.terminating, node.unasked = c.terminating, c.unasked
+			p.settle()
+			if len(node.killed) != c.killed || node.thawed {
+				t.Errorf("killed are %v; one ran then: %v", node.killed, node.thawed)
+			}
+			if c.killed == 0 && (!node.paused["id-app"] || !node.paused["id-side"]) {
+				t.Errorf("paused are %v", node.paused)
 			}
 		})
 	}

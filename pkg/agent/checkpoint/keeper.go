@@ -27,6 +27,8 @@ const (
 	// watchEvery is how often containers that are paused are looked at, and restoredEvery is how often is asked whether
 	// containers have been restored.
 	watchEvery, restoredEvery = 5 * time.Second, 500 * time.Millisecond
+	// terminatingEvery is how often the kubelet is asked whether it ends a pod whose containers stand still for good. Its answer lists the node's pods.
+	terminatingEvery = time.Second
 	// lookAgain is when what is over, by what was known of it, is looked at again.
 	lookAgain = 200 * time.Millisecond
 	// sweepEvery is how often what nobody asks for any longer is looked for.

@@ -73,7 +73,7 @@ func (l *Leftovers) handOn(ctx context.Context, task orchestration.Task, nc *v1a
 	case nc.Spec.Stage != v1alpha1.StageHandOver:
 		return false, m.stage(ctx, nc, v1alpha1.StageHandOver)
 	case left:
-		return false, m.hasten(ctx, task.Object.Spec.Pods[0])
+		return false, nil
 	}
 	return l.bear(ctx, task, nc, kept, heir)
 }

@@ -195,7 +195,7 @@ func (m *migrate) passOn(ctx context.Context, task orchestration.Task, l legacy)
 	case left && m.ends(task):
 		return m.leave(l, "the source was evicted, and has not ended in time, as on a node that does not answer"), nil
 	case left:
-		return rules.Result{Message: "the source was evicted; waits until it has ended"}, m.hasten(ctx, task.Object.Spec.Pods[0])
+		return rules.Result{Message: "the source was evicted; waits until it has ended"}, nil
 	case unbegun(task, l):
 		return m.bringForth(ctx, task, l)
 	case l.heir == nil || l.heir.DeletionTimestamp != nil:

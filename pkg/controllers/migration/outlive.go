@@ -6,8 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
@@ -42,8 +40,9 @@ func (m *migrate) settleDown(ctx context.Context, task orchestration.Task, twin 
 	if result, done, err := m.foster(ctx, task, twin); !done || err != nil {
 		return result, err
 	}
-	if err := m.hasten(ctx, task.Object.Spec.Pods[0]); err != nil {
-		return rules.Result{}, err
+	// The source's agent ends its containers, which cannot hear the kubelet, as long as the NodeCheckpoint is there.
+	if left, err := m.left(ctx, task.Object.Spec.Pods[0]); err != nil || left && !m.ends(task) {
+		return rules.Result{Message: "the pod goes on; waits until the source, which is deleted, has ended"}, err
 	}
 	if done, err := m.forget(ctx, nc); err != nil || !done && !m.ends(task) {
 		return rules.Result{Message: "the pod goes on; waits until the agents have removed its state"}, err
@@ -105,17 +104,4 @@ func (m *migrate) bereft(ctx context.Context, task orchestration.Task, source *c
 		return rules.Result{Message: "the pod in its place was taken away; waits until the agents have removed its state"}, err
 	}
 	return rules.Result{Outcome: rules.Failed, Message: "the pod in its place was taken away after the source was released" + said}, nil
-}
-
-// hasten shortens the end of a source that is stopped: it cannot hear that it is asked to end.
-func (m *migrate) hasten(ctx context.Context, named v1alpha1.ActionPod) error {
-	pod := &corev1.Pod{}
-	err := m.API.Get(ctx, types.NamespacedName{Namespace: named.Namespace, Name: named.Name}, pod)
-	if err != nil || pod.UID != named.UID || pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds <= briefly {
-		return client.IgnoreNotFound(err)
-	}
-	if err := m.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}, client.GracePeriodSeconds(briefly)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting pod %s/%s, which is stopped: %w", pod.Namespace, pod.Name, err)
-	}
-	return nil
 }

@@ -174,9 +174,11 @@ var _ = Describe("What is in the memory of a pod that somebody makes again", Ser
 			Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: labels}},
 		}
 		env.ExpectApplied(budget)
+		template := countingTemplate("web")
+		template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3600) // longer than the suite: the source does not wait for its end
 		deployment := &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
-			Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: countingTemplate("web")},
+			Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
 		}
 		applied(deployment)
 
@@ -200,9 +202,13 @@ var _ = Describe("What is in the memory of a pod that somebody makes again", Ser
 		unlimited.Spec.MaxUnavailable = ptr.To(intstr.FromInt32(1))
 		Expect(env.Client.Patch(env, unlimited, client.MergeFrom(budget))).To(Succeed())
 		generation := deployment.Generation
-		movesAlong("web")
+		pm, _ := movesAlong("web")
 		Expect(env.Client.Get(env, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
 		Expect(deployment.Generation).To(Equal(generation), "nobody has changed it")
+
+		By("not waiting for the grace period of the source, which is stopped and deleted by its ReplicaSet")
+		err := env.Client.Get(env, client.ObjectKeyFromObject(p), &corev1.Pod{})
+		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "the source is still there: %v; the migration: %s", err, pm.Status.Message)
 	})
 
 	It("stays with a StatefulSet's pod that could not be restored", func() {

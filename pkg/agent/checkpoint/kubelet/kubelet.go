@@ -1,4 +1,4 @@
-// Package kubelet asks the kubelet of this node to checkpoint containers (KEP-2008).
+// Package kubelet asks the kubelet of this node to checkpoint containers (KEP-2008), and whether it ends a pod.
 package kubelet
 
 import (
@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
 
@@ -21,13 +23,14 @@ const (
 	probeTimeout = 10 * time.Second
 	// grace is what the answer may take beyond the time that the runtime is given.
 	grace = 15 * time.Second
-	// maxAnswer bounds what is read of an answer.
-	maxAnswer = 64 << 10
+	// maxAnswer bounds what is read of an answer, and maxPods what is read of the list of pods: the kubelet runs 110 by default, of 1.5 MiB at most each.
+	maxAnswer, maxPods = 64 << 10, 256 << 20
 )
 
-// ErrForbidden means that the kubelet answers, and does not let us; ErrOff that its feature ContainerCheckpoint is off.
+// ErrForbidden and ErrNoPods mean that the kubelet answers, and does not let us; ErrOff that its feature ContainerCheckpoint is off.
 var (
 	ErrForbidden = errors.New("the kubelet does not let the agent checkpoint: it needs verb create on nodes/checkpoint")
+	ErrNoPods    = errors.New("the kubelet does not let the agent list its pods: it needs verb get on nodes/pods (KEP-2862, kubelets since 1.33)")
 	ErrOff       = errors.New("the kubelet has no checkpoint API: its feature gate ContainerCheckpoint is off")
 )
 
@@ -102,6 +105,50 @@ func judge(code int, text []byte) error {
 	default:
 		return fmt.Errorf("asking the kubelet: it answers %d: %s", code, firstLine(text))
 	}
+}
+
+// Terminating tells whether the kubelet knows that the pod of that UID is deleted: its workers end such a pod, and begin none of its
+// containers anew (pkg/kubelet/pod_workers.go). Of a pod that it does not list it tells nothing: after a restart it may not have read it yet.
+func (c *Client) Terminating(ctx context.Context, pod types.UID) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/pods", nil)
+	if err != nil {
+		return false, fmt.Errorf("asking the kubelet for its pods: %w", err)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return false, fmt.Errorf("asking the kubelet for its pods: %w", err)
+	}
+	defer response.Body.Close()
+	switch response.StatusCode {
+	case http.StatusOK:
+		return terminating(io.LimitReader(response.Body, maxPods), pod)
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return false, ErrNoPods
+	}
+	return false, fmt.Errorf("asking the kubelet for its pods: it answers %d", response.StatusCode)
+}
+
+// terminating reads the kubelet's list of pods.
+func terminating(list io.Reader, pod types.UID) (bool, error) {
+	var answer struct {
+		Items []struct {
+			Metadata struct {
+				UID               types.UID
+				DeletionTimestamp *metav1.Time
+			}
+		}
+	}
+	if err := json.NewDecoder(list).Decode(&answer); err != nil {
+		return false, fmt.Errorf("reading the kubelet's pods: %w", err)
+	}
+	for i := range answer.Items {
+		if m := &answer.Items[i].Metadata; m.UID == pod {
+			return m.DeletionTimestamp != nil, nil
+		}
+	}
+	return false, nil
 }
 
 func (c *Client) post(ctx context.Context, namespace, pod, container string, timeout time.Duration) (int, []byte, error) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/kubelet"
@@ -76,6 +77,33 @@ func TestWhetherTheKubeletLetsUs(t *testing.T) {
 	c, _ := serve(t, http.StatusInternalServerError, "no")
 	if err := c.Allowed(t.Context()); err == nil {
 		t.Error("a kubelet that fails lets us")
+	}
+}
+
+func TestWhetherTheKubeletEndsAPod(t *testing.T) {
+	const pods = `{"kind":"PodList","items":[{"metadata":{"uid":"stays"}},{"metadata":{"uid":"ends","deletionTimestamp":"2026-11-29T01:02:03Z"}}]}`
+	for _, tc := range []struct {
+		code      int
+		text, uid string
+		ends      bool
+		want      string
+	}{
+		{code: http.StatusOK, text: pods, uid: "ends", ends: true},
+		{code: http.StatusOK, text: pods, uid: "stays"},
+		{code: http.StatusOK, text: pods, uid: "another"},
+		{code: http.StatusOK, text: `{"kind":"PodList","items":null}`, uid: "ends"},
+		{code: http.StatusOK, text: "pods", uid: "ends", want: "reading the kubelet's pods"},
+		{code: http.StatusForbidden, uid: "ends", want: "verb get on nodes/pods"},
+		{code: http.StatusInternalServerError, uid: "ends", want: "it answers 500"},
+	} {
+		c, asked := serve(t, tc.code, tc.text)
+		ends, err := c.Terminating(t.Context(), types.UID(tc.uid))
+		if ends != tc.ends || (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%d %s of %q: %v, %v", tc.code, tc.uid, tc.text, ends, err)
+		}
+		if asked.Method != http.MethodGet || asked.URL.String() != "/pods" {
+			t.Errorf("it was asked %s %s", asked.Method, asked.URL)
+		}
 	}
 }
 
