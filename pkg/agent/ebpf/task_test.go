@@ -78,11 +78,17 @@ func beTask(text string) error {
 	if err := json.Unmarshal([]byte(text), &t); err != nil {
 		return err
 	}
-	errs := make(chan error, max(t.Threads, 1))
+	logs := make([][]job, max(t.Threads, 1))
+	errs := make(chan error, len(logs))
 	var ready sync.WaitGroup
 	var base atomic.Int64
-	start := make(chan struct{})
-	logs := make([][]job, max(t.Threads, 1))
+	// The kernel lets the threads go when the pipe is closed, and each has a P to go on with: the Go scheduler would let them go by ordinary threads,
+	// which on a busy machine come later than the first jobs.
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + len(logs))
+	var start [2]int
+	if err := unix.Pipe2(start[:], unix.O_CLOEXEC); err != nil {
+		return err
+	}
 	for i := range logs {
 		ready.Add(1)
 		go func() {
@@ -90,7 +96,9 @@ func beTask(text string) error {
 			err := t.join()
 			ready.Done()
 			if err == nil {
-				<-start
+				for _, err := unix.Read(start[0], make([]byte, 1)); err == unix.EINTR; _, err = unix.Read(start[0], make([]byte, 1)) {
+				}
+				base.CompareAndSwap(0, clock(unix.CLOCK_MONOTONIC))
 				logs[i] = t.run(base.Load())
 			}
 			errs <- err
@@ -101,8 +109,9 @@ func beTask(text string) error {
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err
 	}
-	base.Store(clock(unix.CLOCK_MONOTONIC))
-	close(start)
+	if err := unix.Close(start[1]); err != nil {
+		return err
+	}
 	for range logs {
 		if err := <-errs; err != nil {
 			return err
