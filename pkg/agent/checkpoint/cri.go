@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -73,8 +74,27 @@ func (d CRI) Memory(ctx context.Context, pod types.UID, id string) (memory, writ
 	return memory, 0, nil
 }
 
-// criuTimeout bounds one call of criu.
-const criuTimeout = 20 * time.Second
+// criuTimeout bounds one call of criu, and criuLeft for how long processes that it has left may hold its output after that: criu check forks some, and
+// without a bound the agent would wait for them for ever.
+const (
+	criuTimeout = 20 * time.Second
+	criuLeft    = 2 * time.Second
+)
+
+// runCriu runs criu, and kills it with all that it has forked when ctx ends.
+func (d CRI) runCriu(ctx context.Context, action string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, criuTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, d.Criu, action)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = criuLeft
+	text, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("it was killed: %w", ctx.Err())
+	}
+	return text, err
+}
 
 // The API server takes no status in which these are longer, be it only for what a program says of itself.
 const (
@@ -137,14 +157,12 @@ func (d CRI) askCriu(ctx context.Context, found *v1alpha1.CheckpointCapability) 
 	if d.Criu == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, criuTimeout)
-	defer cancel()
-	text, err := exec.CommandContext(ctx, d.Criu, "--version").Output()
+	text, err := d.runCriu(ctx, "--version")
 	if err != nil {
 		return fmt.Errorf("asking %s for its version: %w", d.Criu, err)
 	}
 	found.CRIU = criuVersionOf(text)
-	if text, err := exec.CommandContext(ctx, d.Criu, "check").CombinedOutput(); err != nil {
+	if text, err := d.runCriu(ctx, "check"); err != nil {
 		return fmt.Errorf("criu check: %w: %s", err, bytes.TrimSpace(text))
 	}
 	return nil

@@ -1,12 +1,15 @@
 package checkpoint_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -57,6 +60,48 @@ func TestNoProgramsWordIsTooLongForTheStatus(t *testing.T) {
 	found := checkpoint.CRI{Client: nobody, Kubelet: silent, Criu: criu, Kernel: strings.Repeat("6", 200)}.Capability(t.Context())
 	if len(found.Kernel) != 128 || found.CRIU != strings.Repeat("9", 64) || len(found.Message) != 1024 {
 		t.Errorf("%+v", found)
+	}
+}
+
+// A criu that does not end, or whose children hold its output, is given up, and its children are killed: the agent would wait for ever.
+func TestACriuThatHangsIsGivenUp(t *testing.T) {
+	nobody, err := containerd.New(filepath.Join(t.TempDir(), "no.sock"), "overlayfs", clocktesting.NewFakeClock(time.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nobody.Close() })
+	silent, err := kubelet.New(&rest.Config{}, "127.0.0.1:1", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	criu, child := filepath.Join(dir, "criu"), filepath.Join(dir, "child")
+	if err := unix.Mkfifo(child, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(criu, []byte("#!/bin/sh\nsleep 10000 &\necho $! >"+child+"\nwait\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	pidfd := make(chan int, 1)
+	go func() {
+		defer cancel()
+		text, _ := os.ReadFile(child) // waits until it is written
+		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			t.Errorf("looking at the child %q: %v", text, err)
+		}
+		pidfd <- fd
+	}()
+	found := checkpoint.CRI{Client: nobody, Kubelet: silent, Criu: criu}.Capability(ctx)
+	if found.Checkpoints || !strings.Contains(found.Message, "asking "+criu+" for its version: it was killed: context canceled") {
+		t.Errorf("%+v", found)
+	}
+	fd := <-pidfd
+	defer unix.Close(fd)
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(time.Minute.Milliseconds())); n != 1 {
+		t.Errorf("the child lives on: %d, %v", n, err)
 	}
 }
 

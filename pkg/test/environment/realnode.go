@@ -142,10 +142,11 @@ func hostsCore() string {
 func (env *Environment) ExpectSecondNode() (*localnode.Node, *NodeAgent) {
 	GinkgoHelper()
 	node, agent := env.second()
+	// In the other order, and each also where the one before it fails: else pods of other scenarios would go to that node.
 	DeferCleanup(func() {
-		Expect(agent.stop()).To(Succeed())
-		Expect(node.Stop()).To(Succeed())
 		Expect(client.IgnoreNotFound(env.Client.Delete(env, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: SecondNodeName}}))).To(Succeed())
 	})
+	DeferCleanup(func() { Expect(node.Stop()).To(Succeed()) })
+	DeferCleanup(func() { Expect(agent.stop()).To(Succeed()) })
 	return node, agent
 }
