@@ -92,7 +92,7 @@ func (r *Reconciler) admit(ctx context.Context, o *v1alpha1.PodMigration) (time.
 		r.forget(o.UID) // it may be gone; if not it is decided on again
 		return 0, err
 	}
-	return again, nil // what was just stored wakes the loop: whoever else waits for a decision comes first
+	return again, nil // storing it triggers another reconcile; other PodMigrations that wait for a decision come first
 }
 
 // unseen tells whether it was decided on, and stored, which the cache does not show yet.
@@ -324,7 +324,7 @@ func moveOf(q question, target string) policy.Move {
 	return m
 }
 
-// node for whoever judges; nil where it is not known.
+// node is the node that a policy is evaluated against. It is nil where the controller does not know the node.
 func (d Dependencies) node(ctx context.Context, name string) *corev1.Node {
 	node := &corev1.Node{}
 	if name == "" || d.Client.Get(ctx, types.NamespacedName{Name: name}, node) != nil {

@@ -51,8 +51,8 @@ func (m *migrate) denied(ctx context.Context, task orchestration.Task, pod *core
 	return "policy does not allow it any longer: " + d.Reason, nil
 }
 
-// deniedFirst is for an action that was there before its PodMigration, about which nobody has asked: it waits for the policy's limits, and
-// what was decided is on record.
+// deniedFirst handles an action that existed before its PodMigration, and that no policy has judged. It waits for the limits of the
+// policy. The decision is on record.
 func (m *migrate) deniedFirst(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (string, error) {
 	target := task.Object.Spec.TargetNode
 	q, err := m.question(ctx, &v1alpha1.PodMigration{}, pod, triggerOf(task.Object))

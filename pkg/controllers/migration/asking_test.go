@@ -124,7 +124,8 @@ func (w *town) heard() []string {
 	return slices.Clone(w.told)
 }
 
-// A PodMigration that somebody calls the record of an action whose name it has not is nothing of the kind: what it says of itself does not end the action.
+// A PodMigration that a user labels as the record of an action, but that has another name, is no record: what it says of itself does not
+// end the action.
 func TestARecordOfAnothersAction(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)

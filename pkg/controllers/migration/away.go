@@ -16,9 +16,10 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// away is why a pod does not go on with its state as long as the node that has it is as it is: its kubelet is not heard from, or it takes no pod for now.
-// Empty: the node keeps it from nothing. What is on its disk is still there when it is back; gone is a node that nobody brings back, with the state.
-func (m *migrate) away(ctx context.Context, nc *v1alpha1.NodeCheckpoint, heir *corev1.Pod) (why string, gone bool, err error) {
+// away returns why the node that holds the state currently keeps the pod from being restored: the kubelet does not report, or the node
+// takes no pod for now. It is empty if the node does not prevent that. The state on the disk is still there when the node returns. gone
+// says that the node is gone from the API server, and the state with it.
+func (m *migrate) away(ctx context.Context, nc *v1alpha1.NodeCheckpoint, replacement *corev1.Pod) (why string, gone bool, err error) {
 	node := &corev1.Node{}
 	switch err := m.Client.Get(ctx, types.NamespacedName{Name: nc.Spec.TargetNode}, node); {
 	case apierrors.IsNotFound(err):
@@ -28,24 +29,24 @@ func (m *migrate) away(ctx context.Context, nc *v1alpha1.NodeCheckpoint, heir *c
 		return "", false, fmt.Errorf("reading node %s: %w", nc.Spec.TargetNode, err)
 	}
 	why = dead(node)
-	if why == "" && heir.Spec.NodeName == "" {
-		why = m.closedTo(node, heir)
+	if why == "" && replacement.Spec.NodeName == "" {
+		why = m.closedTo(node, replacement)
 	}
 	return why, false, nil
 }
 
 // closedTo is why a node that is well takes a pod not now, whatever room it has; empty: it does. Real-time cores are not there for a while when its agent, or
 // its kubelet, is started again.
-func (m *migrate) closedTo(node *corev1.Node, heir *corev1.Pod) string {
+func (m *migrate) closedTo(node *corev1.Node, replacement *corev1.Pod) string {
 	if node.Spec.Unschedulable {
 		return "it is cordoned"
 	}
 	snapshot := m.Store.Snapshot()
-	pod, known := snapshot.Pod(heir.UID)
+	pod, known := snapshot.Pod(replacement.UID)
 	if target, ok := snapshot.NodeView(node.Name); known && len(pod.Governed) > 0 && (!ok || !target.Offered) {
 		return "its agent offers no cores"
 	}
-	return untolerated(node, heir)
+	return untolerated(node, replacement)
 }
 
 // lacks is what a scheduler says that a node has not enough of (kube-scheduler's words): what it may not have for ever. The pod goes to one node only, so
@@ -66,8 +67,8 @@ func lostWith(nc *v1alpha1.NodeCheckpoint) string {
 }
 
 // awaitTarget waits for the node that has the state of a source that is gone, for as long as that is kept.
-func (m *migrate) awaitTarget(ctx context.Context, task orchestration.Task, l legacy) (rules.Result, error) {
-	why, gone, err := m.away(ctx, l.nc, l.heir)
+func (m *migrate) awaitTarget(ctx context.Context, task orchestration.Task, l handover) (rules.Result, error) {
+	why, gone, err := m.away(ctx, l.nc, l.replacement)
 	switch {
 	case err != nil:
 		return rules.Result{}, err
@@ -75,14 +76,15 @@ func (m *migrate) awaitTarget(ctx context.Context, task orchestration.Task, l le
 		return m.lose(ctx, task, l.nc, lostWith(l.nc))
 	}
 	return m.outOfTime(ctx, task, l, rules.Result{Message: fmt.Sprintf("pod %s/%s waits for node %s, which has its state: %s%s; to have it begin anew, delete NodeCheckpoint %s",
-		l.heir.Namespace, l.heir.Name, l.nc.Spec.TargetNode, cmp.Or(why, "it has not taken it yet"), unschedulable(l.heir), l.nc.Name)})
+		l.replacement.Namespace, l.replacement.Name, l.nc.Spec.TargetNode, cmp.Or(why, "it has not taken it yet"), unschedulable(l.replacement), l.nc.Name)})
 }
 
-// outOfTime gives the state up when the time is over, and the pod in the source's place has had as long as it takes to go on with it: that one may have
-// been made late, as no controller was there before, or begun late. The time for which its node keeps it from that does not count: the state stays there, and is seen
-// to afterwards; so it is while the pod finds no place there for a reason that nobody knows. A node that is well and has no room is no such: its pods may
-// stay for ever, so that the pod begins anew, unless a policy forbids that.
-func (m *migrate) outOfTime(ctx context.Context, task orchestration.Task, l legacy, result rules.Result) (rules.Result, error) {
+// outOfTime abandons the state when the time is over and the replacement has had as long as a restore takes. The replacement may have
+// been created late, as no controller ran before, or started late. The time for which its node prevents the restore does not count: the
+// node keeps the state, and Leftovers handles it afterwards. The same holds while the replacement is unschedulable for an unknown
+// reason. A healthy node without room is no such reason: its pods may stay for ever. The pod starts anew then, unless a policy forbids
+// that.
+func (m *migrate) outOfTime(ctx context.Context, task orchestration.Task, l handover, result rules.Result) (rules.Result, error) {
 	kept, err := m.keptFrom(ctx, task, l)
 	if err != nil {
 		return rules.Result{}, err
@@ -102,7 +104,7 @@ func (m *migrate) outOfTime(ctx context.Context, task orchestration.Task, l lega
 }
 
 // unsettled is what becomes of a pod in the source's place that has not proven itself.
-func (m *migrate) unsettled(ctx context.Context, task orchestration.Task, l legacy, result rules.Result) (rules.Result, error) {
+func (m *migrate) unsettled(ctx context.Context, task orchestration.Task, l handover, result rules.Result) (rules.Result, error) {
 	delete(task.Progress, progressEvidence)
 	if result.Undo {
 		return m.lose(ctx, task, l.nc, result.Message)
@@ -111,22 +113,22 @@ func (m *migrate) unsettled(ctx context.Context, task orchestration.Task, l lega
 }
 
 // keptFrom tells whether it is for what its node is, or for a policy, that a pod does not go on with a state: then that is kept.
-func (m *migrate) keptFrom(ctx context.Context, task orchestration.Task, l legacy) (bool, error) {
-	if task.Progress[progressBorne] == string(l.heir.UID) {
+func (m *migrate) keptFrom(ctx context.Context, task orchestration.Task, l handover) (bool, error) {
+	if task.Progress[progressBorne] == string(l.replacement.UID) {
 		return false, nil
 	}
-	why, gone, err := m.away(ctx, l.nc, l.heir)
+	why, gone, err := m.away(ctx, l.nc, l.replacement)
 	switch {
 	case err != nil || gone:
 		return false, err
 	case why != "":
 		return true, nil
-	case l.heir.Spec.NodeName != "":
-		return !everBegun(l.heir) || waitsFor(l.heir, passingly) != "", nil
-	case !roomless(l.heir):
+	case l.replacement.Spec.NodeName != "":
+		return !everBegun(l.replacement) || waitsFor(l.replacement, passingly) != "", nil
+	case !roomless(l.replacement):
 		return true, nil
 	}
-	return m.required(ctx, l.heir)
+	return m.required(ctx, l.replacement)
 }
 
 // required tells whether the pod's MigrationPolicy has it go on with its state or not at all.

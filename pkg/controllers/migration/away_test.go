@@ -123,8 +123,8 @@ func TestAStateWaitsForItsNodeForAnHour(t *testing.T) {
 	}
 }
 
-// A node that is well, and whose room somebody else has got, may have none for ever: the pod begins anew when the migration's time is over, unless a
-// policy forbids that.
+// A healthy node whose room another pod has taken may have none for ever. The pod starts anew when the migration's time is over, unless
+// a policy forbids that.
 func TestAStateDoesNotWaitForRoom(t *testing.T) {
 	t.Parallel()
 	for what, required := range map[string]bool{"it may begin anew": false, "it must not": true} {
@@ -185,8 +185,9 @@ func (w *town) offers(node string, yes bool) {
 	}
 }
 
-// Nobody else is known to have the room of a node for ever where that takes nothing for now, or no scheduler has said that there is none: the state is kept.
-func TestAStateIsKeptWhereNobodySaysThatThereIsNoRoom(t *testing.T) {
+// If the node takes no pod for now, or no scheduler has reported a lack of room, the room is not known to be taken for ever: the state
+// is kept.
+func TestAStateIsKeptWhereTheSchedulerDoesNotReportALackOfRoom(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
 		word, says        string
@@ -237,7 +238,7 @@ func TestAStateIsKeptWhereNobodySaysThatThereIsNoRoom(t *testing.T) {
 	}
 }
 
-// A node that somebody deletes takes the state with it: nobody waits for that.
+// A node that a user deletes takes the state with it: the controller does not wait for that.
 func TestAStateGoesWithItsNode(t *testing.T) {
 	t.Parallel()
 	w, h, p := orphaned(t, 20*time.Minute, false)

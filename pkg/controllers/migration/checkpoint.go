@@ -34,15 +34,15 @@ func (m *migrate) checkpoint(ctx context.Context, task orchestration.Task, sourc
 		return rules.Result{}, err
 	}
 	switch {
-	case task.Progress[progressHeir] != "":
-		return m.inherit(ctx, task, source, legacy{twin, nc})
+	case task.Progress[progressTemplate] != "":
+		return m.handOver(ctx, task, source, handover{twin, nc})
 	case handedOver(task, twin, nc):
-		return m.outlive(ctx, task, source, twin, nc)
+		return m.completeCutOver(ctx, task, source, twin, nc)
 	case task.Undoing() && (serves(task, twin, nc) || alone(task, source, twin, nc)): // it goes on all the same
 		delete(task.Progress, progressForfeited)
 		return m.releaseSource(ctx, task, twin, nc)
 	case task.Undoing() && !m.clings(task, source, nc):
-		return m.thaw(ctx, task, source, nc)
+		return m.resumeSource(ctx, task, source, nc)
 	case source == nil && !saved(nc):
 		return rules.Result{Undo: true, Message: "the pod is gone, and nobody here has evicted it"}, nil
 	case nc == nil && twin != nil:
@@ -62,7 +62,7 @@ func handedOver(task orchestration.Task, twin *corev1.Pod, nc *v1alpha1.NodeChec
 
 // goOn takes the state from stage to stage, until a copy of the pod has it.
 func (m *migrate) goOn(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
-	heed(task, source)
+	recordStopLimit(task, source)
 	if veto := m.hindered(task, source, twin, nc); veto != "" {
 		return rules.Result{Undo: true, Message: veto}, nil
 	}
@@ -124,12 +124,12 @@ func (m *migrate) freeze(ctx context.Context, task orchestration.Task, source *c
 	if err := m.enter(ctx, task, v1alpha1.MigrationCheckpointing, describe(task, source)); err != nil {
 		return rules.Result{}, err
 	}
-	if heritable(metav1.GetControllerOf(source)) {
+	if needsHandover(metav1.GetControllerOf(source)) {
 		if result, guarded, err := m.guard(ctx, task, source); !guarded || err != nil {
 			return result, err
 		}
 	}
-	heed(task, source)
+	recordStopLimit(task, source)
 	nc := m.checkpointOf(task, source)
 	switch err := m.Client.Create(ctx, nc); {
 	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
@@ -158,17 +158,17 @@ func (m *migrate) advance(ctx context.Context, task orchestration.Task, source *
 	if source == nil {
 		return rules.Result{Undo: true, Message: fmt.Sprintf("the pod is gone, and nobody here has evicted it; its state was on node %s", nc.Spec.TargetNode)}, nil
 	}
-	if heritable(metav1.GetControllerOf(source)) {
-		return m.bequeath(ctx, task, source, nc)
+	if needsHandover(metav1.GetControllerOf(source)) {
+		return m.storeReplacement(ctx, task, source, nc)
 	}
-	if err := m.stage(ctx, nc, v1alpha1.StageRestore); err != nil { // from here on the source does not run by itself, however long nobody is here
+	if err := m.stage(ctx, nc, v1alpha1.StageRestore); err != nil { // from here on the source does not run by itself, however long no controller is running
 		return rules.Result{}, err
 	}
-	return m.thawedTwin(ctx, task, source, nc)
+	return m.createCopy(ctx, task, source, nc)
 }
 
-// thawedTwin makes the copy whose containers are made from the archives.
-func (m *migrate) thawedTwin(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
+// createCopy makes the copy whose containers are made from the archives.
+func (m *migrate) createCopy(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	if err := m.enter(ctx, task, v1alpha1.MigrationRestoring, carrying(nc)); err != nil {
 		return rules.Result{}, err
 	}
@@ -184,7 +184,7 @@ func (m *migrate) thawedTwin(ctx context.Context, task orchestration.Task, sourc
 		return rules.Result{Undo: true, Message: veto}, nil
 	}
 	if emptied(task, source, nc) != "" {
-		comeIn(&twin.Spec)
+		tolerateCordon(&twin.Spec)
 	}
 	return m.makeTwin(ctx, task, twin)
 }
@@ -214,7 +214,7 @@ func (m *migrate) releaseSource(ctx context.Context, task orchestration.Task, tw
 	return rules.Result{Message: "the pod goes on on node " + nc.Spec.TargetNode + ", and the source is to go"}, m.stage(ctx, nc, v1alpha1.StageRelease)
 }
 
-// standstill is for how long nobody served, where both ends of that are known.
+// standstill is for how long neither the source nor the copy served, where both ends of that time are known.
 func standstill(task orchestration.Task, twin *corev1.Pod) (time.Duration, bool) {
 	since, ok := readySince(twin)
 	stopped, err := time.Parse(time.RFC3339Nano, task.Progress[progressStopped])
@@ -232,8 +232,8 @@ func unavailable(d time.Duration, known bool) func(*v1alpha1.PodMigrationStatus)
 	}
 }
 
-// thaw takes the copy away, and has the source go on after that.
-func (m *migrate) thaw(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
+// resumeSource takes the copy away, and has the source go on after that.
+func (m *migrate) resumeSource(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	if err := m.enter(ctx, task, v1alpha1.MigrationRollingBack); err != nil {
 		return rules.Result{}, err
 	}
@@ -246,7 +246,7 @@ func (m *migrate) thaw(ctx context.Context, task orchestration.Task, source *cor
 			return rules.Result{}, err
 		}
 	}
-	if source == nil || heritable(metav1.GetControllerOf(source)) { // up to here somebody might have gone on with it
+	if source == nil || needsHandover(metav1.GetControllerOf(source)) { // up to here a replacement might have been restored from it
 		if err := m.unstore(ctx, task); err != nil {
 			return rules.Result{}, err
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
-// What is on its way to a node takes room there that nobody else gets, which a refusal says; what has given that node up, and waits for another, takes none.
+// A pod on its way to a node takes room there that no other pod gets; a refusal says so. A pod that has given that node up, and waits
+// for another, takes none.
 func TestWhatIsOnItsWayTakesRoom(t *testing.T) {
 	t.Parallel()
 	for adrift, want := range map[bool]v1alpha1.MigrationPhase{false: v1alpha1.MigrationRefused, true: v1alpha1.MigrationDryRun} {
@@ -50,7 +51,7 @@ func TestAPodThatIsThereTakesItsRoomOnce(t *testing.T) {
 	w.scale(1)
 	w.bind(w.make(), "a", 0)
 	w.house("StatefulSet")
-	w.agents.cold = true // nobody says yet that it was restored
+	w.agents.cold = true // the agent does not say yet that it was restored
 	w.asks("rt-1", by("Checkpoint"), func(o *v1alpha1.PodMigration) { o.Spec.TargetNode = w.name("b") })
 	p := w.further(w.start(), func() bool {
 		c := w.copied()

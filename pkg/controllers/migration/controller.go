@@ -178,7 +178,7 @@ func (r *Reconciler) further(ctx context.Context, o *v1alpha1.PodMigration) (tim
 	return r.drive(ctx, o)
 }
 
-// unwanted is why nobody wants the migration any longer; empty: somebody does.
+// unwanted returns why the migration is no longer wanted; it is empty if the migration is still wanted.
 func unwanted(o *v1alpha1.PodMigration) string {
 	switch {
 	case o.DeletionTimestamp != nil:

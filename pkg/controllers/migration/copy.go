@@ -28,7 +28,7 @@ const (
 	// annotationDeletionCost says which pod of a ReplicaSet goes first, and lowestCost that it is this one.
 	annotationDeletionCost = corev1.PodDeletionCost
 	lowestCost             = math.MinInt32
-	// annotationFormerCost is what a pod's cost was before it was to go, and unsaid that nobody had said any.
+	// annotationFormerCost is the pod's deletion cost before the controller lowered it. unsaid means that the pod had none.
 	annotationFormerCost = v1alpha1.Group + "/former-deletion-cost"
 	unsaid               = "unsaid"
 	// longestName is what is kept of a pod's name in that of its copy, which has 63 characters at most: it is a host's name.
@@ -38,9 +38,9 @@ const (
 // ofCopy is what the name of a copy has beyond that of its source.
 var ofCopy = regexp.MustCompile(`(-m[0-9a-f]{8}-[0-9]+)+$`)
 
-// copyName is the name of the pod that is made in the source's place, the same whoever makes it.
+// copyName is the name of the pod that replaces the source. Every controller process derives the same name.
 func copyName(task orchestration.Task) string {
-	if task.Progress[progressHeir] != "" {
+	if task.Progress[progressTemplate] != "" {
 		return task.Object.Spec.Pods[0].Name
 	}
 	return ownName(task)
@@ -77,12 +77,12 @@ func (m *migrate) copied(ctx context.Context, from client.Reader, task orchestra
 	case err != nil:
 		return nil, fmt.Errorf("reading pod %s/%s: %w", source.Namespace, copyName(task), err)
 	case pod.Annotations[mcv1.AnnotationReplaces] != string(source.UID):
-		return nil, nil // somebody else's
+		return nil, nil // the pod belongs to another controller or user
 	}
 	return pod, nil
 }
 
-// twin is a pod that does what the source does, for nobody yet.
+// twin returns a pod that does what the source does. It has no owner yet.
 func twin(task orchestration.Task, source *corev1.Pod, labels map[string]string, spec corev1.PodSpec) *corev1.Pod {
 	out := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -96,7 +96,7 @@ func twin(task orchestration.Task, source *corev1.Pod, labels map[string]string,
 	return out
 }
 
-// ofPod is the twin of a pod that nobody makes again.
+// ofPod returns the copy of a pod that no owner recreates.
 func ofPod(task orchestration.Task, source *corev1.Pod) *corev1.Pod {
 	out := twin(task, source, source.Labels, v1alpha1.Unpinned(source).Spec)
 	if metav1.GetControllerOf(source) == nil { // of a ReplicaSet that has left it: the label says of a copy that it was handed to one

@@ -35,8 +35,8 @@ func tally(t *testing.T) map[string]float64 {
 	return out
 }
 
-// Each migration counts once, as what became of it, whoever has ended it: one that goes elsewhere is no rollback, and one that could not be undone in
-// time has failed. It is alone, as counters are the process's.
+// Each migration counts once, as what became of it, whichever process ends it. One that goes elsewhere is no rollback. One that could
+// not be rolled back in time has failed. The test runs alone, as counters are the process's.
 func TestEveryMigrationCountsOnce(t *testing.T) {
 	for _, c := range []struct {
 		journey

@@ -34,7 +34,8 @@ func (w *town) shuts(node string, yes bool) {
 	w.must(w.api.Update(w.Context(), n))
 }
 
-// A migration whose target would not do, and which a limit keeps from another, waits for that as long as it may wait for its turn, and while somebody wants it.
+// A migration whose target will not do, and which a limit keeps from another, waits for that as long as it may wait for its turn, and
+// while it is wanted.
 func TestADisplacedMigrationDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {

@@ -31,7 +31,7 @@ func (w *town) stirs(nc *v1alpha1.NodeCheckpoint) {
 	w.agents.stopped[nc.Spec.PodUID] = true
 }
 
-// disturb has somebody resume the source, and its agent see that.
+// disturb resumes the source, as a user may on its node, and has its agent see that.
 func (w *town) disturb() {
 	w.Helper()
 	w.agents.awake = true
@@ -116,8 +116,8 @@ func TestASourceThatIsResumed(t *testing.T) {
 	}
 }
 
-// The same goes for one whose action somebody has deleted by force.
-func TestASourceThatDoesNotStandStillAndNobodyIsAtIt(t *testing.T) {
+// The same holds if a user has deleted the action by force.
+func TestASourceThatRunsAfterItsActionIsGone(t *testing.T) {
 	t.Parallel()
 	for what, disturbed := range map[string]func(*town){"resumed": (*town).disturb, "ended": (*town).end, "ended before its copy is ready": func(w *town) { w.end(); w.sicken(1) }} {
 		w := newTown(t, 1)

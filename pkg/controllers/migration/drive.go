@@ -41,7 +41,7 @@ func (r *Reconciler) drive(ctx context.Context, o *v1alpha1.PodMigration) (time.
 	}
 	if action == nil {
 		if lost := o.Status.Phase; lost != "" && lost != v1alpha1.MigrationPending {
-			if kept, err := r.outlives(ctx, o, o.Status.Action, rules.Failed); kept || err != nil {
+			if kept, err := r.retainsState(ctx, o, o.Status.Action, rules.Failed); kept || err != nil {
 				return again, err
 			}
 			return 0, r.vanished(ctx, o, fmt.Sprintf("its action is gone; it was %s, and nobody knows what became of it", lost))
@@ -78,7 +78,7 @@ func (r *Reconciler) accompany(ctx context.Context, o *v1alpha1.PodMigration) (t
 			return r.watch(ctx, o, action, unwanted(o))
 		}
 	}
-	if kept, err := r.outlives(ctx, o, name, rules.Failed); kept || err != nil {
+	if kept, err := r.retainsState(ctx, o, name, rules.Failed); kept || err != nil {
 		return again, err
 	}
 	return 0, r.vanished(ctx, o, fmt.Sprintf("action %s is gone, and nobody knows what became of it", name))
@@ -90,7 +90,7 @@ func recordOf(o *v1alpha1.PodMigration, action *v1alpha1.RTAction) bool {
 	return action.Spec.Kind == "Migrate" && len(pods) == 1 && pods[0].Namespace == o.Namespace && o.Name == action.Name
 }
 
-// watch withdraws what nobody wants, and tells how far the rest is.
+// watch withdraws an action that is no longer wanted, and reports how far any other one is.
 func (r *Reconciler) watch(ctx context.Context, o *v1alpha1.PodMigration, action *v1alpha1.RTAction, why string) (time.Duration, error) {
 	phase := rules.Phase(cmp.Or(action.Status.Phase, "Waiting"))
 	if phase.Over() {
@@ -123,9 +123,9 @@ func (r *Reconciler) watch(ctx context.Context, o *v1alpha1.PodMigration, action
 	})
 }
 
-// ended tells what became of it, once nobody keeps its state any longer.
+// ended reports the outcome, once the state is no longer kept.
 func (r *Reconciler) ended(ctx context.Context, o *v1alpha1.PodMigration, action *v1alpha1.RTAction, phase rules.Phase) (time.Duration, error) {
-	if kept, err := r.outlives(ctx, o, action.Name, phase); kept || err != nil {
+	if kept, err := r.retainsState(ctx, o, action.Name, phase); kept || err != nil {
 		return again, err
 	}
 	return r.over(ctx, o, action)
@@ -143,7 +143,7 @@ func (r *Reconciler) conclude(ctx context.Context, o *v1alpha1.PodMigration, act
 	if err != nil {
 		return err
 	}
-	if err := r.unrestrain(ctx, o, action.Name); err != nil { // whoever's the pod is by now: its owner may have released it
+	if err := r.unrestrain(ctx, o, action.Name); err != nil { // whatever owns the pod by now: its owner may have released it
 		return err
 	}
 	if unsaved != "" && !strings.Contains(message, lostMemory) {
@@ -189,7 +189,7 @@ func touched(o *v1alpha1.PodMigration) bool {
 // reasonOf is the reason of condition Done.
 func reasonOf(phase v1alpha1.MigrationPhase) string { return string(phase) }
 
-// aborted ends a migration that nobody wants, and of which nothing is under way.
+// aborted ends a migration that is no longer wanted, and of which nothing is under way.
 func (r *Reconciler) aborted(ctx context.Context, o *v1alpha1.PodMigration, reason, message string) error {
 	return r.end(ctx, o, v1alpha1.MigrationAborted, reason, message, func(*v1alpha1.PodMigrationStatus) {})
 }
@@ -212,7 +212,7 @@ func (r *Reconciler) refuse(ctx context.Context, o *v1alpha1.PodMigration, d *v1
 }
 
 func (r *Reconciler) end(ctx context.Context, o *v1alpha1.PodMigration, phase v1alpha1.MigrationPhase, reason, message string, more func(*v1alpha1.PodMigrationStatus)) error {
-	kept, err := r.inherited(ctx, o)
+	kept, err := r.retainedStateCondition(ctx, o)
 	if err != nil {
 		return err
 	}

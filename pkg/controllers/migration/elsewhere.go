@@ -38,8 +38,8 @@ func (r *Reconciler) keep(uid types.UID, target string, pod *corev1.Pod) error {
 	return nil
 }
 
-// remind keeps, in a process that has not decided on it, what is kept for a migration whose turn has not come. Where that is gone its
-// action will find out.
+// remind restores the reservation of a migration that waits for its turn, in a process that did not decide on it. If the room is gone,
+// the action will find that out.
 func (r *Reconciler) remind(ctx context.Context, o *v1alpha1.PodMigration) {
 	r.choosing.Lock()
 	defer r.choosing.Unlock()

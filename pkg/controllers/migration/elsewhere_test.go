@@ -92,7 +92,7 @@ func TestAMigrationGoesElsewhere(t *testing.T) {
 	}
 }
 
-// What was decided for one is not decided for another, though nobody has reserved it yet.
+// A node that was chosen for one migration is not chosen for another, although no action has reserved it yet.
 func TestDecisionsCountOnOneAnother(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 2)

@@ -84,8 +84,9 @@ func swaysAt(w *town, at time.Time) {
 	}
 }
 
-// A source that has ended while it stood still has no memory any longer: what was taken of it is the only state, so that a pod goes on with that, if any can, whether
-// somebody aborts it, nobody was there, or the source may not go for long. Where none can it is said what is lost, and that the pod begins anew.
+// A source that has ended while it was stopped has no memory any longer: what was taken of it is the only state. If any pod can be
+// restored from that, one is, although a user aborts the migration, no controller was running, or the source may not go for long. If
+// none can, the status says what is lost, and that the pod starts anew.
 func TestASourceThatHasEnded(t *testing.T) {
 	t.Parallel()
 	owned := func(w *town) { w.rollout(1); w.able() }
@@ -135,18 +136,18 @@ func TestASourceThatHasEnded(t *testing.T) {
 	}
 }
 
-// takeCopies has somebody take the copy away.
+// takeCopies deletes the copy, as a user may.
 func (w *town) takeCopies() {
 	w.Helper()
 	for _, pod := range w.pods() {
 		if pod.UID != w.move().Status.Source.PodUID {
-			w.bury(&pod)
+			w.finishDeletion(&pod)
 		}
 	}
 }
 
-// A copy that has served, and is not ready for a while, stays: somebody may have had an answer of it. So it does where its proof takes longer than what it has for
-// becoming ready.
+// A copy that has served, and is not ready for a while, stays: a client may have had an answer of it. It also stays where its proof
+// takes longer than the time for becoming ready.
 func TestACopyThatHasServedAndIsNotReady(t *testing.T) {
 	t.Parallel()
 	alone := func(w *town) { bare(w); w.able() }

@@ -10,8 +10,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
-// The controller dies before it has stored that it has evicted the pod, and the next one comes ten minutes later. For how long nobody served it tells from what is left of
-// the pod, and where nothing is, not at all: from when it came it would be too little.
+// The controller dies before it has stored that it evicted the pod, and the next one starts ten minutes later. It tells for how long no
+// pod served from what is left of the pod. If nothing is left it does not tell: counted from its own start the time would be too short.
 func TestADeathOverAnEviction(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {

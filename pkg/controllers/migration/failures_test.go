@@ -108,8 +108,8 @@ func TestTwoPodsOfAJobThatBearsOneFailure(t *testing.T) {
 	}
 }
 
-// So it is for two actions that nobody made PodMigrations for, which begin at once: the one that comes later to the eviction waits for what the Job counts, and goes on
-// where it was.
+// The same holds for two actions without PodMigrations that begin at once. The one that comes later to the eviction waits for what the
+// Job counts, and goes on where it was.
 func TestTwoActionsForPodsOfAJobThatBearsOneFailure(t *testing.T) {
 	t.Parallel()
 	for _, by := range []mcv1.MigrationKind{mcv1.MigrationCheckpoint, mcv1.MigrationRestart} {

@@ -115,8 +115,8 @@ func byAge(a, b corev1.Pod) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-// follow waits until a pod in the place of the one that was evicted runs with its cores on another node. That cannot be
-// undone, so whoever no longer wants it is told how it ended, too.
+// follow waits until the pod in the place of the evicted one runs with its cores on another node. An eviction cannot be undone. So the
+// user, or the controller that withdrew the action, is also told how it ended.
 func (m *migrate) follow(ctx context.Context, task orchestration.Task) (rules.Result, error) {
 	if err := m.findEvicted(ctx, task); err != nil {
 		return rules.Result{}, err
@@ -132,7 +132,7 @@ func (m *migrate) follow(ctx context.Context, task orchestration.Task) (rules.Re
 	return rules.Result{Outcome: rules.Failed, Message: "the pod was evicted, and the time is over: " + result.Message}, nil
 }
 
-// over tells whether the time of an action is over: it was undone for that, or what whoever withdrew it gave it is.
+// over tells whether the time of an action is over: it was rolled back for that reason, or the time left after its withdrawal is over.
 func (m *migrate) over(task orchestration.Task) bool {
 	deadline, ok := task.Action.Deadline()
 	return task.Undoing() && (!task.Action.Unwanted || ok && !m.Clock.Now().Add(ending).Before(deadline))
@@ -179,8 +179,8 @@ func (m *migrate) lasts(task orchestration.Task) bool {
 	return err != nil || m.Clock.Now().Sub(at) >= again
 }
 
-// homeless looks after a pod in the evicted one's place that has no node. One that may only be on the target, and finds no
-// room there, is made again, once, to go where the scheduler puts it: else nobody would have it run.
+// homeless handles a pod in the evicted one's place that has no node. If it may only go to the target and finds no room there, the
+// controller deletes it once. The owner recreates it, and the scheduler chooses the node. Else the pod would never run.
 func (m *migrate) homeless(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
 	name, why := pod.Namespace+"/"+pod.Name, unschedulable(pod)
 	_, free := task.Progress[progressFree]
@@ -256,7 +256,7 @@ func (m *migrate) replacement(ctx context.Context, task orchestration.Task, b be
 		p := &pods[i]
 		switch of := p.Annotations[mcv1.AnnotationReplaces]; {
 		case of == string(source.UID):
-			if gated(p) { // its gate is back only by somebody else's hand
+			if gated(p) { // only another controller or user can have added the gate again
 				_, err := m.release(ctx, task, p)
 				return p, err
 			}
@@ -271,7 +271,7 @@ func (m *migrate) replacement(ctx context.Context, task orchestration.Task, b be
 	return m.mark(ctx, task, found)
 }
 
-// mark says on a pod in whose place it is. Nobody is found for as long as others write it, too: it is looked for again.
+// mark notes on a pod whose place it takes. It returns no pod while other controllers write the pod as well: the next step looks again.
 func (m *migrate) mark(ctx context.Context, task orchestration.Task, found *corev1.Pod) (*corev1.Pod, error) {
 	if gated(found) {
 		_, err := m.release(ctx, task, found)

@@ -88,9 +88,10 @@ func (g *Gates) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	return reconcile.Result{}, nil
 }
 
-// awaits tells whether any migration that is under way waits for the pod. One that says whose place it is in, or is a copy, is waited for by that migration.
-// Of the others of an owner the oldest are, as many as it has lost pods whose places nobody has: what it makes while an eviction is refused, or beside
-// that, is in nobody's place. It goes by what became of the pods, and not by what is on record of them: who has evicted one may have died over it.
+// awaits tells whether any migration under way waits for the pod. If the pod is a copy, or its annotation says which pod it replaces,
+// that migration waits for it. Of an owner's other pods the oldest are awaited, as many as it has lost pods that have no replacement
+// yet. What the owner creates while an eviction is refused, or in addition, replaces no pod. awaits looks at the pods, not at what is on
+// record of them: the process that evicted a pod may have died before it recorded that.
 func awaits(ctx context.Context, from client.Reader, pod *corev1.Pod) (bool, error) {
 	list := &v1alpha1.PodMigrationList{}
 	if err := from.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
@@ -130,7 +131,7 @@ func vacant(left map[types.UID]bool, pods []corev1.Pod) map[types.UID]bool {
 	return out
 }
 
-// older is how many pods were gated before a pod of the same owner, and may be in somebody's place as well as it.
+// older counts the gated pods of the same owner that are older than the pod and may replace the same lost pod.
 func older(pod *corev1.Pod, pods []corev1.Pod) (n int) {
 	owner := metav1.GetControllerOf(pod)
 	for i := range pods {
@@ -143,8 +144,8 @@ func older(pod *corev1.Pod, pods []corev1.Pod) (n int) {
 	return n
 }
 
-// beside tells whether the pod is the copy of one that nobody makes again, and that one is still there: both would run then. Its gate stays for as long
-// as that one takes to end; where it does not end, and nobody is at it any longer, the copy goes.
+// beside tells whether the pod is the copy of an ownerless pod that still exists: both would run then. The gate stays for as long as the
+// source takes to end. If the source does not end and no migration is under way any longer, beside deletes the copy.
 func (g *Gates) beside(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	of := types.UID(pod.Annotations[mcv1.AnnotationReplaces])
 	if of == "" || metav1.GetControllerOf(pod) != nil {

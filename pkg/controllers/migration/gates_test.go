@@ -43,7 +43,8 @@ func (w *town) copied() *corev1.Pod {
 	return nil
 }
 
-// A pod that nobody makes again may take longer to end than its migration has time: what is in its place waits for its end, however long that takes.
+// A pod that no owner recreates may take longer to end than its migration has time: its replacement waits for its end, however long that
+// takes.
 func TestABarePodThatIsSlowToEnd(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)
@@ -70,7 +71,7 @@ func TestABarePodThatIsSlowToEnd(t *testing.T) {
 	}
 }
 
-// A stored copy that nobody waits for any longer, as its source stays, goes.
+// A stored copy that no migration waits for any longer, as its source stays, is deleted.
 func TestACopyOfAPodThatStays(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)
@@ -100,7 +101,8 @@ func (w *town) gatedPods() (out []string) {
 	return out
 }
 
-// What an owner makes while a PodDisruptionBudget forbids the eviction is in nobody's place. It runs, and the budget may wait for just that.
+// What an owner creates while a PodDisruptionBudget forbids the eviction replaces no pod. It runs, and the budget may wait for just
+// that.
 func TestPodsMadeWhileTheEvictionIsRefusedRun(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)
@@ -159,7 +161,7 @@ func TestAsManyWaitAsHaveGone(t *testing.T) {
 	}
 }
 
-// A StatefulSet's pods have names, those of an Indexed Job indexes: those of other ones are in nobody's place.
+// A StatefulSet's pods have names, those of an Indexed Job indexes: a pod with another name or index does not replace the evicted one.
 func TestWhoseNameIsAwaited(t *testing.T) {
 	t.Parallel()
 	o := &v1alpha1.PodMigration{Status: v1alpha1.PodMigrationStatus{

@@ -21,12 +21,12 @@ const (
 	asksFor  = "asks/"
 )
 
-// guard has the API server, before anything is stopped, keep the owner from making a pod in the source's place, and asks whether it does: else that one would
-// begin anew while the state is on its way. It also tells whether somebody else would forbid that pod, of the images of which the controller makes it, or
-// that what it is to be is stored.
+// guard has the API server keep the owner from creating the source's replacement, before anything is stopped, and probes that it does.
+// Else the owner's pod would start anew while the state is on its way. guard also finds out whether another policy or webhook would forbid
+// the replacement with the images that the controller gives it, or the PodTemplate that stores it.
 func (m *migrate) guard(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, bool, error) {
-	heir := likeArchives(heirOf(task, source), source.UID)
-	if why, err := m.restrain(ctx, task, heir); why != "" || err != nil {
+	replacement := likeArchives(replacementOf(task, source), source.UID)
+	if why, err := m.restrain(ctx, task, replacement); why != "" || err != nil {
 		return rules.Result{Undo: why != "", Message: why}, false, err
 	}
 	why, veto, err := m.unkept(ctx, task, source)
@@ -38,13 +38,14 @@ func (m *migrate) guard(ctx context.Context, task orchestration.Task, source *co
 	case why != "":
 		return rules.Result{Undo: m.since(task, progressGuard) > unguarded, Message: why}, false, nil
 	}
-	why, err = m.inadmissible(ctx, task, heir)
+	why, err = m.inadmissible(ctx, task, replacement)
 	return rules.Result{Undo: why != "", Message: why}, why == "" && err == nil, err
 }
 
-// unkept is why an owner may make a pod in the source's place; empty: the API server keeps it from that. veto: somebody else refuses that pod, else nobody does so yet.
+// unkept returns why an owner may create the source's replacement. It is empty if the API server keeps the owner from that. veto says
+// that another policy or webhook refuses the pod; without veto the API server does not refuse the pod yet.
 func (m *migrate) unkept(ctx context.Context, task orchestration.Task, source *corev1.Pod) (why string, veto bool, err error) {
-	probe := heirOf(task, source)
+	probe := replacementOf(task, source)
 	probe.Annotations[annotationReplaces] = asksFor + string(source.UID) // for that migration alone: those of other pods of a Job let it pass
 	err = m.Client.Create(ctx, probe, client.DryRunAll)
 	by := metav1.GetControllerOf(source)

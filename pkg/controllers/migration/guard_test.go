@@ -20,7 +20,7 @@ import (
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 )
 
-// keptBack is what an API server says where the policy for heirs refuses a pod, as a release of any name has it.
+// keptBack is what an API server says where the policy for replacements refuses a pod, as a release of any name has it.
 func keptBack(pod *corev1.Pod) error {
 	policy, _, err := charts.Heirs()
 	if err != nil {
@@ -65,7 +65,7 @@ func TestTwoPodsOfOneJob(t *testing.T) {
 
 // What the API server lets be made while a pod's state is on its way: the pod in its place, and those in the places of other pods of a Job, unless it is the
 // Job's controller that makes them. What is asked for one migration is answered for that one.
-func TestWhatThePolicyForHeirsLetsPass(t *testing.T) {
+func TestWhatThePolicyForReplacementsLetsPass(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)
 	w.guard()
@@ -114,7 +114,7 @@ func (w *town) tries(by metav1.OwnerReference, says string) error {
 }
 
 // A refusal by our own policy is no last word, as it may be for another migration that ends: neither while the action goes on, nor afterwards.
-func TestAnHeirThatThePolicyRefusesForAWhile(t *testing.T) {
+func TestAReplacementThatThePolicyRefusesForAWhile(t *testing.T) {
 	t.Parallel()
 	journey{
 		town: func(w *town) { w.Cleanup(w.house("StatefulSet").expectNothingLeft) }, ask: ask("Checkpoint"), during: onceEvicted(func(w *town) { w.kept = 40 }),

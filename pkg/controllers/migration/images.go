@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// annotationImages is, on a pod that nobody makes again, of what its containers are made in truth, in JSON: one that was moved with
-	// its state is made of archives, which are on one node and not kept.
+	// annotationImages is, on a pod that no owner recreates, the original images of its containers, in JSON. A pod that was moved with
+	// its state has archives for images, which exist on one node and are not kept.
 	annotationImages = v1alpha1.Group + "/images"
 	// archived begins the images that agents make of archives, byID what names any image of a node by its ID, be it such a one.
 	archived = "mainspring.local/checkpoint/"
@@ -52,7 +52,7 @@ func imagesOf(pod *corev1.Pod) map[string]image {
 	return known
 }
 
-// imageless is why a pod that nobody makes again cannot be made anew; empty: it can.
+// imageless returns why a pod that no owner recreates cannot be created anew; it is empty if it can.
 func imageless(pod *corev1.Pod) string {
 	known := imagesOf(pod)
 	for i := range pod.Spec.Containers {

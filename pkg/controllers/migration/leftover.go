@@ -72,7 +72,7 @@ func (l *Leftovers) Reconcile(ctx context.Context, req reconcile.Request) (recon
 	return reconcile.Result{}, nil
 }
 
-// taskOf is what is left of an action that nobody takes further, or that is no longer there.
+// taskOf builds a task from what is left of an action that is over, or is gone.
 func taskOf(action *v1alpha1.RTAction, nc *v1alpha1.NodeCheckpoint) orchestration.Task {
 	o := action.DeepCopy()
 	o.Name, o.Spec.Node, o.Spec.TargetNode = nc.Labels[v1alpha1.LabelMigrationAction], nc.Spec.SourceNode, nc.Spec.TargetNode
@@ -83,10 +83,10 @@ func taskOf(action *v1alpha1.RTAction, nc *v1alpha1.NodeCheckpoint) orchestratio
 	return orchestration.Task{Object: o, Progress: progress}
 }
 
-// end tells whether nobody holds anything of it any longer.
+// end tells whether neither the agents nor the API server hold anything of the migration any longer.
 func (l *Leftovers) end(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (bool, error) {
 	m := newMigrate(l.Dependencies)
-	if kept, err := m.bequeathed(ctx, task, nc); err != nil {
+	if kept, err := m.replacementTemplate(ctx, task, nc); err != nil {
 		return false, err
 	} else if kept != nil {
 		return l.handOn(ctx, task, nc, kept)
@@ -124,7 +124,7 @@ func (l *Leftovers) deserted(ctx context.Context, task orchestration.Task, nc *v
 	if serves(task, twin, nc) || alone(task, source, twin, nc) {
 		return false, m.stage(ctx, nc, v1alpha1.StageRelease)
 	}
-	if kept, err := m.reprieve(ctx, task, source, twin, nc); kept || err != nil {
+	if kept, err := m.extendGrace(ctx, task, source, twin, nc); kept || err != nil {
 		return false, err
 	}
 	return l.alone(ctx, task, source, nc)
@@ -138,8 +138,8 @@ func (m *migrate) forgetAll(ctx context.Context, task orchestration.Task, nc *v1
 	return m.forget(ctx, nc)
 }
 
-// dismissed has a source go that would stand still for ever, and tells whether it has, and its ReplicaSet has the copy. Where there is no copy a
-// source stays that nobody would make again.
+// dismissed removes a source that would stay stopped for ever. It tells whether the source is gone and its ReplicaSet owns the copy. If
+// there is no copy, a source that no owner would recreate stays.
 func (m *migrate) dismissed(ctx context.Context, task orchestration.Task) (bool, error) {
 	twin, err := m.copied(ctx, m.API, task)
 	if err != nil {
@@ -152,7 +152,7 @@ func (m *migrate) dismissed(ctx context.Context, task orchestration.Task) (bool,
 	copied := twin != nil && twin.DeletionTimestamp == nil
 	switch {
 	case source == nil && copied:
-		result, done, err := m.foster(ctx, task, twin)
+		result, done, err := m.restoreOwner(ctx, task, twin)
 		return done || result.Outcome.Over(), err
 	case source == nil || !copied && metav1.GetControllerOf(source) == nil:
 		return true, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/controllers/migration"
 )
 
-// hold has somebody keep the copy from going, as a node does that no longer answers; let ends that.
+// hold keeps the copy from going, as a node does that no longer answers; hold(false) ends that.
 func (w *town) hold(keep bool) {
 	w.Helper()
 	for _, p := range w.pods() {
@@ -117,7 +117,7 @@ func TestANodeCheckpointUnderWayCostsNoRequest(t *testing.T) {
 	}
 }
 
-// What nobody here has made is left alone.
+// What the controller has not created is left alone.
 func TestNodeCheckpointsOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)
@@ -133,8 +133,9 @@ func TestNodeCheckpointsOfOthers(t *testing.T) {
 	}
 }
 
-// A Job's pod that stands still for nobody any longer is evicted, as others are: pods of Jobs are so one after the other, whoever asks for it.
-func TestAJobsPodThatStandsStillForNobody(t *testing.T) {
+// A Job's pod that stays stopped for no migration any longer is evicted like others: pods of Jobs are evicted one after the other,
+// whichever loop does it.
+func TestAJobsPodThatStaysStoppedAfterItsMigration(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)
 	w.house("Job")

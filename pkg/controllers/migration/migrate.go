@@ -31,11 +31,12 @@ const (
 	// progressMigration is the name of the PodMigration, progressStrategy how the pod goes.
 	progressMigration = "migration"
 	progressStrategy  = "strategy"
-	// progressDecision is, in JSON, what policy said to an action about which nobody had asked before.
+	// progressDecision is, in JSON, the decision of the policy on an action that had no PodMigration.
 	progressDecision = "decision"
 	// progressBefore is a before, in JSON. It is on record before the eviction is asked for.
 	progressBefore = "before"
-	// progressEvicted is when the pod was evicted, as RFC 3339, or, where progressUntimed says that nobody knows that, when it was found to be.
+	// progressEvicted is when the pod was evicted, as RFC 3339. Where progressUntimed says that this is unknown, it is when the
+	// controller found out.
 	progressEvicted = "evicted"
 	progressUntimed = "untimed"
 	// progressUngated is since when nothing has the pod that the owner makes wait for its place.
@@ -44,7 +45,7 @@ const (
 	progressTwin = "copy"
 	// progressCut is since when nothing can be undone any longer, as RFC 3339.
 	progressCut = "cut"
-	// progressUntaken is why nobody will ever own a copy that was handed over.
+	// progressUntaken is why no ReplicaSet will ever own a copy that was handed over.
 	progressUntaken = "untaken"
 	// progressReplacement is the UID of the pod in its place, of which progressFree says that it may be on any node.
 	progressReplacement = "replacement"
@@ -53,13 +54,13 @@ const (
 	progressEvidence = "evidence"
 	// progressStateless: the pod was to take its state along, and begins anew.
 	progressStateless = "stateless"
-	// progressGuard is since when it is asked for that the owner makes nothing meanwhile, progressHeir the object that keeps what the pod in
+	// progressGuard is since when it is asked for that the owner makes nothing meanwhile, progressTemplate the object that keeps what the pod in
 	// the source's place, under its name, is to be, progressRefused since when the source's eviction is refused, progressFailing since when what is
 	// done while the source stands still goes wrong.
-	progressGuard   = "guard"
-	progressHeir    = "heir"
-	progressRefused = "refused"
-	progressFailing = "failing"
+	progressGuard    = "guard"
+	progressTemplate = "heir"
+	progressRefused  = "refused"
+	progressFailing  = "failing"
 	// progressForbidden is since when that pod may not be made, progressUnkept since when nothing keeps it from going on, progressBorne its UID, once it does,
 	// progressEnded since when it has come to its end before that was known, progressMade when it was made last,
 	// progressFull since when its node, which is well, does not let it begin.
@@ -78,7 +79,8 @@ const (
 	// progressServed is the UID of a copy that was ready with the state, progressUnfit what it has not shown in its time since.
 	progressServed = "served"
 	progressUnfit  = "unfit"
-	// progressEmptied is why the source has nothing in memory any longer, progressForfeited why that is lost, as nobody goes on with it.
+	// progressEmptied is why the source has nothing in memory any longer. progressForfeited is why that is lost, as no pod is restored
+	// from it.
 	progressEmptied   = "emptied"
 	progressForfeited = "forfeited"
 	// progressTolerance is how long the source may stand still before a liveness probe ends it.
@@ -171,8 +173,8 @@ func (m *migrate) Step(ctx context.Context, task orchestration.Task) (rules.Resu
 	return result, err
 }
 
-// later are the entries of the progress that are found again by whoever does not know them: that the source is gone, that the pod in its place has its
-// cores by its own claims, and what was seen of it. With a state that comes along, each word of it counts.
+// later are the progress entries that a process without them finds again: that the source is gone, that the replacement has its cores by
+// its own claims, and what a watch has seen of it. With a state that comes along, each word of the progress counts.
 func later(progress map[string]string) []string {
 	if v1alpha1.MigrationStrategy(progress[progressStrategy]) == v1alpha1.StrategyCheckpoint {
 		return nil
@@ -399,8 +401,8 @@ func (m *migrate) markEvictedAt(task orchestration.Task, at time.Time) {
 	}
 }
 
-// findEvicted does so for a process that does not know that it was evicted, as another has died over it. A pod that still ends says since when it does; where
-// nothing is left of it nobody knows for how long it has not served, and that is not told then.
+// findEvicted does so for a process that does not know of the eviction, as another process died over it. A pod that still terminates
+// says since when. If nothing is left of the pod, the time for which it has not served is unknown, and is not reported.
 func (m *migrate) findEvicted(ctx context.Context, task orchestration.Task) error {
 	if _, known := task.Progress[progressEvicted]; known {
 		return nil

@@ -79,7 +79,7 @@ func stories() []story {
 	return out
 }
 
-// withdrawnAt has whoever asked for the action no longer want it from a turn on.
+// withdrawnAt withdraws the action from a turn on, as the controller that requested it does.
 func withdrawnAt(w *town, at int) func(int, *process) {
 	done := false
 	return func(turn int, p *process) {
@@ -133,13 +133,13 @@ func (w *town) dies(node string) {
 	w.must(w.api.Status().Update(w.Context(), n))
 }
 
-// deletePod is somebody else.
+// deletePod deletes the pod, as another controller does.
 func (w *town) deletePod() {
 	w.Helper()
-	w.bury(&w.pods()[slices.IndexFunc(w.pods(), func(p corev1.Pod) bool { return p.Name == "rt-1" })])
+	w.finishDeletion(&w.pods()[slices.IndexFunc(w.pods(), func(p corev1.Pod) bool { return p.Name == "rt-1" })])
 }
 
-// scaleOnceEvicted scales the owner to zero after the eviction; nobody makes pods until then.
+// scaleOnceEvicted scales the owner to zero after the eviction; the owner creates no pods until then.
 func (w *town) scaleOnceEvicted() {
 	w.late = func() {
 		if len(w.evicted) > 0 {
@@ -309,7 +309,7 @@ func TestPodsMadeBeforeTheEvictionReplaceNobody(t *testing.T) {
 	}
 }
 
-// Pods that are nobody's, or no real-time ones, stay.
+// Pods without an owner, and pods that are not real-time ones, stay.
 func TestWhoIsNotMigrated(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)

@@ -244,7 +244,7 @@ func (w *town) places() string {
 func (w *town) rollout(replicas int32) {
 	w.Helper()
 	for _, p := range w.pods() {
-		w.bury(&p)
+		w.finishDeletion(&p)
 	}
 	w.must(w.api.Delete(w.Context(), w.owner, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	w.adopts = true
@@ -296,7 +296,7 @@ func (w *town) govern() {
 		return cmp.Or(cost(a)-cost(b), other.Compare(since))
 	})
 	for surplus := len(mine) - int(*w.owner.Spec.Replicas); surplus > 0 && !w.keeps; surplus-- {
-		w.bury(&mine[surplus-1])
+		w.finishDeletion(&mine[surplus-1])
 	}
 }
 
@@ -341,7 +341,7 @@ type agents struct {
 	cold bool
 	// stuck: they do nothing. gone: the target's node is not there any longer.
 	stuck, gone bool
-	// awake: the source has not stayed stopped, as somebody has resumed it.
+	// awake: the source has not stayed stopped, as a user has resumed it.
 	awake bool
 	// anew: the source has ended, and its kubelet has begun it anew.
 	anew bool

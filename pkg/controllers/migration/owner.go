@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// orphan is why nobody would make the pod again; empty: its owner would.
+// orphan returns why no owner would recreate the pod; it is empty if its owner would.
 func (d Dependencies) orphan(ctx context.Context, pod *corev1.Pod) (string, error) {
 	owner := metav1.GetControllerOf(pod)
 	switch {

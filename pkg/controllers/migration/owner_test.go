@@ -98,7 +98,7 @@ func TestAPodThatIsScaledAway(t *testing.T) {
 	w.late = func() {
 		if c := w.copied(); c != nil && c.DeletionTimestamp == nil {
 			made++
-			h.bury(c)
+			h.finishDeletion(c)
 		}
 		live()
 	}

@@ -64,7 +64,7 @@ func (d Dependencies) Passage(ctx context.Context, view *state.PodView, node str
 	return Passage{Anywhere: anywhere, Strategy: w.strategy, Stateless: w.stateless, Bound: w.bound, Timeout: needed(w.strategy, pod)}, nil
 }
 
-// toSettle is what is asked about a pod that goes to a node which somebody has chosen.
+// toSettle is the question about a pod that goes to a node that was already chosen.
 func (d Dependencies) toSettle(ctx context.Context, pod *corev1.Pod, view *state.PodView, node string) (question, error) {
 	rule, err := d.Judge.For(ctx, pod)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
-// errand is an action for which nobody has made a PodMigration, as the ladder's are.
+// errand is an action without a PodMigration, as the ladder's are.
 type errand struct {
 	name string
 	town func(*town)

@@ -23,7 +23,7 @@ func TestAStateIsKeptWhoseActionIsGone(t *testing.T) {
 	p, _ := w.submit(w.start(), r)
 	p = w.further(p, func() bool { return len(w.moves()) > 0 && w.move().Status.Phase == v1alpha1.MigrationTransferring })
 	w.detain("rt-1", true)
-	h.absent = true // nobody makes a pod of a name that is there
+	h.absent = true // the owner makes no pod of a name that is there
 	w.further(p, func() bool { return over(w.actions(t.Context())) })
 	w.tear()
 	p = w.start()

@@ -37,8 +37,8 @@ func (m *migrate) checkpointOf(task orchestration.Task, source *corev1.Pod) *v1a
 	return nc
 }
 
-// heed notes for how long the source may stand still, also where a process has died before that was on record.
-func heed(task orchestration.Task, source *corev1.Pod) {
+// recordStopLimit notes for how long the source may stand still, also where a process has died before that was on record.
+func recordStopLimit(task orchestration.Task, source *corev1.Pod) {
 	if source == nil {
 		return
 	}
@@ -47,9 +47,10 @@ func heed(task orchestration.Task, source *corev1.Pod) {
 	}
 }
 
-// until is how long agents hold what they have while nobody is here: a source is let run on, by its agent, before its probe could end it with what it has
-// in memory. That it stands still counts from when its agent says, by that one's clock, which is what ends it. As long as it has not said so it may have stopped
-// it at any time since the NodeCheckpoint is there, so that counts, and is not prolonged.
+// until is how long agents hold what they have while no controller renews that. The source's agent lets the source run on before its
+// probe could end it, and what it has in memory. The time counts from when the agent says that it stopped the source, by the agent's
+// clock, which ends it. Before that, the agent may have stopped the source at any time since the NodeCheckpoint was created. So the time
+// counts from then, and is not prolonged.
 func (m *migrate) until(task orchestration.Task, nc *v1alpha1.NodeCheckpoint) metav1.Time {
 	now := m.Clock.Now()
 	until := now.Add(lease)
@@ -73,7 +74,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// renew has the agents hold on while somebody is at it, for as long as the source may stand still.
+// renew has the agents hold on while a controller is at work, for as long as the source may stand still.
 func (m *migrate) renew(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) error {
 	until, is := m.until(task, nc), nc.Spec.Expires
 	if !transient(nc) || until.Equal(&is) || until.After(is.Time) && is.Sub(m.Clock.Now()) > renewed {
@@ -105,8 +106,8 @@ func (m *migrate) orRelent(task orchestration.Task, source *corev1.Pod, nc *v1al
 	return rules.Result{Undo: true, Message: fmt.Sprintf("it goes wrong for longer than %s: %v", undecided, err)}, nil
 }
 
-// impatient is why a pod cannot stand still for as long as it takes to write its state; empty: it can. How often a startup probe has failed already
-// nobody says.
+// impatient returns why a pod cannot stand still for as long as it takes to write its state; it is empty if it can. The kubelet does not
+// report how often a startup probe has failed already.
 func impatient(pod *corev1.Pod) string {
 	for i := range pod.Spec.Containers {
 		if c := &pod.Spec.Containers[i]; c.StartupProbe != nil && !started(pod, c.Name) {

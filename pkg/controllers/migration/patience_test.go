@@ -25,8 +25,8 @@ func (w *town) lapses(nc *v1alpha1.NodeCheckpoint) bool {
 	return true
 }
 
-// nobody is there for a time, but for agents and kubelets.
-func nobody(seconds int) func(*town) {
+// withoutController runs no controller for a time, only agents and kubelets.
+func withoutController(seconds int) func(*town) {
 	return func(w *town) {
 		for range seconds {
 			w.live()
@@ -48,15 +48,15 @@ func remembers(found func(*town)) func(*town) {
 }
 
 // Without a controller it is the source's agent that lets it go on, before its liveness probe ends it with all that it has in memory.
-func TestASourceOutlivesItsController(t *testing.T) {
+func TestASourceRunsOnWithoutItsController(t *testing.T) {
 	t.Parallel()
 	owned := func(w *town) { w.rollout(1); w.able() }
 	alone := func(w *town) { owned(w); w.adopts = false; bare(w) }
 	const over = "its time is over" // which both agents say
 	for _, j := range []journey{
-		{name: "checkpointing", town: owned, during: at("Checkpointing", nobody(30))},
-		{name: "transferring", town: owned, during: at("Transferring", nobody(30)), deaths: true, since: 8}, // also over the note of what the probe leaves
-		{name: "bare", town: alone, during: at("Transferring", nobody(30))},
+		{name: "checkpointing", town: owned, during: at("Checkpointing", withoutController(30))},
+		{name: "transferring", town: owned, during: at("Transferring", withoutController(30)), deaths: true, since: 8}, // also over the note of what the probe leaves
+		{name: "bare", town: alone, during: at("Transferring", withoutController(30))},
 	} {
 		j.town, j.ask, j.phase, j.says, j.places = remembers(probed(j.town, 10)), ask("Checkpoint"), "RolledBack", over, "a"
 		j.test(t)
@@ -136,7 +136,7 @@ func (p *process) untilHeld() *v1alpha1.NodeCheckpoint {
 	return nil
 }
 
-// A container whose startup probe has not succeeded yet is not stopped: how often that has failed already nobody says.
+// A container whose startup probe has not succeeded yet is not stopped: the kubelet does not report how often that has failed already.
 func TestAPodThatIsStartingIsNotStopped(t *testing.T) {
 	t.Parallel()
 	for started, phase := range map[bool]v1alpha1.MigrationPhase{false: v1alpha1.MigrationRefused, true: v1alpha1.MigrationSucceeded} {

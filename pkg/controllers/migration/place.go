@@ -61,9 +61,9 @@ func ahead(other, mine *v1alpha1.RTAction) bool {
 	return other.Name < mine.Name
 }
 
-// coming are the pods of an action that have no place on its target yet: the one that it moves, or, once that is evicted, what its
-// owner has made and nobody has placed. While the owner has made none nobody knows what will come, and none is believed to be after half the time that the
-// action has. The cache will do: cores are kept by reservations, and the rest is the scheduler's.
+// coming are the pods of an action that have no node on its target yet: the pod that it moves, or, after the eviction, the owner's pods
+// that the scheduler has not bound. While the owner has created none, what will come is unknown. After half the action's time, coming
+// assumes that none will. The cache is good enough: reservations protect cores, and the scheduler does the rest.
 func (m *migrate) coming(ctx context.Context, other *v1alpha1.RTAction) ([]*corev1.Pod, error) {
 	moved := other.Spec.Pods[0]
 	if makesTwin(other) {
@@ -86,7 +86,7 @@ func (m *migrate) coming(ctx context.Context, other *v1alpha1.RTAction) ([]*core
 	return m.made(other, *b, pods)
 }
 
-// made are the pods in the place of an evicted one that nobody has placed.
+// made are the pods in the place of an evicted one that the scheduler has not bound.
 func (m *migrate) made(other *v1alpha1.RTAction, b before, pods []corev1.Pod) ([]*corev1.Pod, error) {
 	moved, made := other.Spec.Pods[0], false
 	var out []*corev1.Pod
@@ -106,7 +106,8 @@ func (m *migrate) made(other *v1alpha1.RTAction, b before, pods []corev1.Pod) ([
 	return out, nil
 }
 
-// tardy tells whether somebody here has waited for half the time of an action for its owner to make a pod again: his own may be no longer.
+// tardy tells whether this process has waited for half an action's time for its owner to recreate a pod. The owner's pod may then be
+// none of its own any longer.
 func (m *migrate) tardy(other *v1alpha1.RTAction) bool {
 	return m.watches.awaited(other.Name, m.Clock.Now()) > other.Spec.Timeout.Duration/2
 }

@@ -29,7 +29,7 @@ func (w *town) Refusal(_ context.Context, node string, pods []*corev1.Pod) (stri
 	return "", nil
 }
 
-// Two pods are not evicted for the room of one, whatever each finds when it asks, and whoever dies.
+// Two pods are not evicted for the room of one, whatever each finds when it asks, and whichever process dies.
 func TestRoomForOneIsNotGivenToTwo(t *testing.T) {
 	t.Parallel()
 	writes := 0

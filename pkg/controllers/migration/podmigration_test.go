@@ -147,7 +147,7 @@ func ask(strategy v1alpha1.MigrationStrategy) func(*town) {
 // first is the name of the first pod.
 func (w *town) first() string { return w.pods()[0].Name }
 
-// bare has one pod that nobody makes again.
+// bare has one pod that no owner recreates.
 func bare(w *town) {
 	w.must(w.api.Delete(w.Context(), w.owner, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	p := w.pods()[0]
@@ -275,7 +275,7 @@ func TestSurge(t *testing.T) {
 	}
 }
 
-// made has the town's pod be one of a ReplicaSet whose template somebody has changed to another image.
+// made has the town's pod be one of a ReplicaSet whose template a user has changed to another image.
 func made(image string) func(w *town) {
 	return func(w *town) {
 		w.rollout(1)
@@ -284,7 +284,7 @@ func made(image string) func(w *town) {
 	}
 }
 
-// A pod that nobody makes again is stored before it goes, and runs once it is gone.
+// A pod that no owner recreates is stored before it goes, and runs once it is gone.
 func TestABarePod(t *testing.T) {
 	t.Parallel()
 	for _, j := range []journey{
@@ -410,7 +410,7 @@ func (w *town) vanishes(node string) {
 	w.must(client.IgnoreNotFound(w.api.Delete(w.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.name(node)}})))
 	for _, p := range w.pods() {
 		if p.Spec.NodeName == w.name(node) {
-			w.bury(&p)
+			w.finishDeletion(&p)
 		}
 	}
 }
@@ -436,7 +436,8 @@ func unready(during func(*town) func(int, *process)) func(*town) func(int, *proc
 	}
 }
 
-// goes has somebody delete the source, if it is there. Its owner makes another at once, which begins anew; in the end only the copy is left.
+// goes deletes the source, as a user may, if it is there. Its owner creates another at once, which starts anew; in the end only the copy
+// is left.
 func goes(w *town) {
 	deleted(w)
 	of := string(w.move().Status.Source.PodUID)
@@ -455,7 +456,7 @@ func deleted(w *town) {
 	w.agents.most++
 	for _, p := range w.pods() {
 		if p.UID == w.move().Status.Source.PodUID {
-			w.bury(&p)
+			w.finishDeletion(&p)
 		}
 	}
 }

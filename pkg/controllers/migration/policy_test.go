@@ -16,9 +16,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
-// A policy (an admission webhook, a ValidatingAdmissionPolicy) that forbids the eviction ends the migration at once, in its
-// words: whoever asked for it tries something else.
-func TestAPolicyThatForbidsTheEvictionIsHeeded(t *testing.T) {
+// A policy (an admission webhook, a ValidatingAdmissionPolicy) that forbids the eviction ends the migration at once, in its words: the
+// controller that requested it tries something else.
+func TestAPolicyThatForbidsTheEvictionIsFollowed(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)
 	asked := 0

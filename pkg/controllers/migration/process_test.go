@@ -75,7 +75,8 @@ func (p *process) alive(do func() error) error {
 	return do()
 }
 
-// write is one that the process makes, which may die before or after it. From then on it makes none, whoever asks for it.
+// write is one that the process makes, which may die before or after it. From then on the process makes none, whichever loop asks for
+// it.
 func (p *process) write(do func() error) error {
 	if p.dead.Load() {
 		return errDied
@@ -175,7 +176,7 @@ func (p *process) kept(action string) {
 	}
 }
 
-// submit asks until it is stored, whoever dies over it.
+// submit asks until it is stored, although processes die over it.
 func (w *town) submit(p *process, r orchestration.Request) (*process, string) {
 	w.Helper()
 	for range 5 {

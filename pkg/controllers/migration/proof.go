@@ -41,7 +41,7 @@ type watches struct {
 	of map[string]watch
 	// progress is how far agents were when that was last another, and since when.
 	progress map[string]sight
-	// missing is since when somebody waits for the pod that an action's owner is to make.
+	// missing is since when this process waits for the pod that an action's owner is to create.
 	missing map[string]time.Time
 	// gating is when the API server last said that it gates what an action's owner makes.
 	gating map[string]time.Time
@@ -78,7 +78,7 @@ func (w *watches) unchanged(action, progress string, now time.Time) time.Duratio
 	return now.Sub(w.progress[action].since)
 }
 
-// awaited says for how long somebody has waited for the pod that an action's owner is to make.
+// awaited returns for how long this process has waited for the pod that an action's owner is to create.
 func (w *watches) awaited(action string, now time.Time) time.Duration {
 	w.Lock()
 	defer w.Unlock()
@@ -164,8 +164,8 @@ func readySince(pod *corev1.Pod) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// wasReady tells whether a pod that is not ready was so, since its containers run: its kubelet says so from before they began, unless it was ready in between.
-// Nobody may have been there to see it.
+// wasReady tells whether a pod that is not ready was ready since its containers run. Its kubelet reports it unready from before they
+// started, unless it was ready in between. No controller need have been running to see it.
 func wasReady(pod *corev1.Pod) bool {
 	began := time.Time{}
 	for _, s := range pod.Status.ContainerStatuses {
@@ -204,7 +204,7 @@ func (m *migrate) realtime(pod *corev1.Pod, now *watch) (need time.Duration, why
 	}
 	node, ok := snapshot.NodeView(pod.Spec.NodeName)
 	if !ok || node.RTNode == nil {
-		return steady, "" // nobody counts there
+		return steady, "" // no agent counts there
 	}
 	need = steady
 	for _, g := range view.Governed {
@@ -222,8 +222,8 @@ func (m *migrate) realtime(pod *corev1.Pod, now *watch) (need time.Duration, why
 	return need, ""
 }
 
-// demoted is why a pod that came with its state is not as real-time as its source, whose threads stand still with their policies: a
-// restore may lose them without a word. Empty: it is, or nobody knows of the source's.
+// demoted returns why a pod that came with its state is not as real-time as its source, whose stopped threads keep their scheduling
+// policies. A restore may lose them without a word. It is empty if the pod is, or if the source's threads are unknown.
 func (m *migrate) demoted(task orchestration.Task, pod *corev1.Pod) string {
 	had := map[string]int32{}
 	target, there := m.Store.Snapshot().NodeView(pod.Spec.NodeName)
@@ -238,7 +238,8 @@ func (m *migrate) demoted(task orchestration.Task, pod *corev1.Pod) string {
 	return ""
 }
 
-// remember what nobody may be able to tell of the source once it is gone: since when it stands still, and with how many real-time threads.
+// remember records what no agent may be able to tell of the source once it is gone: since when it is stopped, and with how many
+// real-time threads.
 func (m *migrate) remember(task orchestration.Task, nc *v1alpha1.NodeCheckpoint) {
 	side := nc.Status.Source
 	if side == nil || side.StoppedTime == nil || side.Message != "" { // which says that it does not stand still any longer

@@ -27,11 +27,12 @@ import (
 // causePrefix begins the cause of an action that is for a PodMigration, whose UID follows.
 const causePrefix = "migration/"
 
-// errForgotten is the error of an action whose PodMigration nobody has any longer.
+// errForgotten is the error of an action whose PodMigration no longer exists.
 var errForgotten = errors.New("its PodMigration is gone")
 
-// begin remembers which PodMigration the action is of, and by which strategy the pod goes. An action that nobody has
-// made for a PodMigration is given one, for people to read, and goes the way that one for the same would: it is chosen anew until something is done.
+// begin remembers the action's PodMigration, and by which strategy the pod goes. If an action was not created for a PodMigration, the
+// controller creates one, for people to read. The action uses the strategy that such a PodMigration would use: it is chosen anew until
+// something is done.
 func (m *migrate) begin(ctx context.Context, task orchestration.Task) error {
 	of, asked := strings.CutPrefix(task.Object.Spec.Cause, causePrefix)
 	chosen := task.Progress[progressStrategy] != ""
@@ -96,7 +97,7 @@ func (m *migrate) asked(ctx context.Context, namespace string, uid types.UID) (*
 	return nil, errForgotten
 }
 
-// keep makes the PodMigration of an action that was there first, and says its name: empty where somebody has another of that name.
+// keep creates the PodMigration of an action that existed first, and returns its name. The name is empty if another PodMigration has it.
 func (m *migrate) keep(ctx context.Context, action *v1alpha1.RTAction) (string, error) {
 	pod := action.Spec.Pods[0]
 	o := &v1alpha1.PodMigration{

@@ -123,7 +123,7 @@ func protected(o *v1alpha1.PodMigration, pod *corev1.Pod) *refusal {
 	return &refusal{ReasonDoNotDisrupt, fmt.Sprintf("the pod has annotation %s", karpenterv1.DoNotDisruptAnnotationKey)}
 }
 
-// local: what is in a directory of the node stays there. Whoever asks for this very pod knows what is in it.
+// local: what is in a directory of the node stays there. A user who requests the migration of this very pod knows what is in it.
 func local(o *v1alpha1.PodMigration, pod *corev1.Pod) *refusal {
 	if o.Spec.Trigger.Protective() || o.Spec.Trigger == v1alpha1.TriggerManual {
 		return nil

@@ -103,7 +103,7 @@ func TestAPodThatIsRolledAway(t *testing.T) {
 			w.late = func() {
 				if pod := w.copied(); deleted < c.deleted && pod != nil && pod.DeletionTimestamp == nil && restored(pod) {
 					deleted++
-					h.bury(pod)
+					h.finishDeletion(pod)
 				}
 				live()
 			}
@@ -165,7 +165,7 @@ func TestAPodThatIsMadeAgainHasItsOwnTime(t *testing.T) {
 		t.Fatalf("it is not there, or has a node: %s", w.everyone())
 	}
 	w.crowded, w.quota = nil, 60
-	w.bury(first)
+	w.finishDeletion(first)
 	w.further(p, func() bool { return w.move().Status.Phase.Over() })
 	if o := w.move(); w.quota > 0 || !restored(&w.pods()[0]) {
 		t.Errorf("it is %s: %s; %s", o.Status.Phase, o.Status.Message, w.everyone())

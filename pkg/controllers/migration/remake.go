@@ -16,8 +16,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// strategyRemake is Restart for a pod that nobody makes again: its copy is stored before it goes, and is let run once it is
-// gone, so that it is never lost, and never there twice.
+// strategyRemake is Restart for a pod that no owner recreates. The controller stores its copy before the source goes, and lets the copy
+// run once the source is gone. So the pod is never lost, and never runs twice.
 const strategyRemake v1alpha1.MigrationStrategy = "Remake"
 
 func (m *migrate) remake(ctx context.Context, task orchestration.Task, source *corev1.Pod) (rules.Result, error) {

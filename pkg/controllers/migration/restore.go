@@ -37,8 +37,8 @@ var (
 // reasonStartError is what containerd says of a container that it could not start: of a state, that it could not restore.
 const reasonStartError = "StartError"
 
-// unmade is why no container goes on with the state, or none any longer; empty: nobody says so, or it may pass yet, as it has not been so for longer than the limit. A
-// node that is dead tries nothing.
+// unmade returns why no container is restored, or none any longer. It is empty if the kubelet does not say so, or if that may pass yet,
+// as it has lasted for no longer than the limit. A node that is dead tries nothing.
 func (m *migrate) unmade(ctx context.Context, nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod, limit time.Duration) (string, error) {
 	if why := unmakeable(nc, pod); why != "" {
 		return why, nil
@@ -60,7 +60,8 @@ func (m *migrate) unmade(ctx context.Context, nc *v1alpha1.NodeCheckpoint, pod *
 	return why, nil
 }
 
-// failing is since when a pod's kubelet fails to make its containers, which is noted on the NodeCheckpoint: whoever dies over it, and the action's end, changes nothing of that.
+// failing returns since when the kubelet fails to create a pod's containers. The NodeCheckpoint records it: neither the death of a
+// process nor the end of the action changes that.
 func (m *migrate) failing(ctx context.Context, nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod, fails bool) (time.Time, error) {
 	noted := nc.Annotations[annotationFailing]
 	of, at, _ := strings.Cut(noted, " ")
@@ -113,7 +114,8 @@ func unmadeOf(pod *corev1.Pod, container, reason, message string) string {
 	return fmt.Sprintf("container %s of pod %s/%s cannot be made of its state: %s: %s", container, pod.Namespace, pod.Name, reason, message)
 }
 
-// misled names a container that is to be made of anything but its state, as somebody has changed the pod when it was made; empty: none is, or all go on with theirs.
+// misled names a container that would be created from anything but its state, as an admission webhook changed the pod at its creation.
+// It is empty if there is none, or if all containers are restored.
 func misled(nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod) string {
 	if nc.Status.Target == nil || unrestored(nc, pod) == "" {
 		return ""

@@ -16,7 +16,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// hung has a move with state be over whose undoing took longer than it had: the source stands still, as its copy may be at work where nobody answers.
+// hung has a move with state end whose rollback took longer than it had. The source stays stopped, as its copy may be at work on a node
+// that does not answer.
 func hung(t *testing.T) (*town, *process, corev1.Pod) {
 	t.Helper()
 	w := newTown(t, 1)
@@ -51,8 +52,8 @@ func (p *process) further(turns int, each func()) {
 	}
 }
 
-// A pod that stands still for a migration that is over is moved by nobody: each would undo what the other does. Who asks waits, is told for what, and has his
-// turn when it runs on.
+// No other migration moves a pod that stays stopped for a migration that is over: each would undo what the other does. The one that asks
+// waits, is told for what, and has its turn when the pod runs on.
 func TestAPodThatStandsStillIsNotMoved(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []v1alpha1.MigrationStrategy{"Checkpoint", "Restart", "Surge", "Evict"} {
@@ -81,7 +82,8 @@ func TestAPodThatStandsStillIsNotMoved(t *testing.T) {
 	}
 }
 
-// So it is with an action that has no PodMigration: it is undone, so that whoever asked for it does something else, and the ladder does not plan it.
+// The same holds for an action without a PodMigration. It is rolled back, so that the controller that requested it does something else,
+// and the ladder does not plan it.
 func TestAPodThatStandsStillAndAnAction(t *testing.T) {
 	t.Parallel()
 	w, p, source := hung(t)
@@ -129,8 +131,8 @@ func TestAPodThatStandsStillMeanwhile(t *testing.T) {
 	}
 }
 
-// Whoever ends what is left of a migration takes its own copy away, and not what another has made in the source's place; one of these that has the state
-// keeps the source still.
+// The loop that ends what is left of a migration deletes the migration's own copy, and not what another has created in the source's
+// place. A pod of the latter kind that has the state keeps the source stopped.
 func TestWhatOthersHaveMadeInItsPlace(t *testing.T) {
 	t.Parallel()
 	for _, state := range []bool{false, true} {
@@ -152,7 +154,7 @@ func TestWhatOthersHaveMadeInItsPlace(t *testing.T) {
 		if w.agents.stopped[source.UID] != state || len(p.leftovers()) > 0 != state {
 			t.Errorf("with state %t: stopped %v, %d NodeCheckpoints", state, w.agents.stopped, len(p.leftovers()))
 		}
-		w.bury(other)
+		w.finishDeletion(other)
 		if p.further(5, func() {}); w.agents.stopped[source.UID] || len(p.leftovers()) > 0 {
 			t.Errorf("with state %t: the source stands still, %d NodeCheckpoints", state, len(p.leftovers()))
 		}

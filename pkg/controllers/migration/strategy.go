@@ -22,7 +22,7 @@ type wish struct {
 	order    bool
 }
 
-// wished is what the PodMigration says, else the McKube, else the policy; empty: nobody says anything.
+// wished is the strategy of the PodMigration, else of the McKube, else of the policy; it is empty if none names one.
 func wished(o *v1alpha1.PodMigration, view *state.PodView, policy *v1alpha1.MigrationPolicy) wish {
 	if o.Spec.Strategy != "" {
 		return wish{o.Spec.Strategy, true}
@@ -56,8 +56,8 @@ type way struct {
 // chooser finds the node that a pod goes to, of those of a filter. The refusal says why there is none.
 type chooser func(ctx context.Context, q question, only func(*state.Snapshot, string) string) (string, *refusal, error)
 
-// find goes down the ladder, from what is wished for, to the first rung that holds: Checkpoint, Surge, Restart. Evict is only
-// for whom it is said. Whoever moves a pod, by a PodMigration or by an action, goes the way that is found here.
+// find goes down the ladder, from the requested strategy to the first that is possible: Checkpoint, Surge, Restart. It uses Evict only
+// where that is requested. A PodMigration and an action use the strategy that find returns alike.
 func (d Dependencies) find(ctx context.Context, q question, choose chooser) (way, *refusal, error) {
 	if no := d.excluded(q.pod.Namespace); no != nil {
 		return way{}, no, nil
@@ -159,7 +159,8 @@ func ungoverned(q question, w wish) *refusal {
 	return nil
 }
 
-// owned is why nobody makes the pod again, where that is needed: a pod of its own is made again here, if that is said.
+// owned returns why no owner recreates the pod, where that is needed. The controller recreates an ownerless pod itself, if that is
+// requested.
 func (d Dependencies) owned(ctx context.Context, q question, w wish) (*refusal, error) {
 	if metav1.GetControllerOf(q.pod) == nil {
 		if why := imageless(q.pod); why != "" {
@@ -180,7 +181,7 @@ func (d Dependencies) owned(ctx context.Context, q question, w wish) (*refusal, 
 	return ungoverned(q, w), nil
 }
 
-// orphanOf is why nobody would make the pod again, by the ReplicaSet that was read for the question, if it is one's.
+// orphanOf returns why no owner would recreate the pod. For a ReplicaSet's pod it uses the ReplicaSet that was read for the question.
 func (d Dependencies) orphanOf(ctx context.Context, q question) (string, error) {
 	if !isReplicaSet(q.pod) {
 		if q.planned {
@@ -279,7 +280,7 @@ func (d Dependencies) exclusive(ctx context.Context, pod *corev1.Pod) (string, e
 
 // renamed is which McKube would not govern a copy that has another name.
 func renamed(_ context.Context, q question) (string, error) {
-	if heritable(metav1.GetControllerOf(q.pod)) {
+	if needsHandover(metav1.GetControllerOf(q.pod)) {
 		return "", nil
 	}
 	if no := ungoverned(q, wish{}); no != nil {
@@ -320,7 +321,7 @@ func (d Dependencies) unique(ctx context.Context, q question) (string, error) {
 	switch {
 	case by == nil:
 		return d.exclusive(ctx, q.pod)
-	case heritable(by):
+	case needsHandover(by):
 		if why, err := d.unreplaced(ctx, q); why != "" || err != nil {
 			return why, err
 		}

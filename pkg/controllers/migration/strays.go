@@ -19,8 +19,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// Strays takes back what a migration has left on pods when its action is over, or gone: a copy that no ReplicaSet has taken for its own, and the
-// deletion cost of a pod that was to go and stayed. Its undoing may have had no time, or somebody may have deleted the action by force.
+// Strays removes what a migration has left on pods when its action is over, or gone: a copy that no ReplicaSet has adopted, and the
+// deletion cost of a pod that was to go and stayed. The rollback may have had no time, or a user may have deleted the action by force.
 type Strays struct {
 	Dependencies
 }
@@ -47,7 +47,8 @@ func yielding(pod *corev1.Pod) bool {
 	return pod.Annotations[annotationFormerCost] != "" && pod.DeletionTimestamp == nil
 }
 
-// Reconcile looks at one pod. That nobody moves it any longer only the API server may say; while somebody does, it is not asked.
+// Reconcile looks at one pod. Only the API server may say that no action moves it any longer; while the cache shows one, Reconcile does
+// not ask.
 func (s *Strays) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -30,7 +30,7 @@ func (p *process) strays() {
 	}
 }
 
-// tear has somebody delete the action by force: nobody takes it further from then on.
+// tear deletes the action by force, as a user may: no process takes it further from then on.
 func (w *town) tear() {
 	w.Helper()
 	for _, o := range w.actions(w.Context()) {
@@ -49,7 +49,7 @@ func (p *process) until(phase v1alpha1.MigrationPhase) {
 	}
 }
 
-// clear up for some turns what nobody is at any longer.
+// clear cleans up for some turns what no action is at work on any longer.
 func (p *process) clear() {
 	p.Helper()
 	for range 12 {
@@ -60,7 +60,8 @@ func (p *process) clear() {
 	}
 }
 
-// A copy whose action somebody has deleted by force goes, and its source has its former cost again; while it is under way nothing is touched.
+// A copy whose action a user has deleted by force goes, and its source has its former cost again. While the action is under way nothing
+// is touched.
 func TestACopyWhoseActionIsGone(t *testing.T) {
 	t.Parallel()
 	for _, cost := range []string{"", "7"} {
@@ -151,8 +152,8 @@ func TestPodsThatAreNoStrays(t *testing.T) {
 	}
 }
 
-// A copy that serves with the state outlives its action: its source goes, which would stand still for ever.
-func TestACopyThatServesAndNobodyIsAtIt(t *testing.T) {
+// A copy that serves with the state stays after its action is gone: its source goes, which would stay stopped for ever.
+func TestACopyThatServesAfterItsActionIsGone(t *testing.T) {
 	t.Parallel()
 	for _, found := range []func(*town){bare, func(w *town) { w.rollout(1) }} {
 		w := newTown(t, 1)

@@ -58,8 +58,8 @@ func (m *migrate) surge(ctx context.Context, task orchestration.Task, source *co
 	return m.cutOver(ctx, task, source, twin)
 }
 
-// stranded is why a copy cannot serve where it is, as its node has died or is about to go; empty: it may. Its kubelet tells nobody then
-// that it does not.
+// stranded returns why a copy cannot serve where it is, as its node has died or is about to go; it is empty if it may. The kubelet does
+// not report then that the copy does not serve.
 func (m *migrate) stranded(ctx context.Context, twin *corev1.Pod) (string, error) {
 	if twin.Spec.NodeName == "" {
 		return "", nil

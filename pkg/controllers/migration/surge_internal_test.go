@@ -14,7 +14,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 )
 
-// The eviction of a Job's pod waits for that of another, whoever of those that share the Dependencies is at that, for no longer than its step has.
+// The eviction of a Job's pod waits for that of another, whichever of the loops that share the Dependencies does that, for no longer
+// than its step has.
 func TestAnEvictionThatWaitsForAnother(t *testing.T) {
 	shared := Dependencies{Evicting: make(chan struct{}, 1)}
 	m, other := newMigrate(shared), newMigrate(shared)

@@ -15,17 +15,17 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// owned tells whether somebody has a copy for his own.
+// owned tells whether a copy has an owner.
 func owned(twin *corev1.Pod) bool { return twin != nil && metav1.GetControllerOf(twin) != nil }
 
-// untaken tells whether it is undone as nobody takes its copy, and nobody has it since.
+// untaken tells whether the migration is rolled back as no ReplicaSet adopts its copy, and the copy has had no owner since.
 func untaken(task orchestration.Task, twin *corev1.Pod) bool {
 	return task.Progress[progressUntaken] != "" && !owned(twin)
 }
 
-// taken tells whether a copy that was handed over has an owner: it has not succeeded before. Where none is seen the API server is asked, and where no
-// ReplicaSet is there to take it, as somebody has deleted that meanwhile, it is undone: else a pod would run on that nobody owns. One that goes on
-// with a state stays, as that is nowhere else.
+// taken tells whether a copy that was handed over has an owner: only then has the migration succeeded. If the cache shows none, taken
+// asks the API server. If no ReplicaSet is there to adopt the copy, as a user deleted it meanwhile, the migration is rolled back: else a
+// pod would run on without an owner. A copy that was restored stays, as its state is nowhere else.
 func (m *migrate) taken(ctx context.Context, task orchestration.Task, twin *corev1.Pod) (rules.Result, bool, error) {
 	if !adopted(twin) || owned(twin) {
 		return rules.Result{}, true, nil
@@ -39,13 +39,13 @@ func (m *migrate) taken(ctx context.Context, task orchestration.Task, twin *core
 		return rules.Result{}, false, err
 	}
 	runs := fmt.Sprintf("pod %s/%s runs on node %s", twin.Namespace, twin.Name, twin.Spec.NodeName)
-	const nobody = "the ReplicaSet that made its source is gone, and no other takes it: nobody owns it"
+	const noOwner = "the ReplicaSet that made its source is gone, and no other takes it: nobody owns it"
 	switch {
 	case taker == nil && v1alpha1.MigrationStrategy(task.Progress[progressStrategy]) == v1alpha1.StrategyCheckpoint:
-		return rules.Result{Outcome: rules.Failed, Message: runs + " with its state; " + nobody}, false, nil
+		return rules.Result{Outcome: rules.Failed, Message: runs + " with its state; " + noOwner}, false, nil
 	case taker == nil:
-		task.Progress[progressUntaken] = nobody
-		return rules.Result{Undo: true, Message: runs + "; " + nobody}, false, nil
+		task.Progress[progressUntaken] = noOwner
+		return rules.Result{Undo: true, Message: runs + "; " + noOwner}, false, nil
 	case m.ends(task):
 		return rules.Result{Outcome: rules.Failed, Message: fmt.Sprintf("%s, and ReplicaSet %s has not taken it for its own", runs, taker.Name)}, false, nil
 	}

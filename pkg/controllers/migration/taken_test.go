@@ -31,7 +31,7 @@ func (w *town) aged() (keep func()) {
 	return func() { old = w.owner.DeepCopy() }
 }
 
-// orphans are pods of the town that nobody owns.
+// orphans are pods of the town that have no owner.
 func (w *town) orphans() (out []string) {
 	w.Helper()
 	for _, p := range w.pods() {
@@ -52,7 +52,7 @@ func (w *town) collect(of *appsv1.ReplicaSet, orphan bool) {
 			p.OwnerReferences = nil
 			w.must(w.api.Update(w.Context(), &p))
 		default:
-			w.bury(&p)
+			w.finishDeletion(&p)
 		}
 	}
 }
@@ -80,9 +80,10 @@ func handing(t *testing.T, do func(w *town)) (*town, *v1alpha1.PodMigration) {
 	return w, &o
 }
 
-// A ReplicaSet that is deleted just before the copy is handed to it, which the cache does not show yet, never takes it. It is no success then, and the copy
-// goes: else it would run on, owned by nobody. A source that stays, as who has deleted the ReplicaSet wanted, runs on as it was.
-func TestACopyThatNobodyTakes(t *testing.T) {
+// A ReplicaSet that is deleted just before the copy is handed to it, which the cache does not show yet, never adopts it. The migration
+// does not succeed then, and the copy goes: else it would run on without an owner. A source that stays, as the user who deleted the
+// ReplicaSet wanted, runs on as it was.
+func TestACopyThatNoReplicaSetAdopts(t *testing.T) {
 	t.Parallel()
 	for what, orphan := range map[string]bool{"source goes": false, "source stays": true} {
 		t.Run(what, func(t *testing.T) {
@@ -107,8 +108,8 @@ func TestACopyThatNobodyTakes(t *testing.T) {
 	}
 }
 
-// A ReplicaSet that is slow to take the copy, while the source goes by somebody else's hand, is waited for; so is one that a Deployment makes in the place of
-// one that was deleted.
+// A ReplicaSet may be slow to adopt the copy, while another controller or a user deletes the source: the migration waits. It also waits
+// for a ReplicaSet that a Deployment creates in the place of a deleted one.
 func TestACopyThatIsTakenLate(t *testing.T) {
 	t.Parallel()
 	for what, do := range map[string]func(w *town){
@@ -136,7 +137,7 @@ func TestACopyThatIsTakenLate(t *testing.T) {
 						waited++
 						for _, p := range w.pods() {
 							if p.Annotations[mcv1.AnnotationReplaces] == "" {
-								w.bury(&p)
+								w.finishDeletion(&p)
 							}
 						}
 					}
@@ -149,8 +150,8 @@ func TestACopyThatIsTakenLate(t *testing.T) {
 	}
 }
 
-// A pod that nobody makes again may have the label by which a ReplicaSet finds its pods, as one whose ReplicaSet was deleted and left it. Its copy is handed
-// to nobody: the source goes only once the copy goes on with the state.
+// A pod that no owner recreates may have the label by which a ReplicaSet finds its pods, as after its ReplicaSet was deleted without it.
+// Its copy is handed to no ReplicaSet: the source goes only once the copy goes on with the state.
 func TestACopyOfAPodThatWasAReplicaSets(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)

@@ -46,7 +46,7 @@ func TestHeadroomIsOfTheScarcer(t *testing.T) {
 	})
 }
 
-// What is measured on a node counts, and not what is requested there: one that is near the threshold comes last, and takes nobody for what is optional.
+// The measured usage of a node counts, not its requests. A node near the threshold comes last, and takes no pod whose move is optional.
 func TestTargetsThatAreUnderPressure(t *testing.T) {
 	t.Parallel()
 	loaded := func(load map[string]float64, more ...func(*town)) func(*town) {

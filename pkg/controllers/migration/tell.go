@@ -29,7 +29,7 @@ func outcome(p rules.Phase, unwanted bool, progress map[string]string) v1alpha1.
 	return v1alpha1.MigrationFailed
 }
 
-// vanished ends a migration whose action somebody has deleted by force: what becomes of its state is seen to, and nobody tells of it any longer.
+// vanished ends a migration whose action was deleted by force. Leftovers handles its state, and nothing is reported of that any longer.
 func (r *Reconciler) vanished(ctx context.Context, o *v1alpha1.PodMigration, message string) error {
 	const reason = "ActionGone"
 	if err := r.unrestrain(ctx, o, o.Status.Action); err != nil {

@@ -31,7 +31,7 @@ func TestWhoIsToldOfAMigrationByStrategy(t *testing.T) {
 	}
 }
 
-// Pods that no McKube governs have no cores of their own, and nobody is told that they have.
+// Pods that no McKube governs have no cores of their own, and no message says that they have.
 func TestWhatIsToldOfCores(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []v1alpha1.MigrationStrategy{v1alpha1.StrategyRestart, v1alpha1.StrategySurge, v1alpha1.StrategyEvict} {

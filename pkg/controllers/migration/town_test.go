@@ -51,7 +51,7 @@ type town struct {
 	clock     *clocktesting.FakeClock
 	// lock is of what is told, evicted and counted: decisions are made side by side.
 	lock sync.Mutex
-	// told are the Events' reasons, and of whom they are, said their words.
+	// told are the Events' reasons and objects, said their words.
 	told, said []string
 	owner      *appsv1.ReplicaSet
 	// containers of each pod; every one has a McKube and a claim.
@@ -83,7 +83,8 @@ type town struct {
 	adopts bool
 	// agents play those of the nodes; nil: they do not know of checkpoints.
 	agents *agents
-	// cost is what the pod's author says it costs to delete it. keeps: the ReplicaSet removes nothing. deaf: whoever hands it a pod dies over it.
+	// cost is the deletion cost that the pod's author gave it. keeps: the ReplicaSet removes nothing. deaf: a process that hands it a pod
+	// dies over it.
 	cost        string
 	keeps, deaf bool
 	// crowds are the nodes whose cores others have.
@@ -96,7 +97,7 @@ type town struct {
 	change func(*corev1.PodSpec)
 	// quota is how often the API server still forbids the controller to make a pod.
 	quota int
-	// kept is how often the API server still has the policy for heirs refuse the controller a pod.
+	// kept is how often the API server still has the policy for replacements refuse the controller a pod.
 	kept int
 	// admission is what else the API server's admission does with pods that the controller makes, or asks about.
 	admission func(*corev1.Pod) error
@@ -368,7 +369,7 @@ func (w *town) live() {
 		p := &pods[i]
 		switch owned := metav1.IsControlledBy(p, w.owner); {
 		case p.DeletionTimestamp != nil:
-			w.bury(p)
+			w.finishDeletion(p)
 		case len(p.Spec.SchedulingGates) > 0 || strings.HasPrefix(p.Name, "stranger"):
 		case p.Spec.NodeName == "" && p.Annotations[v1alpha1.AnnotationPinned] != "":
 			w.place(p, strings.TrimPrefix(p.Annotations[v1alpha1.AnnotationPinned], w.namespace+"-"))
@@ -388,8 +389,8 @@ func (w *town) live() {
 	}
 }
 
-// bury ends a pod that was deleted, and its claim, once: one that a finalizer keeps is there until that is off.
-func (w *town) bury(p *corev1.Pod) {
+// finishDeletion ends a pod that was deleted, and its claim, once: one that a finalizer keeps is there until that is off.
+func (w *town) finishDeletion(p *corev1.Pod) {
 	w.Helper()
 	if ptr.Deref(p.DeletionGracePeriodSeconds, -1) == 0 {
 		return

@@ -26,39 +26,39 @@ var botched = []int32{128, 128 + 15, 128 + 9}
 
 // counted has a Job count from now on what becomes of the pod in the place of one of its, if that goes on with its state, or has come to its end by it. Its
 // controller takes the finalizer off once it has counted, so that it is put on once, with what says that it is to be.
-func (m *migrate) counted(ctx context.Context, nc *v1alpha1.NodeCheckpoint, heir *corev1.Pod) error {
-	if nc == nil || heir == nil || heir.DeletionTimestamp != nil || heir.Annotations[annotationUncounted] == "" ||
-		unrestored(nc, heir) != "" && heir.Status.Phase != corev1.PodSucceeded {
+func (m *migrate) counted(ctx context.Context, nc *v1alpha1.NodeCheckpoint, replacement *corev1.Pod) error {
+	if nc == nil || replacement == nil || replacement.DeletionTimestamp != nil || replacement.Annotations[annotationUncounted] == "" ||
+		unrestored(nc, replacement) != "" && replacement.Status.Phase != corev1.PodSucceeded {
 		return nil
 	}
-	after := heir.DeepCopy()
+	after := replacement.DeepCopy()
 	delete(after.Annotations, annotationUncounted)
 	controllerutil.AddFinalizer(after, batchv1.JobTrackingFinalizer)
-	if err := m.Client.Patch(ctx, after, client.MergeFromWithOptions(heir, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("having pod %s/%s counted: %w", heir.Namespace, heir.Name, err)
+	if err := m.Client.Patch(ctx, after, client.MergeFromWithOptions(replacement, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("having pod %s/%s counted: %w", replacement.Namespace, replacement.Name, err)
 	}
-	*heir = *after
+	*replacement = *after
 	return nil
 }
 
 // untold tells whether it may still be said of a pod that it goes on with the state: of one that comes to its end at once its node's agent says so after that.
-func (m *migrate) untold(task orchestration.Task, heir *corev1.Pod) bool {
-	return !finished(heir) || heir.Status.Phase == corev1.PodSucceeded && m.since(task, progressEnded) <= undecided
+func (m *migrate) untold(task orchestration.Task, replacement *corev1.Pod) bool {
+	return !finished(replacement) || replacement.Status.Phase == corev1.PodSucceeded && m.since(task, progressEnded) <= undecided
 }
 
 // comesTo waits until the pod goes on with the state. Until then its owner is kept from making one beside it, as a Job does not count yet what becomes of it.
-func (m *migrate) comesTo(ctx context.Context, task orchestration.Task, l legacy, why string) (rules.Result, error) {
-	if err := m.enter(ctx, task, v1alpha1.MigrationRestoring, arriving(l.heir)); err != nil { // it takes its room itself from now on
+func (m *migrate) comesTo(ctx context.Context, task orchestration.Task, l handover, why string) (rules.Result, error) {
+	if err := m.enter(ctx, task, v1alpha1.MigrationRestoring, arriving(l.replacement)); err != nil { // it takes its room itself from now on
 		return rules.Result{}, err
 	}
 	task.Progress[progressHanded] = cmp.Or(task.Progress[progressHanded], task.Progress[state.ProgressReserved])
 	if err := m.hand(task); err != nil { // its claims have its cores
 		return rules.Result{}, err
 	}
-	if _, unproven := m.prove(task, l.heir); unproven != "" {
+	if _, unproven := m.prove(task, l.replacement); unproven != "" {
 		why = unproven
 	}
-	if fails := waitsFor(l.heir, passingly); fails != "" {
+	if fails := waitsFor(l.replacement, passingly); fails != "" {
 		why = fails
 	}
 	return m.unsettled(ctx, task, l, rules.Result{Message: why})

@@ -46,8 +46,8 @@ func TestAStateThatCannotBeRestoredIsNoFailureOfItsJob(t *testing.T) {
 	}
 }
 
-// From when it is known that it goes on with the state, or has come to its end by it, the Job counts what becomes of it, once, whoever dies over it. Up to then the
-// Job is kept from making another one.
+// Once the pod is known to go on with the state, or to have come to its end by it, the Job counts what becomes of it, once, although
+// processes die over it. Up to then the Job is kept from creating another one.
 func TestAPodThatGoesOnIsCountedByItsJob(t *testing.T) {
 	t.Parallel()
 	for name, ends := range map[string]bool{"goes-on": false, "ends-at-once": true} {
@@ -208,12 +208,12 @@ func (c *cluster) untracked(t *testing.T) {
 	fails := other("fails")
 	ended(fails, corev1.PodFailed)
 	c.must(c.api.Delete(t.Context(), fails, client.GracePeriodSeconds(0)))
-	heir := other("succeeds")
-	ended(heir, corev1.PodSucceeded)
+	replacement := other("succeeds")
+	ended(replacement, corev1.PodSucceeded)
 	c.soon("its finalizer is on", func() bool {
-		c.must(c.api.Get(t.Context(), client.ObjectKeyFromObject(heir), heir))
-		heir.Finalizers = []string{batchv1.JobTrackingFinalizer}
-		return c.api.Update(t.Context(), heir) == nil
+		c.must(c.api.Get(t.Context(), client.ObjectKeyFromObject(replacement), replacement))
+		replacement.Finalizers = []string{batchv1.JobTrackingFinalizer}
+		return c.api.Update(t.Context(), replacement) == nil
 	})
 	c.soon("the Job has ended", func() bool {
 		c.must(c.api.Get(t.Context(), client.ObjectKeyFromObject(job), job))
@@ -224,7 +224,7 @@ func (c *cluster) untracked(t *testing.T) {
 	}
 }
 
-// keptFrom has a Job's controller be kept from making pods, as the policy for heirs does.
+// keptFrom keeps a Job's controller from creating pods, as the policy for replacements does.
 func (c *cluster) keptFrom(t *testing.T, job *batchv1.Job, like *corev1.Pod) {
 	policy, binding, err := charts.Heirs()
 	c.must(err)

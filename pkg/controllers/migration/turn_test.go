@@ -32,7 +32,7 @@ func briefly(o *v1alpha1.PodMigration) {
 	o.Spec.WaitTimeout = &metav1.Duration{Duration: 20 * time.Second}
 }
 
-// Nobody waits for ever, and who has waited too long says for what.
+// No migration waits for ever, and one that has waited too long says for what.
 func TestAMigrationDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	for _, j := range []journey{

@@ -85,7 +85,7 @@ func TestAnOwnerThatIsKeptSomeTimeLater(t *testing.T) {
 	h.expectNothingLeft()
 }
 
-// What keeps the owner goes where an action is deleted by force before there is anything for which somebody comes back to it.
+// What keeps the owner goes where an action is deleted by force before there is anything that brings a controller back to it.
 func TestAnOwnerOfAnActionThatIsGone(t *testing.T) {
 	w := newTown(t, 1)
 	w.gating = true

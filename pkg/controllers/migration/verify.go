@@ -61,7 +61,7 @@ func (m *migrate) verify(ctx context.Context, task orchestration.Task, pod *core
 // renames tells whether the pod in the source's place has another name than it where its owner does not see to that. Who says Evict gets what an
 // eviction is.
 func renames(by v1alpha1.MigrationStrategy, source *corev1.Pod) bool {
-	return by != v1alpha1.StrategyEvict && (by != v1alpha1.StrategyCheckpoint || !heritable(metav1.GetControllerOf(source)))
+	return by != v1alpha1.StrategyEvict && (by != v1alpha1.StrategyCheckpoint || !needsHandover(metav1.GetControllerOf(source)))
 }
 
 // declined is why the target does not take the pod, as things are now; empty: it does.
@@ -105,7 +105,7 @@ func elsewhere(task orchestration.Task, why string) rules.Result {
 	return rules.Result{Undo: true, Message: why}
 }
 
-// unowned is why nobody would make the pod again, where that is needed. What its owner wants is asked just before the eviction.
+// unowned returns why no owner would recreate the pod, where that is needed. What its owner wants is asked just before the eviction.
 func (m *migrate) unowned(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (string, error) {
 	_, about := task.Progress[progressBefore]
 	owner := ownerOf(pod)
@@ -118,7 +118,7 @@ func (m *migrate) unowned(ctx context.Context, task orchestration.Task, pod *cor
 	return m.orphan(ctx, pod)
 }
 
-// bearsNoOwner tells whether a pod that nobody makes again may go by a strategy.
+// bearsNoOwner tells whether a strategy can move a pod that no owner recreates.
 func bearsNoOwner(s v1alpha1.MigrationStrategy) bool {
 	return s == strategyRemake || s == v1alpha1.StrategyCheckpoint
 }
@@ -169,7 +169,7 @@ func shut(node *corev1.Node) string {
 	return dead(node)
 }
 
-// dead is why what is on a node will not stay there, or serves nobody; empty: it does.
+// dead returns why a pod on a node will not stay there, or does not serve; it is empty if it does.
 func dead(node *corev1.Node) string {
 	switch {
 	case node.DeletionTimestamp != nil:

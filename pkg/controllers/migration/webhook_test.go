@@ -74,7 +74,8 @@ func TestAWebhookThatDoesNotAnswerWhileTheSourceStandsStill(t *testing.T) {
 	}
 }
 
-// Who refuses that what the pod is to be is kept in a PodTemplate is asked before its source is stopped, whoever says so; one who comes later has it run on at once.
+// A policy or a webhook that refuses the PodTemplate of the replacement is found before the source is stopped. If it refuses the
+// PodTemplate only later, the source runs on at once.
 func TestAPodTemplateThatIsRefused(t *testing.T) {
 	t.Parallel()
 	for what, refusal := range map[string]error{

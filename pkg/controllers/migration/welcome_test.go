@@ -90,8 +90,9 @@ func TestACopyThatAdmissionRefuses(t *testing.T) {
 	}
 }
 
-// Once the source has gone its state is given up where nobody lets the pod be made, but not at once, as somebody may be at work on what refuses it; a
-// ResourceQuota, which counts the source as long as that is there and would refuse the owner's pod as well, is waited for as long as there is time, and after that.
+// Once the source has gone, its state is abandoned where the API server refuses the pod, but not at once, as the refusal may be
+// withdrawn. A ResourceQuota counts the source as long as that is there, and would refuse the owner's pod as well. The controller waits
+// for it as long as there is time, and after that.
 func TestAdmissionThatMindsImagesOnceTheSourceHasGone(t *testing.T) {
 	t.Parallel()
 	set := func(w *town) { w.Cleanup(w.house("StatefulSet").expectNothingLeft) }
@@ -126,8 +127,9 @@ func (w *town) quotas() {
 	}
 }
 
-// What a ResourceQuota has no room for when the time is over, as somebody else has taken it, is made with its state as soon as there is.
-func TestAQuotaThatSomebodyElseHasTaken(t *testing.T) {
+// A pod for which a ResourceQuota has no room when the time is over, as another pod has taken it, is created with its state as soon as
+// there is room.
+func TestAQuotaThatAnotherPodHasTaken(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)
 	w.gating = true

@@ -41,8 +41,8 @@ func emptied(task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheck
 	return task.Progress[progressEmptied]
 }
 
-// alone tells whether a copy goes on with the state of a source that somebody else has taken away, or that has lost it: that state is nowhere else, so that
-// neither an abort nor the end of its time takes the copy away.
+// alone tells whether a copy was restored from the state of a source that another controller or a user deleted, or that has lost its
+// memory. That state is nowhere else, so neither an abort nor the end of the time deletes the copy.
 func alone(task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) bool {
 	return (source == nil || emptied(task, source, nc) != "") && goesOn(twin, nc)
 }
@@ -58,9 +58,9 @@ func halted(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Terminated != nil })
 }
 
-// serves tells whether a copy goes on with the state and is ready, or was once, which stays on record: it may have answered somebody by then, so that its
-// state is newer than what the source stands still with. Neither an abort, nor the end of any time, nor what the source's agent says, nor that it is
-// not ready for a while takes it away. One that is not what the source was does not count.
+// serves tells whether a copy was restored and is, or was, ready, which stays on record. The copy may have answered a client by then, so
+// its state is newer than that of the stopped source. Neither an abort, nor a timeout, nor what the source's agent says, nor a short
+// unreadiness deletes such a copy. A copy that does not match its source does not count.
 func serves(task orchestration.Task, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) bool {
 	if task.Progress[progressUnfit] != "" || !goesOn(twin, nc) {
 		return false
@@ -71,8 +71,9 @@ func serves(task orchestration.Task, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoi
 	return task.Progress[progressServed] == string(twin.UID)
 }
 
-// restless is why a source has newer state than what was taken: its agent says that somebody resumed a container of it. It says so from stage Restore on, and
-// has stopped it again; before that it gives up. Empty: it stands still, or has no state.
+// restless returns why a source has newer state than what was taken: its agent says that a container was resumed. The agent says so from
+// stage Restore on, and has stopped the container again; before that stage it gives up. It is empty if the source is stopped, or has no
+// state.
 func restless(source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) string {
 	side := nc.Status.Source
 	if source == nil || stateOf(side) != v1alpha1.CheckpointCheckpointed || side.Disturbance != v1alpha1.CheckpointResumed {

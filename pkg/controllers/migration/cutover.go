@@ -12,8 +12,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// outlive has the source go, and the copy settle down once it has gone.
-func (m *migrate) outlive(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
+// completeCutOver has the source go, and the copy settle down once it has gone.
+func (m *migrate) completeCutOver(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	cut := task.Progress[progressCut] != ""
 	m.markCut(task)
 	if twin == nil { // that it is gone only the API server may say
@@ -26,7 +26,7 @@ func (m *migrate) outlive(ctx context.Context, task orchestration.Task, source, 
 	case source == nil && !cut: // on record before the NodeCheckpoint goes, by which it would be known otherwise
 		return rules.Result{Message: "the pod goes on on node " + task.Object.Spec.TargetNode + ", and the source is gone"}, nil
 	case twin == nil || twin.DeletionTimestamp != nil:
-		return m.bereft(ctx, task, source, nc)
+		return m.copyLost(ctx, task, source, nc)
 	case source != nil && m.ends(task):
 		return m.succeed(ctx, task, source, twin)
 	case source != nil:
@@ -37,7 +37,7 @@ func (m *migrate) outlive(ctx context.Context, task orchestration.Task, source, 
 
 // settleDown has what agents hold be removed, and the copy prove itself, if there was no time for that before.
 func (m *migrate) settleDown(ctx context.Context, task orchestration.Task, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
-	if result, done, err := m.foster(ctx, task, twin); !done || err != nil {
+	if result, done, err := m.restoreOwner(ctx, task, twin); !done || err != nil {
 		return result, err
 	}
 	// The source's agent ends its containers, which cannot hear the kubelet, as long as the NodeCheckpoint is there.
@@ -86,9 +86,9 @@ func (m *migrate) succeedUnless(ctx context.Context, err error, task orchestrati
 	return m.succeed(ctx, task, source, twin)
 }
 
-// bereft ends a migration whose copy somebody has taken away after the source was released: what the agents had is removed.
-// The source is stopped; one that an owner makes again goes, so that it is.
-func (m *migrate) bereft(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
+// copyLost ends a migration whose copy was deleted after the source was released. The agents remove what they hold. The source is
+// stopped; if it has an owner, the controller evicts it, so that the owner recreates it.
+func (m *migrate) copyLost(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	forfeit(task, "the pod in its place was taken away")
 	said := ""
 	if source != nil {

@@ -29,8 +29,8 @@ func (m *migrate) hopeful(ctx context.Context, task orchestration.Task, source, 
 	return !gone, err
 }
 
-// reprieve gives such a copy as long as the pod in the place of a source that has gone, and tells whether that is not over.
-func (m *migrate) reprieve(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (bool, error) {
+// extendGrace gives such a copy as long as the pod in the place of a source that has gone, and tells whether that is not over.
+func (m *migrate) extendGrace(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (bool, error) {
 	if may, err := m.hopeful(ctx, task, source, twin, nc); !may || err != nil {
 		return false, err
 	}
@@ -38,8 +38,8 @@ func (m *migrate) reprieve(ctx context.Context, task orchestration.Task, source,
 	return err == nil && m.Clock.Now().Before(until), err
 }
 
-// reprieved says which copy has that; empty: none.
-func (m *migrate) reprieved(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (string, error) {
+// graceMessage says which copy has that; empty: none.
+func (m *migrate) graceMessage(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (string, error) {
 	source, err := m.read(ctx, m.API, task.Object.Spec.Pods[0])
 	if err != nil {
 		return "", err
@@ -73,7 +73,7 @@ func (r *Reconciler) unsaved(ctx context.Context, o *v1alpha1.PodMigration, acti
 		return "", nil
 	}
 	if nc.Name == "" { // all is done, and a copy that is there is there to stay
-		if heir, err := r.successor(ctx, o); heir != nil || err != nil {
+		if replacement, err := r.successor(ctx, o); replacement != nil || err != nil {
 			return "", err
 		}
 	}

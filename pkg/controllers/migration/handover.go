@@ -18,28 +18,29 @@ import (
 )
 
 const (
-	// unguarded is how long the owner may not be kept from making pods before nothing is begun, as by an API server that was just started, and undecided for how long the eviction of a
-	// source that is stopped may be refused before it runs on, unwelcome for how long the pod in its place may be refused before its state is
-	// given up: that it would be made was asked before, so somebody is at work on what refuses it.
+	// unguarded is how long the API server may let the owner create pods before the migration is refused; it may have just been started.
+	// undecided is how long the eviction of a stopped source may be refused before the source runs on. unwelcome is how long the
+	// replacement may be refused before its state is abandoned: the API server accepted it in a dry run before, so the refusal may be
+	// withdrawn soon.
 	unguarded = 60 * time.Second
 	undecided = 10 * time.Second
 	unwelcome = 30 * time.Second
 )
 
-// legacy is what is there in the place of a source that is stopped.
-type legacy struct {
-	heir *corev1.Pod
-	nc   *v1alpha1.NodeCheckpoint
+// handover is what is there in the place of a source that is stopped.
+type handover struct {
+	replacement *corev1.Pod
+	nc          *v1alpha1.NodeCheckpoint
 }
 
-// heritable tells whether a pod's owner bears no copy beside it, and takes one for its own that comes after it: a StatefulSet's pod has
+// needsHandover tells whether a pod's owner bears no copy beside it, and takes one for its own that comes after it: a StatefulSet's pod has
 // a name, a Job's is counted.
-func heritable(by *metav1.OwnerReference) bool {
+func needsHandover(by *metav1.OwnerReference) bool {
 	return isJob(by) || by != nil && by.Kind == "StatefulSet" && by.APIVersion == appsv1.SchemeGroupVersion.String()
 }
 
-// heirOf is the pod that takes the source's place under its name, and its owner's.
-func heirOf(task orchestration.Task, source *corev1.Pod) *corev1.Pod {
+// replacementOf is the pod that takes the source's place under its name, and its owner's.
+func replacementOf(task orchestration.Task, source *corev1.Pod) *corev1.Pod {
 	out := ofPod(task, source)
 	out.Name = source.Name
 	by := *metav1.GetControllerOf(source)
@@ -61,58 +62,58 @@ func (m *migrate) since(task orchestration.Task, entry string) time.Duration {
 	return m.Clock.Now().Sub(at)
 }
 
-// bequeath stores what the pod in the source's place is to be: soon nobody can read that from the source any longer.
-func (m *migrate) bequeath(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
-	heir := heirOf(task, source)
-	if veto := madeOf(nc, &heir.Spec); veto != "" {
+// storeReplacement stores the replacement's template: soon the source is gone, and the controller cannot read it from there any longer.
+func (m *migrate) storeReplacement(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
+	replacement := replacementOf(task, source)
+	if veto := madeOf(nc, &replacement.Spec); veto != "" {
 		return rules.Result{Undo: true, Message: veto}, nil
 	}
-	v1alpha1.Pin(heir, task.Object.Spec.TargetNode)
-	comeIn(&heir.Spec)
-	if veto, err := m.putDown(ctx, task, heir); veto != "" || err != nil {
+	v1alpha1.Pin(replacement, task.Object.Spec.TargetNode)
+	tolerateCordon(&replacement.Spec)
+	if veto, err := m.putDown(ctx, task, replacement); veto != "" || err != nil {
 		return rules.Result{Undo: veto != "", Message: veto}, err
 	}
 	if _, err := m.prepare(ctx, task, source); err != nil {
 		return rules.Result{}, err
 	}
-	if err := m.stage(ctx, nc, v1alpha1.StageRestore); err != nil { // once the source is evicted its state is on the target only, however long nobody is here
+	if err := m.stage(ctx, nc, v1alpha1.StageRestore); err != nil { // once the source is evicted its state is on the target only, however long no controller is running
 		return rules.Result{}, err
 	}
-	task.Progress[progressHeir] = ownName(task)
+	task.Progress[progressTemplate] = ownName(task)
 	return rules.Result{Message: "the target has the pod's state; about to evict the source, which is stopped"}, nil
 }
 
-// comeIn has a pod go to its node though somebody cordons that meanwhile: what it goes on with is nowhere else.
-func comeIn(spec *corev1.PodSpec) {
+// tolerateCordon lets a pod go to its node although that is cordoned meanwhile: the pod's state is nowhere else.
+func tolerateCordon(spec *corev1.PodSpec) {
 	cordoned := corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
 	if !slices.Contains(spec.Tolerations, cordoned) {
 		spec.Tolerations = append(spec.Tolerations, cordoned)
 	}
 }
 
-// inherit has the source go, which is stopped, and a pod go on with its state under its name. Up to the source's eviction everything can be
+// handOver has the source go, which is stopped, and a pod go on with its state under its name. Up to the source's eviction everything can be
 // undone. If the state is lost after it, the owner makes the pod anew.
-func (m *migrate) inherit(ctx context.Context, task orchestration.Task, source *corev1.Pod, l legacy) (rules.Result, error) {
+func (m *migrate) handOver(ctx context.Context, task orchestration.Task, source *corev1.Pod, l handover) (rules.Result, error) {
 	switch cut := task.Progress[progressCut] != ""; {
 	case task.Progress[progressLost] != "":
 		return m.anew(ctx, task, l.nc)
 	case cut:
 		return m.passOn(ctx, task, l)
-	case source == nil: // by a process that died over it, or by somebody else: its state goes on all the same
+	case source == nil: // a process that died, another controller or a user evicted it: its replacement is restored all the same
 		m.markCut(task)
 		m.markEvicted(task)
 		return rules.Result{Message: "the source goes, and what is to be in its place waits for that"}, nil
 	case task.Undoing() && !m.clings(task, source, l.nc):
-		return m.thaw(ctx, task, source, l.nc)
+		return m.resumeSource(ctx, task, source, l.nc)
 	}
-	result, err := m.takeLeave(ctx, task, source, l.nc)
+	result, err := m.evictStoppedSource(ctx, task, source, l.nc)
 	result, err = m.orRelent(task, source, l.nc, result, err)
 	return orForfeit(task, source, l.nc, result), err
 }
 
-// takeLeave asks for the source's eviction. It stands still meanwhile, so it runs on when that is refused for long; one that has nothing in memory any longer
+// evictStoppedSource asks for the source's eviction. It stands still meanwhile, so it runs on when that is refused for long; one that has nothing in memory any longer
 // is asked for as long as there is time.
-func (m *migrate) takeLeave(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
+func (m *migrate) evictStoppedSource(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	if veto, err := m.retained(ctx, task, source, nc); veto != "" || err != nil {
 		return rules.Result{Undo: veto != "", Message: veto}, err
 	}
@@ -167,15 +168,15 @@ func (m *migrate) retained(ctx context.Context, task orchestration.Task, source 
 	case kept == nil:
 		return withoutRecord, nil
 	}
-	return m.inadmissible(ctx, task, heirBy(kept))
+	return m.inadmissible(ctx, task, replacementFrom(kept))
 }
 
 // passOn makes the pod in the source's place once nothing is left of that, and waits until it has proven itself.
-func (m *migrate) passOn(ctx context.Context, task orchestration.Task, l legacy) (rules.Result, error) {
-	if err := m.noteBegun(ctx, l.nc, l.heir); err != nil {
+func (m *migrate) passOn(ctx context.Context, task orchestration.Task, l handover) (rules.Result, error) {
+	if err := m.noteBegun(ctx, l.nc, l.replacement); err != nil {
 		return rules.Result{}, err
 	}
-	uncounted := m.counted(ctx, l.nc, l.heir)
+	uncounted := m.counted(ctx, l.nc, l.replacement)
 	switch {
 	case uncounted != nil && !refused(uncounted):
 		return rules.Result{}, uncounted
@@ -196,14 +197,14 @@ func (m *migrate) passOn(ctx context.Context, task orchestration.Task, l legacy)
 		return m.leave(l, "the source was evicted, and has not ended in time, as on a node that does not answer"), nil
 	case left:
 		return rules.Result{Message: "the source was evicted; waits until it has ended"}, nil
-	case unbegun(task, l):
-		return m.bringForth(ctx, task, l)
-	case l.heir == nil || l.heir.DeletionTimestamp != nil:
+	case notStarted(task, l):
+		return m.createReplacement(ctx, task, l)
+	case l.replacement == nil || l.replacement.DeletionTimestamp != nil:
 		return m.lose(ctx, task, l.nc, "the pod in its place was taken away")
 	case uncounted != nil: // its Job would make another one once it is released
 		return m.unsettled(ctx, task, l, rules.Result{Message: uncounted.Error()})
 	}
-	return m.proveHeir(ctx, task, l)
+	return m.verifyReplacement(ctx, task, l)
 }
 
 // released tells whether the pod in the source's place has proven itself, or need not any longer.
@@ -211,8 +212,8 @@ func released(task orchestration.Task, nc *v1alpha1.NodeCheckpoint) bool {
 	return task.Progress[progressReleased] != "" || nc != nil && nc.Spec.Stage == v1alpha1.StageRelease
 }
 
-// makeHeir makes the pod in the source's place.
-func (m *migrate) makeHeir(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
+// createReplacementPod makes the pod in the source's place.
+func (m *migrate) createReplacementPod(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	if err := m.enter(ctx, task, v1alpha1.MigrationRestoring); err != nil {
 		return rules.Result{}, err
 	}
@@ -223,61 +224,61 @@ func (m *migrate) makeHeir(ctx context.Context, task orchestration.Task, nc *v1a
 	if kept == nil {
 		return m.lose(ctx, task, nc, withoutRecord)
 	}
-	heir := heirBy(kept)
-	if why, err := m.barred(ctx, task, nc, heir); why != "" || err != nil {
+	replacement := replacementFrom(kept)
+	if why, err := m.barred(ctx, task, nc, replacement); why != "" || err != nil {
 		return m.loseUnless(ctx, err, task, nc, why)
 	}
-	err = m.Client.Create(ctx, heir)
+	err = m.Client.Create(ctx, replacement)
 	if apierrors.IsAlreadyExists(err) {
-		if heir, err = m.copied(ctx, m.API, task); err != nil {
+		if replacement, err = m.copied(ctx, m.API, task); err != nil {
 			return rules.Result{}, err
 		}
-		if heir == nil {
+		if replacement == nil {
 			return m.lose(ctx, task, nc, "somebody else has made a pod of its name")
 		}
 	}
 	if err != nil {
-		return m.unborn(ctx, task, nc, heir, err)
+		return m.unborn(ctx, task, nc, replacement, err)
 	}
-	task.Progress[progressTwin] = heir.Name
+	task.Progress[progressTwin] = replacement.Name
 	task.Progress[progressMade] = m.Clock.Now().UTC().Format(time.RFC3339Nano)
 	delete(task.Progress, progressForbidden)
 	delete(task.Progress, progressUnkept)
-	return rules.Result{Message: fmt.Sprintf("pod %s/%s waits for a node", heir.Namespace, heir.Name)}, nil
+	return rules.Result{Message: fmt.Sprintf("pod %s/%s waits for a node", replacement.Namespace, replacement.Name)}, nil
 }
 
 // barred is why a pod that is to go on with a state is not to be made; empty: it is. Its owner may want none any longer, or have taken the one before it away as that is of a former template.
-func (m *migrate) barred(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, heir *corev1.Pod) (string, error) {
-	if by := metav1.GetControllerOf(heir); by != nil {
-		switch wants, err := m.wants(ctx, *by, heir, true); {
+func (m *migrate) barred(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, replacement *corev1.Pod) (string, error) {
+	if by := metav1.GetControllerOf(replacement); by != nil {
+		switch wants, err := m.wants(ctx, *by, replacement, true); {
 		case err != nil || !wants.any:
 			return wants.why, err
 		case wants.outdated != "" && madeBefore(task, nc):
 			return wants.outdated, nil
 		}
 	}
-	return m.stolen(ctx, task, &heir.Spec)
+	return m.stolen(ctx, task, &replacement.Spec)
 }
 
-// proveHeir waits until the pod goes on with the state. A Job's may have come to its end meanwhile.
-func (m *migrate) proveHeir(ctx context.Context, task orchestration.Task, l legacy) (rules.Result, error) {
-	if why, err := m.unmade(ctx, l.nc, l.heir, toRestore(l.nc)); why != "" || err != nil {
+// verifyReplacement waits until the pod goes on with the state. A Job's may have come to its end meanwhile.
+func (m *migrate) verifyReplacement(ctx context.Context, task orchestration.Task, l handover) (rules.Result, error) {
+	if why, err := m.unmade(ctx, l.nc, l.replacement, toRestore(l.nc)); why != "" || err != nil {
 		return m.loseUnless(ctx, err, task, l.nc, why)
 	}
-	if l.heir.Spec.NodeName == "" && !finished(l.heir) {
+	if l.replacement.Spec.NodeName == "" && !finished(l.replacement) {
 		return m.awaitTarget(ctx, task, l)
 	}
-	why := unrestored(l.nc, l.heir)
-	if why == "" && task.Progress[progressBorne] != string(l.heir.UID) {
+	why := unrestored(l.nc, l.replacement)
+	if why == "" && task.Progress[progressBorne] != string(l.replacement.UID) {
 		return m.bear(ctx, task, l)
 	}
 	switch {
-	case why != "" && m.untold(task, l.heir):
+	case why != "" && m.untold(task, l.replacement):
 		return m.comesTo(ctx, task, l, why)
-	case why == "" && l.heir.Status.Phase == corev1.PodSucceeded:
+	case why == "" && l.replacement.Status.Phase == corev1.PodSucceeded:
 		task.Progress[progressEvidence] = "it came to its end"
 	default:
-		result, settled, err := m.settles(ctx, task, l.heir)
+		result, settled, err := m.settles(ctx, task, l.replacement)
 		if err != nil {
 			return rules.Result{}, err
 		}
@@ -286,7 +287,7 @@ func (m *migrate) proveHeir(ctx context.Context, task orchestration.Task, l lega
 		}
 	}
 	task.Progress[progressEvidence] += runtimeSays
-	down, known := standstill(task, l.heir)
+	down, known := standstill(task, l.replacement)
 	if known {
 		task.Progress[progressDown] = down.String()
 	}
@@ -297,16 +298,16 @@ func (m *migrate) proveHeir(ctx context.Context, task orchestration.Task, l lega
 }
 
 // bear notes that the pod goes on with the state: before anything else, as it would be known by the NodeCheckpoint only. Its owner counts it from now on.
-func (m *migrate) bear(ctx context.Context, task orchestration.Task, l legacy) (rules.Result, error) {
+func (m *migrate) bear(ctx context.Context, task orchestration.Task, l handover) (rules.Result, error) {
 	if err := m.free(ctx, task); err != nil {
 		return rules.Result{}, err
 	}
-	task.Progress[progressBorne] = string(l.heir.UID)
+	task.Progress[progressBorne] = string(l.replacement.UID)
 	return rules.Result{Message: "the pod goes on with its state on node " + l.nc.Spec.TargetNode + ", and is to prove itself"}, nil
 }
 
 // settled ends it, once the agents hold nothing any longer.
-func (m *migrate) settled(ctx context.Context, task orchestration.Task, l legacy) (rules.Result, error) {
+func (m *migrate) settled(ctx context.Context, task orchestration.Task, l handover) (rules.Result, error) {
 	if task.Progress[progressReleased] == "" {
 		task.Progress[progressReleased] = "true"
 		return rules.Result{Message: "the pod goes on; its state is removed"}, nil
@@ -317,11 +318,11 @@ func (m *migrate) settled(ctx context.Context, task orchestration.Task, l legacy
 	if err := m.unstore(ctx, task); err != nil {
 		return rules.Result{}, err
 	}
-	if result, confirmed := m.confirm(task, l.heir); !confirmed {
+	if result, confirmed := m.confirm(task, l.replacement); !confirmed {
 		return result, nil
 	}
-	if l.heir != nil && l.heir.Annotations[annotationUncounted] != "" {
+	if l.replacement != nil && l.replacement.Annotations[annotationUncounted] != "" {
 		return rules.Result{Outcome: rules.Failed, Message: "the pod goes on with its state, and its Job does not count it: somebody refuses that its finalizer is put on"}, nil
 	}
-	return m.succeed(ctx, task, nil, l.heir)
+	return m.succeed(ctx, task, nil, l.replacement)
 }

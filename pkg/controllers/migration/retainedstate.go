@@ -18,15 +18,16 @@ import (
 )
 
 const (
-	// bequest is how long the target keeps the state of a source that was evicted when its action is over before there was a pod in its place: that
+	// stateRetention is how long the target keeps the state of a source that was evicted when its action is over before there was a pod in its place: that
 	// state is nowhere else. Its node may have died, so that the source does not end, or no controller was there.
-	bequest = time.Hour
+	stateRetention = time.Hour
 	// annotationKeptUntil is, on a NodeCheckpoint, when that time is over, as RFC 3339.
 	annotationKeptUntil = v1alpha1.Group + "/kept-until"
 )
 
-// bequeathed is what the pod in the place of a source that has gone, or goes, is to be; nil: the source stays, or nobody is to go on with its state.
-func (m *migrate) bequeathed(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (*corev1.PodTemplate, error) {
+// replacementTemplate is the stored template of the pod that replaces a source that has gone, or goes. It is nil if the source stays, or
+// if no pod is to be restored from its state.
+func (m *migrate) replacementTemplate(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (*corev1.PodTemplate, error) {
 	if nc == nil || nc.Spec.Stage != v1alpha1.StageRestore && nc.Spec.Stage != v1alpha1.StageHandOver {
 		return nil, nil
 	}
@@ -38,105 +39,106 @@ func (m *migrate) bequeathed(ctx context.Context, task orchestration.Task, nc *v
 	return m.stored(ctx, task)
 }
 
-// handOn has a pod go on with the state of a source that has gone, though its action is over, and tells whether nobody holds anything of it any longer.
+// handOn has a pod restored from the state of a source that has gone, although the action is over. It tells whether neither the agents
+// nor the API server hold anything of the migration any longer.
 func (l *Leftovers) handOn(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, kept *corev1.PodTemplate) (bool, error) {
 	m := newMigrate(l.Dependencies)
-	task.Progress[progressHeir] = kept.Name
+	task.Progress[progressTemplate] = kept.Name
 	until, err := m.keepUntil(ctx, nc)
 	if err != nil {
 		return false, err
 	}
-	heir, err := m.copied(ctx, l.API, task)
+	replacement, err := m.copied(ctx, l.API, task)
 	if err != nil {
 		return false, err
 	}
-	if err := m.noteBegun(ctx, nc, heir); err != nil {
+	if err := m.noteBegun(ctx, nc, replacement); err != nil {
 		return false, err
 	}
-	uncounted, late := m.counted(ctx, nc, heir), !m.Clock.Now().Before(until)
+	uncounted, late := m.counted(ctx, nc, replacement), !m.Clock.Now().Before(until)
 	left, err := m.left(ctx, task.Object.Spec.Pods[0])
 	if err != nil {
 		return false, err
 	}
-	hopeless, err := m.hopeless(ctx, task, legacy{heir, nc})
+	hopeless, err := m.hopeless(ctx, task, handover{replacement, nc})
 	switch {
 	case err != nil:
 		return false, err
-	case revived(nc, heir) && uncounted != nil && !late: // its Job would make another one once it is released
+	case replacementRestored(nc, replacement) && uncounted != nil && !late: // its Job would make another one once it is released
 		return false, uncounted
-	case revived(nc, heir):
+	case replacementRestored(nc, replacement):
 		return false, m.stage(ctx, nc, v1alpha1.StageRelease)
 	case hopeless && !late:
 		return false, m.keepFor(ctx, nc, 0)
 	case late:
-		return m.disinherit(ctx, task, nc)
+		return m.abandonState(ctx, task, nc)
 	case nc.Spec.Stage != v1alpha1.StageHandOver:
 		return false, m.stage(ctx, nc, v1alpha1.StageHandOver)
 	case left:
 		return false, nil
 	}
-	return l.bear(ctx, task, nc, kept, heir)
+	return l.bear(ctx, task, nc, kept, replacement)
 }
 
-// revived tells whether a pod goes on with the state.
-func revived(nc *v1alpha1.NodeCheckpoint, heir *corev1.Pod) bool {
-	return heir != nil && heir.DeletionTimestamp == nil && unrestored(nc, heir) == ""
+// replacementRestored tells whether a pod goes on with the state.
+func replacementRestored(nc *v1alpha1.NodeCheckpoint, replacement *corev1.Pod) bool {
+	return replacement != nil && replacement.DeletionTimestamp == nil && unrestored(nc, replacement) == ""
 }
 
 // hopeless tells whether no pod will ever go on with the state, or that which was to never will.
-func (m *migrate) hopeless(ctx context.Context, task orchestration.Task, l legacy) (bool, error) {
-	nc, heir := l.nc, l.heir
+func (m *migrate) hopeless(ctx context.Context, task orchestration.Task, l handover) (bool, error) {
+	nc, replacement := l.nc, l.replacement
 	switch {
 	case spoilt(nc) != "":
 		return true, nil
-	case unbegun(task, l):
+	case notStarted(task, l):
 		return m.lost(ctx, nc.Spec.TargetNode)
-	case heir == nil || heir.DeletionTimestamp != nil || finished(heir):
+	case replacement == nil || replacement.DeletionTimestamp != nil || finished(replacement):
 		return true, nil
 	}
-	if why, err := m.unmade(ctx, nc, heir, toRestore(nc)); why != "" || err != nil {
+	if why, err := m.unmade(ctx, nc, replacement, toRestore(nc)); why != "" || err != nil {
 		return why != "", err
 	}
-	_, gone, err := m.away(ctx, nc, heir)
+	_, gone, err := m.away(ctx, nc, replacement)
 	return gone, err
 }
 
 // bear makes the pod in the source's place, if it is not there and its owner still wants one. One that is refused, by whomever, is asked for again.
-func (l *Leftovers) bear(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, kept *corev1.PodTemplate, heir *corev1.Pod) (bool, error) {
+func (l *Leftovers) bear(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, kept *corev1.PodTemplate, replacement *corev1.Pod) (bool, error) {
 	m := newMigrate(l.Dependencies)
 	switch {
 	case m.rests(task, nc):
 		return false, nil
-	case heir != nil && unbegun(task, legacy{heir, nc}):
-		return false, m.clear(ctx, heir)
-	case heir != nil:
+	case replacement != nil && notStarted(task, handover{replacement, nc}):
+		return false, m.clear(ctx, replacement)
+	case replacement != nil:
 		return false, nil
 	}
-	heir = heirBy(kept)
-	if why, err := m.barred(ctx, task, nc, heir); why != "" || err != nil {
-		return m.disinheritUnless(ctx, err, task, nc)
+	replacement = replacementFrom(kept)
+	if why, err := m.barred(ctx, task, nc, replacement); why != "" || err != nil {
+		return m.abandonStateUnless(ctx, err, task, nc)
 	}
-	if madeBefore(task, nc) { // which somebody has taken away, as who drains the node
-		if shut, _, err := m.away(ctx, nc, heir); shut != "" || err != nil {
+	if madeBefore(task, nc) { // a drain, for example, has deleted it
+		if shut, _, err := m.away(ctx, nc, replacement); shut != "" || err != nil {
 			return false, err
 		}
 	}
 	if err := m.note(ctx, nc, annotationBorne, m.Clock.Now().UTC().Format(time.RFC3339)); err != nil {
 		return false, err
 	}
-	switch err := l.Client.Create(ctx, heir); {
+	switch err := l.Client.Create(ctx, replacement); {
 	case apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return m.disinherit(ctx, task, nc) // another has its name, and would have been found otherwise
+		return m.abandonState(ctx, task, nc) // another has its name, and would have been found otherwise
 	case refused(err): // which may pass
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("making pod %s/%s in the place of another: %w", heir.Namespace, heir.Name, err)
+		return false, fmt.Errorf("making pod %s/%s in the place of another: %w", replacement.Namespace, replacement.Name, err)
 	}
 	return false, nil
 }
 
-// disinherit gives the state up: the owner makes its pod of the template.
-func (m *migrate) disinherit(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (bool, error) {
+// abandonState gives the state up: the owner makes its pod of the template.
+func (m *migrate) abandonState(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (bool, error) {
 	if gone, err := m.discard(ctx, task); !gone || err != nil {
 		return false, err
 	}
@@ -146,11 +148,11 @@ func (m *migrate) disinherit(ctx context.Context, task orchestration.Task, nc *v
 	return m.relinquish(ctx, nc)
 }
 
-func (m *migrate) disinheritUnless(ctx context.Context, err error, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (bool, error) {
+func (m *migrate) abandonStateUnless(ctx context.Context, err error, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return m.disinherit(ctx, task, nc)
+	return m.abandonState(ctx, task, nc)
 }
 
 // keptUntil is until when a state is kept, if that is on record.
@@ -159,17 +161,18 @@ func keptUntil(nc *v1alpha1.NodeCheckpoint) (time.Time, bool) {
 	return until, err == nil
 }
 
-// keepUntil is until when the state is kept, from when nobody was at it any longer.
+// keepUntil is until when the state is kept, counted from when the action was found to be over.
 func (m *migrate) keepUntil(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.Time, error) {
 	if until, kept := keptUntil(nc); kept {
 		return until, nil
 	}
-	err := m.keepFor(ctx, nc, bequest)
+	err := m.keepFor(ctx, nc, stateRetention)
 	until, _ := keptUntil(nc)
 	return until, err
 }
 
-// keepFor notes for how long a state is kept from now on. One that nobody will go on with is not, which is known then, too, once the pod that was to is gone.
+// keepFor records for how long a state is kept from now on. A state that no pod can be restored from is not kept. This stays known once
+// the replacement is gone.
 func (m *migrate) keepFor(ctx context.Context, nc *v1alpha1.NodeCheckpoint, d time.Duration) error {
 	until, after := m.Clock.Now().Add(d), nc.DeepCopy()
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, annotationKeptUntil, until.UTC().Format(time.RFC3339))
@@ -180,9 +183,9 @@ func (m *migrate) keepFor(ctx context.Context, nc *v1alpha1.NodeCheckpoint, d ti
 	return nil
 }
 
-// outlives tells of a migration whose action is over, or gone, that the state of its source is kept all the same: it is not over before that is. The
+// retainsState tells of a migration whose action is over, or gone, that the state of its source is kept all the same: it is not over before that is. The
 // owner is kept from making its pod for as long.
-func (r *Reconciler) outlives(ctx context.Context, o *v1alpha1.PodMigration, action string, phase rules.Phase) (bool, error) {
+func (r *Reconciler) retainsState(ctx context.Context, o *v1alpha1.PodMigration, action string, phase rules.Phase) (bool, error) {
 	if o.Status.Strategy != v1alpha1.StrategyCheckpoint || !touched(o) || phase != rules.Failed && phase != rules.Withdrawn {
 		return false, nil
 	}
@@ -216,12 +219,12 @@ func (m *migrate) givenUp(ctx context.Context, task orchestration.Task, nc *v1al
 	if until, kept := keptUntil(nc); !kept || m.Clock.Now().Before(until) {
 		return false, nil
 	}
-	kept, err := m.bequeathed(ctx, task, nc)
+	kept, err := m.replacementTemplate(ctx, task, nc)
 	if err != nil {
 		return false, err
 	}
 	if kept != nil {
-		task.Progress[progressHeir] = kept.Name
+		task.Progress[progressTemplate] = kept.Name
 	}
 	pod, err := m.copied(ctx, m.API, task)
 	return pod != nil && pod.DeletionTimestamp != nil, err
@@ -229,12 +232,12 @@ func (m *migrate) givenUp(ctx context.Context, task orchestration.Task, nc *v1al
 
 // keeping says for which pod the state of a source is kept, whose action is over; empty: for none.
 func (m *migrate) keeping(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (string, error) {
-	kept, err := m.bequeathed(ctx, task, nc)
+	kept, err := m.replacementTemplate(ctx, task, nc)
 	switch {
 	case err != nil:
 		return "", err
 	case kept == nil:
-		return m.reprieved(ctx, task, nc)
+		return m.graceMessage(ctx, task, nc)
 	}
 	return fmt.Sprintf("the source was evicted, and its action is over; its state is kept on node %s for the pod in its place (to have that begin anew, delete NodeCheckpoint %s)", nc.Spec.TargetNode, nc.Name), nil
 }
@@ -245,19 +248,19 @@ func awaited(o *v1alpha1.PodMigration) bool {
 	return c != nil && c.Reason == v1alpha1.ReasonStateKept
 }
 
-// inherited says what became of a state that was kept; nil: none was.
-func (r *Reconciler) inherited(ctx context.Context, o *v1alpha1.PodMigration) (*metav1.Condition, error) {
+// retainedStateCondition says what became of a state that was kept; nil: none was.
+func (r *Reconciler) retainedStateCondition(ctx context.Context, o *v1alpha1.PodMigration) (*metav1.Condition, error) {
 	if !awaited(o) || o.Status.Source == nil {
 		return nil, nil
 	}
-	heir, err := r.successor(ctx, o)
+	replacement, err := r.successor(ctx, o)
 	switch {
 	case err != nil:
 		return nil, err
-	case heir != nil:
+	case replacement != nil:
 		return &metav1.Condition{
 			Type: v1alpha1.ConditionMigrationState, Status: metav1.ConditionTrue, Reason: string(v1alpha1.StrategyCheckpoint),
-			Message: fmt.Sprintf("pod %s/%s goes on with its state on node %s", heir.Namespace, heir.Name, heir.Spec.NodeName),
+			Message: fmt.Sprintf("pod %s/%s goes on with its state on node %s", replacement.Namespace, replacement.Name, replacement.Spec.NodeName),
 		}, nil
 	}
 	return &metav1.Condition{

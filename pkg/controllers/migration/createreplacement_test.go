@@ -37,7 +37,7 @@ func (h *house) rejects(times *int, deletes, named bool, reason string) *[]time.
 				}
 				h.must(h.api.Status().Update(h.Context(), c))
 				if deletes {
-					h.bury(c)
+					h.finishDeletion(c)
 				}
 			}
 		}
@@ -60,7 +60,8 @@ func (h *house) rested(made []time.Time, least, most, soon int) {
 	}
 }
 
-// A pod that the target's kubelet does not admit has lost nothing: it is made again, after a rest, whoever dies over it.
+// A pod that the target's kubelet does not admit has lost nothing: the controller recreates it after a while, also where a process dies
+// over it.
 func TestAPodThatItsNodeRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -81,7 +82,8 @@ func TestAPodThatItsNodeRefuses(t *testing.T) {
 	}
 }
 
-// One that is never admitted, for what is not room, is made again as long as its state is kept. Of one that is deleted before it is seen nobody knows why: a policy does not let it begin anew.
+// A pod that is never admitted, for a reason other than room, is recreated as long as its state is kept. If it is deleted before the
+// controller sees it, the reason is unknown: a policy does not let it start anew.
 func TestAPodThatItsNodeGoesOnRefusing(t *testing.T) {
 	t.Parallel()
 	for what, deletes := range map[string]bool{"stays": false, "is deleted": true} {
@@ -150,7 +152,8 @@ func stalled(t *testing.T, limit time.Duration, after bool) (w *town, h *house, 
 // moments are how long the time of a migration is of which something happens in it, and in the hour after it.
 var moments = map[bool]time.Duration{false: 20 * time.Minute, true: 70 * time.Second}
 
-// One that somebody has go before it is begun, as a drain, a preemption or a taint does, and whose kubelet lets it go some moments later, has lost nothing either.
+// A drain, a preemption or a taint may delete a pod before it is started, and its kubelet lets it go some moments later. It has lost
+// nothing either.
 func TestAPodThatIsDrainedBeforeItIsBegun(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"StatefulSet", "Job"} {
@@ -195,7 +198,7 @@ func TestAPodThatWasBegunAndLooksAsIfItWasNot(t *testing.T) {
 			c.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", RestartCount: 1, State: unknown, LastTerminationState: unknown}}
 		},
 		"rejected": func(_ *town, c *corev1.Pod) { c.Status.ContainerStatuses = nil },
-		"gone":     func(w *town, c *corev1.Pod) { w.bury(c) },
+		"gone":     func(w *town, c *corev1.Pod) { w.finishDeletion(c) },
 	} {
 		for after, limit := range moments {
 			t.Run(name, func(t *testing.T) {

@@ -39,11 +39,11 @@ func everBegun(pod *corev1.Pod) bool {
 
 // noteBegun does so durably of a pod in the source's place: a kubelet that is started again may write a status without containers, and the pod may be gone. What the runtime has said of
 // its containers is on record as it is.
-func (m *migrate) noteBegun(ctx context.Context, nc *v1alpha1.NodeCheckpoint, heir *corev1.Pod) error {
-	if nc == nil || heir == nil || !everBegun(heir) || nc.Annotations[annotationBegun] != "" || everRestored(nc) {
+func (m *migrate) noteBegun(ctx context.Context, nc *v1alpha1.NodeCheckpoint, replacement *corev1.Pod) error {
+	if nc == nil || replacement == nil || !everBegun(replacement) || nc.Annotations[annotationBegun] != "" || everRestored(nc) {
 		return nil
 	}
-	return m.note(ctx, nc, annotationBegun, string(heir.UID))
+	return m.note(ctx, nc, annotationBegun, string(replacement.UID))
 }
 
 // everRestored tells whether the target's runtime has ever made a container of the state.
@@ -51,34 +51,36 @@ func everRestored(nc *v1alpha1.NodeCheckpoint) bool {
 	return nc != nil && nc.Status.Target != nil && slices.ContainsFunc(nc.Status.Target.Archives, func(a v1alpha1.CheckpointArchive) bool { return a.Restored != "" })
 }
 
-// unbegun tells whether a pod is to be made in the source's place, be it again, as nothing of one was ever begun, so that the state is as it was, and there is none, or one that comes to
-// nothing: its kubelet does not admit it (NodeShutdown, OutOfcpu, TopologyAffinityError, Evicted), or somebody has it go (a drain, a preemption). A StatefulSet's controller deletes one that
-// its node has refused, at once, so that it may be seen no longer; one that somebody deletes as its node has it ends before it goes, and is seen.
-func unbegun(task orchestration.Task, l legacy) bool {
+// notStarted tells whether the controller is to create a replacement, the first or a further one: no container of one was ever started,
+// so the state is unchanged. Either there is no replacement, or it comes to nothing. Its kubelet does not admit it (NodeShutdown,
+// OutOfcpu, TopologyAffinityError, Evicted), or a drain or a preemption deletes it. The StatefulSet controller deletes a pod that its
+// node has rejected at once, so the controller may never see it. A pod that is deleted while its node has it ends before it goes, and is
+// seen.
+func notStarted(task orchestration.Task, l handover) bool {
 	if task.Progress[progressBorne] != "" || l.nc == nil || l.nc.Annotations[annotationBegun] != "" || everRestored(l.nc) {
 		return false
 	}
-	return l.heir == nil || !everBegun(l.heir) && (l.heir.Status.Phase == corev1.PodFailed || l.heir.DeletionTimestamp != nil)
+	return l.replacement == nil || !everBegun(l.replacement) && (l.replacement.Status.Phase == corev1.PodFailed || l.replacement.DeletionTimestamp != nil)
 }
 
-// bringForth has the pod in the source's place be made, and again where one has come to nothing.
-func (m *migrate) bringForth(ctx context.Context, task orchestration.Task, l legacy) (rules.Result, error) {
+// createReplacement has the pod in the source's place be made, and again where one has come to nothing.
+func (m *migrate) createReplacement(ctx context.Context, task orchestration.Task, l handover) (rules.Result, error) {
 	switch gone, err := m.lost(ctx, l.nc.Spec.TargetNode); {
 	case err != nil:
 		return rules.Result{}, err
 	case gone:
 		return m.lose(ctx, task, l.nc, lostWith(l.nc))
-	case l.heir == nil && !madeBefore(task, l.nc):
-		return m.makeHeir(ctx, task, l.nc)
+	case l.replacement == nil && !madeBefore(task, l.nc):
+		return m.createReplacementPod(ctx, task, l.nc)
 	}
-	if err := m.regain(task, l.heir); err != nil {
+	if err := m.regain(task, l.replacement); err != nil {
 		return rules.Result{}, err
 	}
 	kept, err := m.stored(ctx, task)
 	if err != nil || kept == nil {
 		return m.loseUnless(ctx, err, task, l.nc, withoutRecord)
 	}
-	next, why := heirBy(kept), cameToNothing(l.heir)
+	next, why := replacementFrom(kept), cameToNothing(l.replacement)
 	shut, _, err := m.away(ctx, l.nc, next)
 	if err != nil {
 		return rules.Result{}, err
@@ -87,21 +89,21 @@ func (m *migrate) bringForth(ctx context.Context, task orchestration.Task, l leg
 	if err != nil || full {
 		return m.loseUnless(ctx, err, task, l.nc, "the time is over: "+why)
 	}
-	return m.bringForthAgain(ctx, task, l, why, shut)
+	return m.recreateReplacement(ctx, task, l, why, shut)
 }
 
-// bringForthAgain does so after a rest, and not while the node takes none: who drains that wants it without the pod. When the time is over the state is kept.
-func (m *migrate) bringForthAgain(ctx context.Context, task orchestration.Task, l legacy, why, shut string) (rules.Result, error) {
+// recreateReplacement does so after a rest, and not while the node takes none: who drains that wants it without the pod. When the time is over the state is kept.
+func (m *migrate) recreateReplacement(ctx context.Context, task orchestration.Task, l handover, why, shut string) (rules.Result, error) {
 	switch {
 	case m.ends(task):
 		return m.leave(l, "the time is over: "+why), nil
 	case m.rests(task, l.nc):
-	case l.heir != nil:
-		if err := m.clear(ctx, l.heir); err != nil {
+	case l.replacement != nil:
+		if err := m.clear(ctx, l.replacement); err != nil {
 			return rules.Result{}, err
 		}
 	case shut == "":
-		return m.makeHeir(ctx, task, l.nc)
+		return m.createReplacementPod(ctx, task, l.nc)
 	}
 	again := "it is made again"
 	if shut != "" {
@@ -116,17 +118,17 @@ func madeBefore(task orchestration.Task, nc *v1alpha1.NodeCheckpoint) bool {
 }
 
 // cameToNothing says what became of a pod in the source's place that was made, and of which nothing was begun.
-func cameToNothing(heir *corev1.Pod) string {
-	if heir == nil || heir.Status.Phase != corev1.PodFailed {
+func cameToNothing(replacement *corev1.Pod) string {
+	if replacement == nil || replacement.Status.Phase != corev1.PodFailed {
 		return "the pod in its place was taken away before anything of it was begun"
 	}
-	return fmt.Sprintf("node %s has refused pod %s/%s: %s: %s", heir.Spec.NodeName, heir.Namespace, heir.Name, heir.Status.Reason, heir.Status.Message)
+	return fmt.Sprintf("node %s has refused pod %s/%s: %s: %s", replacement.Spec.NodeName, replacement.Namespace, replacement.Name, replacement.Status.Reason, replacement.Status.Message)
 }
 
 // full tells whether no pod is made again, as the time is over, and its node, which is well, has had no room for the last two: it may have none for ever. A pod that is gone may have been refused
 // for that: a StatefulSet's controller deletes it before anybody else has read why.
-func (m *migrate) full(ctx context.Context, task orchestration.Task, l legacy, next *corev1.Pod, shut string) (bool, error) {
-	if shut != "" || l.heir != nil && l.heir.Status.Phase == corev1.PodFailed && !turnedAway(l.heir) {
+func (m *migrate) full(ctx context.Context, task orchestration.Task, l handover, next *corev1.Pod, shut string) (bool, error) {
+	if shut != "" || l.replacement != nil && l.replacement.Status.Phase == corev1.PodFailed && !turnedAway(l.replacement) {
 		delete(task.Progress, progressFull)
 		return false, nil
 	}
@@ -143,11 +145,11 @@ func turnedAway(pod *corev1.Pod) bool {
 	return strings.HasPrefix(pod.Status.Reason, "OutOf") || pod.Status.Reason == "TopologyAffinityError" || pod.Status.Reason == "UnexpectedAdmissionError"
 }
 
-// regain keeps the cores again that the pod had which has come to nothing, until the next has its own. One that ends has them yet. Where its claims still have them, or somebody else has got
-// them meanwhile, it is tried again.
-func (m *migrate) regain(task orchestration.Task, heir *corev1.Pod) error {
+// regain reserves the cores of a replacement that came to nothing again, until the next one has its own. A replacement that still
+// terminates has its cores yet. If its claims still hold the cores, or another pod has taken them meanwhile, the controller retries.
+func (m *migrate) regain(task orchestration.Task, replacement *corev1.Pod) error {
 	had := task.Progress[progressHanded]
-	if had == "" || heir != nil && !finished(heir) {
+	if had == "" || replacement != nil && !finished(replacement) {
 		return nil
 	}
 	room, err := state.ParseMigration(had)

@@ -63,7 +63,7 @@ func dying(t *testing.T) (w *town, h *house, p *process) {
 	w.asks(w.first(), by("Checkpoint"))
 	p = w.further(w.start(), func() bool { return w.move().Status.Phase == v1alpha1.MigrationTransferring })
 	w.detain("rt-1", true)
-	h.absent = true // nobody makes a pod of a name that is there
+	h.absent = true // the owner makes no pod of a name that is there
 	return w, h, w.further(p, func() bool { return over(w.actions(t.Context())) })
 }
 
@@ -97,8 +97,8 @@ func TestTheStateOfASourceThatDoesNotEnd(t *testing.T) {
 		if o.Status.Phase != v1alpha1.MigrationFailed || !strings.Contains(o.Status.Message, "pod "+w.namespace+"/rt-1 goes on with its state on node "+w.name("b")) || c.Status != metav1.ConditionTrue {
 			t.Errorf("%s: it is %s: %s; %+v", what, o.Status.Phase, o.Status.Message, c)
 		}
-		heir := w.pods()[0]
-		if heir.Annotations[mcv1.AnnotationReplaces] != string(source) || !strings.HasPrefix(heir.Spec.Containers[0].Image, "mainspring.local/checkpoint/") || h.refused == 0 {
+		replacement := w.pods()[0]
+		if replacement.Annotations[mcv1.AnnotationReplaces] != string(source) || !strings.HasPrefix(replacement.Spec.Containers[0].Image, "mainspring.local/checkpoint/") || h.refused == 0 {
 			t.Errorf("%s: %s, refused %d times", what, w.everyone(), h.refused)
 		}
 		h.expectNothingLeft()
@@ -106,7 +106,7 @@ func TestTheStateOfASourceThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// It is kept for an hour, or until somebody deletes the NodeCheckpoint. Then the owner makes its pod, and the status says so.
+// The state is kept for an hour, or until a user deletes the NodeCheckpoint. Then the owner creates its pod, and the status says so.
 func TestAStateIsNotKeptForEver(t *testing.T) {
 	t.Parallel()
 	for what, ends := range map[string]func(*town){
@@ -138,7 +138,7 @@ func TestAStateIsNotKeptForEver(t *testing.T) {
 }
 
 // So it is where the pod that was to go on with the state is on a node that no longer answers, and does not go.
-func TestAnHeirThatDoesNotGoWhenItsHourIsOver(t *testing.T) {
+func TestAReplacementThatDoesNotGoWhenItsHourIsOver(t *testing.T) {
 	t.Parallel()
 	w, h, p := dying(t)
 	w.agents.cold = true

@@ -34,9 +34,9 @@ func (m *migrate) confirm(task orchestration.Task, twin *corev1.Pod) (rules.Resu
 	return rules.Result{}, true
 }
 
-// foster has the former owner of a source that has gone by itself take the copy for its own: it is not done until that is so, or was never needed.
+// restoreOwner has the former owner of a source that has gone by itself take the copy for its own: it is not done until that is so, or was never needed.
 // The owner may have made another pod meanwhile, and has one too many then.
-func (m *migrate) foster(ctx context.Context, task orchestration.Task, twin *corev1.Pod) (rules.Result, bool, error) {
+func (m *migrate) restoreOwner(ctx context.Context, task orchestration.Task, twin *corev1.Pod) (rules.Result, bool, error) {
 	by, err := m.formerOwner(ctx, task)
 	if err != nil || by == nil || by.Kind != "ReplicaSet" || adopted(twin) {
 		return rules.Result{}, err == nil, err
@@ -53,7 +53,7 @@ func (m *migrate) foster(ctx context.Context, task orchestration.Task, twin *cor
 	return result, false, err
 }
 
-// formerOwner is who made the source, as the migration's status says; nil for nobody.
+// formerOwner is the owner of the source according to the migration's status; it is nil if there is none.
 func (m *migrate) formerOwner(ctx context.Context, task orchestration.Task) (*metav1.OwnerReference, error) {
 	o := &v1alpha1.PodMigration{}
 	key := types.NamespacedName{Namespace: task.Object.Spec.Pods[0].Namespace, Name: task.Progress[progressMigration]}

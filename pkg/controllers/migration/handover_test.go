@@ -145,7 +145,7 @@ func (h *house) live() {
 	there := false
 	for _, p := range h.pods() {
 		if p.DeletionTimestamp != nil {
-			h.bury(&p)
+			h.finishDeletion(&p)
 			continue
 		}
 		there = there || metav1.GetControllerOf(&p) != nil && metav1.GetControllerOf(&p).UID == h.by.UID && p.Annotations[batchv1.JobCompletionIndexAnnotation] == h.pod.Annotations[batchv1.JobCompletionIndexAnnotation]
@@ -299,7 +299,7 @@ func onceEvicted(do func(w *town)) func(w *town) func(int, *process) {
 }
 
 // What is in the source's place has its name, its owner and its labels, and was made of the archives; the status has the evidence.
-func TestWhatAnHeirIs(t *testing.T) {
+func TestWhatAReplacementIs(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"StatefulSet", "Job"} {
 		var h *house

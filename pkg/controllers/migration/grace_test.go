@@ -11,7 +11,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
-// late has a source end beside a copy that is not ready yet, somebody abort that, and no controller be there until the time for undoing is over, too.
+// late has a source end beside a copy that is not ready yet, and a user abort that. No controller runs until the time for the rollback
+// is over, too.
 func late(t *testing.T, meanwhile func(*town)) (*town, *process) {
 	t.Helper()
 	w := newTown(t, 1)

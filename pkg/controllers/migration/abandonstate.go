@@ -30,9 +30,9 @@ func (m *migrate) lose(ctx context.Context, task orchestration.Task, nc *v1alpha
 
 // loseOrKeep gives the state up, unless a pod goes on with it that has not proven itself: that state is nowhere else, so the pod stays, and is given
 // the rest of the time.
-func (m *migrate) loseOrKeep(ctx context.Context, task orchestration.Task, l legacy, why string) (rules.Result, error) {
-	if l.heir == nil || l.heir.DeletionTimestamp != nil || finished(l.heir) || restarts(l.heir) > 0 ||
-		task.Progress[progressBorne] != string(l.heir.UID) && (l.nc == nil || unrestored(l.nc, l.heir) != "") {
+func (m *migrate) loseOrKeep(ctx context.Context, task orchestration.Task, l handover, why string) (rules.Result, error) {
+	if l.replacement == nil || l.replacement.DeletionTimestamp != nil || finished(l.replacement) || restarts(l.replacement) > 0 ||
+		task.Progress[progressBorne] != string(l.replacement.UID) && (l.nc == nil || unrestored(l.nc, l.replacement) != "") {
 		return m.lose(ctx, task, l.nc, why)
 	}
 	kept := rules.Result{Message: "the pod goes on with its state, and stays: " + why}
@@ -47,8 +47,8 @@ func (m *migrate) loseOrKeep(ctx context.Context, task orchestration.Task, l leg
 }
 
 // leave ends the action of a source that has gone before it is known that a pod goes on with its state, which is seen to afterwards.
-func (m *migrate) leave(l legacy, why string) rules.Result {
-	return rules.Result{Outcome: rules.Failed, Message: fmt.Sprintf("%s; its state stays on node %s for %s", why, l.nc.Spec.TargetNode, bequest)}
+func (m *migrate) leave(l handover, why string) rules.Result {
+	return rules.Result{Outcome: rules.Failed, Message: fmt.Sprintf("%s; its state stays on node %s for %s", why, l.nc.Spec.TargetNode, stateRetention)}
 }
 
 func (m *migrate) loseUnless(ctx context.Context, err error, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, why string) (rules.Result, error) {

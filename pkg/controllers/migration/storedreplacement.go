@@ -18,14 +18,14 @@ import (
 const (
 	// withoutRecord is why no pod can be made in the place of a source.
 	withoutRecord = "somebody has deleted the PodTemplate that says what it was"
-	// keepsOwner is, on a PodTemplate, the label by which the API server keeps the owner of the pod that it describes from making one, and, as an
-	// annotation, the name of the PodMigration for which it does: the ValidatingAdmissionPolicy for heirs goes by both.
+	// keepsOwner is a label and an annotation on a PodTemplate. By the label the API server keeps the owner of the described pod from
+	// creating one. The annotation names the PodMigration for which it does so. The ValidatingAdmissionPolicy for replacements uses both.
 	keepsOwner = v1alpha1.Group + "/keeps-owner"
 )
 
 // restrain has the API server keep the owner from making the pod in the source's place from now on, or says who refuses that. What that is to be is stored in the
 // same PodTemplate once there are archives to make it of.
-func (m *migrate) restrain(ctx context.Context, task orchestration.Task, heir *corev1.Pod) (veto string, err error) {
+func (m *migrate) restrain(ctx context.Context, task orchestration.Task, replacement *corev1.Pod) (veto string, err error) {
 	by, err := m.beneath(ctx, task)
 	switch {
 	case err != nil:
@@ -35,10 +35,10 @@ func (m *migrate) restrain(ctx context.Context, task orchestration.Task, heir *c
 	}
 	kept := &corev1.PodTemplate{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: heir.Namespace, Name: ownName(task), OwnerReferences: []metav1.OwnerReference{*by},
+			Namespace: replacement.Namespace, Name: ownName(task), OwnerReferences: []metav1.OwnerReference{*by},
 			Labels: map[string]string{keepsOwner: "true"}, Annotations: map[string]string{keepsOwner: by.Name},
 		},
-		Template: templateOf(heir),
+		Template: templateOf(replacement),
 	}
 	if err := m.Client.Create(ctx, kept); err != nil && !apierrors.IsAlreadyExists(err) {
 		return unstorable(err)
@@ -46,7 +46,8 @@ func (m *migrate) restrain(ctx context.Context, task orchestration.Task, heir *c
 	return "", nil
 }
 
-// beneath is the PodMigration with which what is stored of it goes, should nobody come to take it away; nil: it is gone.
+// beneath is the PodMigration that owns the stored PodTemplate, so that garbage collection deletes it. It is nil if the PodMigration is
+// gone.
 func (m *migrate) beneath(ctx context.Context, task orchestration.Task) (*metav1.OwnerReference, error) {
 	out := &metav1.OwnerReference{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "PodMigration", Name: task.Progress[progressMigration]}
 	if of, asked := strings.CutPrefix(task.Object.Spec.Cause, causePrefix); asked {
@@ -65,7 +66,7 @@ func (m *migrate) beneath(ctx context.Context, task orchestration.Task) (*metav1
 }
 
 // putDown stores what the pod in the source's place is to be, or says who refuses that.
-func (m *migrate) putDown(ctx context.Context, task orchestration.Task, heir *corev1.Pod) (veto string, err error) {
+func (m *migrate) putDown(ctx context.Context, task orchestration.Task, replacement *corev1.Pod) (veto string, err error) {
 	kept, err := m.stored(ctx, task)
 	switch {
 	case err != nil:
@@ -74,15 +75,15 @@ func (m *migrate) putDown(ctx context.Context, task orchestration.Task, heir *co
 		return withoutRecord, nil
 	}
 	after := kept.DeepCopy()
-	after.Template = templateOf(heir)
+	after.Template = templateOf(replacement)
 	if err := m.Client.Patch(ctx, after, client.MergeFromWithOptions(kept, client.MergeFromWithOptimisticLock{})); err != nil {
 		return unstorable(err)
 	}
 	return "", nil
 }
 
-func templateOf(heir *corev1.Pod) corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{ObjectMeta: heir.ObjectMeta, Spec: heir.Spec}
+func templateOf(replacement *corev1.Pod) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{ObjectMeta: replacement.ObjectMeta, Spec: replacement.Spec}
 }
 
 // unstorable tells who refuses that a PodTemplate is written, from what just goes wrong.
@@ -93,14 +94,14 @@ func unstorable(err error) (veto string, _ error) {
 	return "", fmt.Errorf("storing what is to be in the source's place: %w", err)
 }
 
-// heirBy is that pod as bequeath has stored it.
-func heirBy(kept *corev1.PodTemplate) *corev1.Pod {
-	heir := &corev1.Pod{ObjectMeta: kept.Template.ObjectMeta, Spec: kept.Template.Spec}
-	heir.Namespace = kept.Namespace
-	return heir
+// replacementFrom is that pod as storeReplacement has stored it.
+func replacementFrom(kept *corev1.PodTemplate) *corev1.Pod {
+	replacement := &corev1.Pod{ObjectMeta: kept.Template.ObjectMeta, Spec: kept.Template.Spec}
+	replacement.Namespace = kept.Namespace
+	return replacement
 }
 
-// stored is what bequeath has stored; nil for nothing.
+// stored is what storeReplacement has stored; nil for nothing.
 func (m *migrate) stored(ctx context.Context, task orchestration.Task) (*corev1.PodTemplate, error) {
 	kept := &corev1.PodTemplate{}
 	key := types.NamespacedName{Namespace: task.Object.Spec.Pods[0].Namespace, Name: ownName(task)}
@@ -123,10 +124,11 @@ func (m *migrate) free(ctx context.Context, task orchestration.Task) error {
 	return nil
 }
 
-// unrestrain does so for a migration that is over, whatever its action, which may be gone, has left: nobody is to go on with its state any longer.
+// unrestrain does so for a migration that is over, whatever its action, which may be gone, has left: no pod is to be restored any
+// longer.
 func (r *Reconciler) unrestrain(ctx context.Context, o *v1alpha1.PodMigration, action string) error {
 	by, source := o.Status.Owner, o.Status.Source
-	if action == "" || !touched(o) || o.Status.Strategy != v1alpha1.StrategyCheckpoint || source == nil || by != nil && !heritable(&metav1.OwnerReference{APIVersion: by.APIVersion, Kind: by.Kind}) {
+	if action == "" || !touched(o) || o.Status.Strategy != v1alpha1.StrategyCheckpoint || source == nil || by != nil && !needsHandover(&metav1.OwnerReference{APIVersion: by.APIVersion, Kind: by.Kind}) {
 		return nil
 	}
 	of := &v1alpha1.RTAction{ObjectMeta: metav1.ObjectMeta{Name: action}}
