@@ -28,11 +28,11 @@ func (m *migrate) lose(ctx context.Context, task orchestration.Task, nc *v1alpha
 	return m.anew(ctx, task, nc)
 }
 
-// loseOrKeep gives the state up, unless a pod goes on with it that has not proven itself: that state is nowhere else, so the pod stays, and is given
-// the rest of the time.
+// loseOrKeep abandons the state, unless a replacement was restored from it that has not proven itself. That state is nowhere else, so
+// the replacement stays, and has the rest of the time.
 func (m *migrate) loseOrKeep(ctx context.Context, task orchestration.Task, l handover, why string) (rules.Result, error) {
 	if l.replacement == nil || l.replacement.DeletionTimestamp != nil || finished(l.replacement) || restarts(l.replacement) > 0 ||
-		task.Progress[progressBorne] != string(l.replacement.UID) && (l.nc == nil || unrestored(l.nc, l.replacement) != "") {
+		task.Progress[progressRestored] != string(l.replacement.UID) && (l.nc == nil || unrestored(l.nc, l.replacement) != "") {
 		return m.lose(ctx, task, l.nc, why)
 	}
 	kept := rules.Result{Message: "the pod goes on with its state, and stays: " + why}

@@ -31,8 +31,8 @@ type question struct {
 	// asked is the node that was asked for; empty: any but those that were tried.
 	asked string
 	tried []string
-	// settled: an action that was there first goes to that node, whatever is thought of it here. planned: that is only thought of, and the owner of
-	// another kind than ReplicaSet, of which there is no cache, is asked when it is done.
+	// settled: an action that existed first goes to that node, even if target selection would choose another. planned: the answer is for
+	// planning only. Then no API request is made about an owner of a kind other than ReplicaSet, of which there is no cache.
 	settled, planned bool
 	// alone: no other pod is to serve before it goes, though one may.
 	alone bool
@@ -243,8 +243,8 @@ func (r *Reconciler) propose(ctx context.Context, q question) (answer, error) {
 	return a, err
 }
 
-// awaitsNode reports whether a node is opened for the pod, as Karpenter does for pods of a node that it deletes (expiry, interruption, drift). The
-// webhook has the eviction of the pod repeated meanwhile, so the pod does not end before it has a place.
+// awaitsNode reports whether a node is being opened for the pod, as Karpenter does for pods of a node that it deletes (expiry,
+// interruption, drift). The webhook has the eviction of the pod repeated meanwhile, so the pod does not end before it has a place.
 func (r *Reconciler) awaitsNode(q question) bool {
 	n, known := r.Store.Snapshot().NodeView(q.pod.Spec.NodeName)
 	return known && n.Deleting && q.asked == "" && !q.object.Spec.DryRun
@@ -255,7 +255,8 @@ func rivals(other *v1alpha1.PodMigration, q question) bool {
 	return other.UID != q.object.UID && !other.Status.Phase.Over() && other.Status.Strategy != "" && other.Status.Source != nil && other.Status.Source.PodUID == q.pod.UID
 }
 
-// all migrations, as the cache shows them and as was decided since, of the version that was read. Who is admitted, and not adrift, counts as under way.
+// all returns all migrations, as the cache shows them, with the decisions made since on the version that was read. A migration that is
+// admitted, and not adrift, counts as under way.
 func (r *Reconciler) all(ctx context.Context) ([]v1alpha1.PodMigration, error) {
 	list := &v1alpha1.PodMigrationList{}
 	if err := r.Client.List(ctx, list); err != nil {

@@ -35,8 +35,8 @@ func (m *migrate) away(ctx context.Context, nc *v1alpha1.NodeCheckpoint, replace
 	return why, false, nil
 }
 
-// closedTo is why a node that is well takes a pod not now, whatever room it has; empty: it does. Real-time cores are not there for a while when its agent, or
-// its kubelet, is started again.
+// closedTo returns why a healthy node does not take a pod for now, whatever room it has; it is empty if it does. A node offers no
+// real-time cores for a while when its agent, or its kubelet, restarts.
 func (m *migrate) closedTo(node *corev1.Node, replacement *corev1.Pod) string {
 	if node.Spec.Unschedulable {
 		return "it is cordoned"
@@ -49,11 +49,12 @@ func (m *migrate) closedTo(node *corev1.Node, replacement *corev1.Pod) string {
 	return untolerated(node, replacement)
 }
 
-// lacks is what a scheduler says that a node has not enough of (kube-scheduler's words): what it may not have for ever. The pod goes to one node only, so
-// that no other is meant.
+// lacks are kube-scheduler's words for a resource of which a node has not enough, and may not have for ever. The pod goes to one node
+// only, so the words mean that node.
 var lacks = []string{"Insufficient ", "Too many pods", "cannot allocate all claims", "didn't have free ports", "exceed max volume count", "did not have enough free storage"}
 
-// roomless tells whether the scheduler has said that a pod's node has no room for it. What it has not said, as where none is at work, may be anything else.
+// roomless tells whether the scheduler has reported that a pod's node has no room for it. If the scheduler has not, as where none runs,
+// the reason may be any other.
 func roomless(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable &&
@@ -114,7 +115,7 @@ func (m *migrate) unsettled(ctx context.Context, task orchestration.Task, l hand
 
 // keptFrom tells whether it is for what its node is, or for a policy, that a pod does not go on with a state: then that is kept.
 func (m *migrate) keptFrom(ctx context.Context, task orchestration.Task, l handover) (bool, error) {
-	if task.Progress[progressBorne] == string(l.replacement.UID) {
+	if task.Progress[progressRestored] == string(l.replacement.UID) {
 		return false, nil
 	}
 	why, gone, err := m.away(ctx, l.nc, l.replacement)

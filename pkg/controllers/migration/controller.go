@@ -65,9 +65,11 @@ type ReconcilerDependencies struct {
 	Actions Actions
 	// Rooms are what nodes have, and what is left beside what is requested there.
 	Rooms func() map[string]placement.Room
-	// Threshold is the share of a node's CPU or memory above which it is under pressure: no optional migration brings a node there. 0: any share will do.
+	// Threshold is the share of a node's CPU or memory above which it is under pressure: no optional migration brings a node there. 0:
+	// any share will do.
 	Threshold float64
-	// Load is the share of a node's CPU or memory, whichever is more, that is in use. Where that is not known, what is requested counts as in use.
+	// Load is the share of a node's CPU or memory, whichever is more, that is in use. Where that is not known, what is requested counts
+	// as in use.
 	Load func(node string) (used float64, known bool)
 }
 

@@ -21,15 +21,17 @@ import (
 const (
 	// resting is how long after a pod the next is made, where that one has come to nothing before anything of it was begun.
 	resting = 30 * time.Second
-	// annotationBorne is, on a NodeCheckpoint, when a pod was last asked for of a state that is kept after its action, as RFC 3339.
-	annotationBorne = v1alpha1.Group + "/borne"
-	// annotationBegun is, on a NodeCheckpoint, the UID of a pod of which a container was seen to be begun, whatever its kubelet writes of it later.
+	// annotationRequested is, on a NodeCheckpoint, when a pod was last asked for of a state that is kept after its action, as RFC 3339.
+	annotationRequested = v1alpha1.Group + "/borne"
+	// annotationBegun is, on a NodeCheckpoint, the UID of a pod of which a container was seen started, whatever its kubelet reports
+	// later.
 	annotationBegun = v1alpha1.Group + "/begun"
 	// reasonUnknown is what a kubelet says of a container that it does not find, also of one that it has never made.
 	reasonUnknown = "ContainerStatusUnknown"
 )
 
-// everBegun tells whether a node has ever begun a container of a pod that it has taken: what keeps it from that, as a volume or a plugin of its, may pass.
+// everBegun tells whether a node has ever started a container of a pod that it took. What keeps the node from that, such as a volume or
+// a plugin, may pass.
 func everBegun(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
 		ended := s.State.Terminated
@@ -37,8 +39,8 @@ func everBegun(pod *corev1.Pod) bool {
 	})
 }
 
-// noteBegun does so durably of a pod in the source's place: a kubelet that is started again may write a status without containers, and the pod may be gone. What the runtime has said of
-// its containers is on record as it is.
+// noteBegun records durably that a container of the replacement was started: a restarted kubelet may write a status without containers,
+// and the pod may be gone. What the runtime has said of its containers is on record anyway.
 func (m *migrate) noteBegun(ctx context.Context, nc *v1alpha1.NodeCheckpoint, replacement *corev1.Pod) error {
 	if nc == nil || replacement == nil || !everBegun(replacement) || nc.Annotations[annotationBegun] != "" || everRestored(nc) {
 		return nil
@@ -57,7 +59,7 @@ func everRestored(nc *v1alpha1.NodeCheckpoint) bool {
 // node has rejected at once, so the controller may never see it. A pod that is deleted while its node has it ends before it goes, and is
 // seen.
 func notStarted(task orchestration.Task, l handover) bool {
-	if task.Progress[progressBorne] != "" || l.nc == nil || l.nc.Annotations[annotationBegun] != "" || everRestored(l.nc) {
+	if task.Progress[progressRestored] != "" || l.nc == nil || l.nc.Annotations[annotationBegun] != "" || everRestored(l.nc) {
 		return false
 	}
 	return l.replacement == nil || !everBegun(l.replacement) && (l.replacement.Status.Phase == corev1.PodFailed || l.replacement.DeletionTimestamp != nil)
@@ -92,7 +94,8 @@ func (m *migrate) createReplacement(ctx context.Context, task orchestration.Task
 	return m.recreateReplacement(ctx, task, l, why, shut)
 }
 
-// recreateReplacement does so after a rest, and not while the node takes none: who drains that wants it without the pod. When the time is over the state is kept.
+// recreateReplacement creates the next replacement after a pause, and only while the node takes it: a user who drains the node wants it
+// without the pod. When the time is over, the state is kept.
 func (m *migrate) recreateReplacement(ctx context.Context, task orchestration.Task, l handover, why, shut string) (rules.Result, error) {
 	switch {
 	case m.ends(task):
@@ -114,7 +117,7 @@ func (m *migrate) recreateReplacement(ctx context.Context, task orchestration.Ta
 
 // madeBefore tells whether a pod was made of the state before, in its action or after that.
 func madeBefore(task orchestration.Task, nc *v1alpha1.NodeCheckpoint) bool {
-	return task.Progress[progressTwin] != "" || nc.Annotations[annotationBorne] != ""
+	return task.Progress[progressTwin] != "" || nc.Annotations[annotationRequested] != ""
 }
 
 // cameToNothing says what became of a pod in the source's place that was made, and of which nothing was begun.
@@ -125,8 +128,9 @@ func cameToNothing(replacement *corev1.Pod) string {
 	return fmt.Sprintf("node %s has refused pod %s/%s: %s: %s", replacement.Spec.NodeName, replacement.Namespace, replacement.Name, replacement.Status.Reason, replacement.Status.Message)
 }
 
-// full tells whether no pod is made again, as the time is over, and its node, which is well, has had no room for the last two: it may have none for ever. A pod that is gone may have been refused
-// for that: a StatefulSet's controller deletes it before anybody else has read why.
+// full tells whether the controller stops recreating the replacement. The time is over, and the node, which is healthy, had no room for
+// the last two: it may have none for ever. A replacement that is gone may have been rejected for that reason: the StatefulSet controller
+// deletes such a pod before any other controller has read why.
 func (m *migrate) full(ctx context.Context, task orchestration.Task, l handover, next *corev1.Pod, shut string) (bool, error) {
 	if shut != "" || l.replacement != nil && l.replacement.Status.Phase == corev1.PodFailed && !turnedAway(l.replacement) {
 		delete(task.Progress, progressFull)
@@ -178,9 +182,10 @@ func (m *migrate) clear(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// rests tells whether a pod was made of the state just now, in its action or after that. What a clock that was ahead has noted does not count.
+// rests tells whether a replacement was created a moment ago, by the action or after it. A time that a fast clock recorded does not
+// count.
 func (m *migrate) rests(task orchestration.Task, nc *v1alpha1.NodeCheckpoint) bool {
-	return slices.ContainsFunc([]string{nc.Annotations[annotationBorne], task.Progress[progressMade]}, func(noted string) bool {
+	return slices.ContainsFunc([]string{nc.Annotations[annotationRequested], task.Progress[progressMade]}, func(noted string) bool {
 		at, err := time.Parse(time.RFC3339Nano, noted)
 		return err == nil && !at.After(m.Clock.Now()) && m.Clock.Now().Sub(at) < resting
 	})

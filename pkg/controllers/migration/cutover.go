@@ -53,8 +53,8 @@ func (m *migrate) settleDown(ctx context.Context, task orchestration.Task, twin 
 	return m.succeed(ctx, task, nil, twin)
 }
 
-// dismiss has the stopped source go: its ReplicaSet has one pod too many then, or it is evicted, also where the ReplicaSet would have another one go
-// for long.
+// dismiss removes the stopped source. Its ReplicaSet has one pod too many then. An ownerless source is evicted, as is one whose
+// ReplicaSet would remove another pod instead for long.
 func (m *migrate) dismiss(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod) (rules.Result, error) {
 	why, err := m.outweighed(ctx, source)
 	switch {

@@ -84,7 +84,8 @@ func (r *Reconciler) accompany(ctx context.Context, o *v1alpha1.PodMigration) (t
 	return 0, r.vanished(ctx, o, fmt.Sprintf("action %s is gone, and nobody knows what became of it", name))
 }
 
-// recordOf tells whether a PodMigration can be the record of an action: anybody could write its label, and would withdraw by it what is none of his business.
+// recordOf tells whether a PodMigration can be the record of an action. Any user could write its label, and would withdraw an action of
+// another by it.
 func recordOf(o *v1alpha1.PodMigration, action *v1alpha1.RTAction) bool {
 	pods := action.Spec.Pods
 	return action.Spec.Kind == "Migrate" && len(pods) == 1 && pods[0].Namespace == o.Namespace && o.Name == action.Name

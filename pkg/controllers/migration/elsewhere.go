@@ -140,8 +140,8 @@ func (r *Reconciler) turn(ctx context.Context, o *v1alpha1.PodMigration, action 
 	return r.drive(ctx, o)
 }
 
-// await has a migration wait for another target for as long as it may. It counts for none meanwhile: others that wait for that which it has given up go
-// there, and of two that wait for each other's one does.
+// await has a migration wait for another target for as long as it may. It counts for no node meanwhile: others that wait for the node
+// that it has given up go there, and of two that wait for each other's node one does.
 func (r *Reconciler) await(ctx context.Context, o *v1alpha1.PodMigration, action *v1alpha1.RTAction, waits *refusal) (time.Duration, error) {
 	r.forget(o.UID)
 	message := waits.message + "; " + tried(action)

@@ -20,9 +20,10 @@ func isJob(by *metav1.OwnerReference) bool {
 	return by != nil && by.Kind == "Job" && by.APIVersion == batchv1.SchemeGroupVersion.String()
 }
 
-// unborne is whether the pod's Job bears its eviction, as things are now: Evicted where it does, Never where it would fail, and Later where it would together
-// with others of its pods that it has not counted yet: those that end, and those of certain UIDs, which may stay. The pods are read before the Job: one that is
-// counted in between is taken for two, and told from that when it is asked again.
+// unborne tells whether the pod's Job tolerates its eviction, as things are now. The verdict is Never if the Job would fail. It is Later
+// if the Job would fail together with other pods that it has not counted yet: those that terminate, and those whose UIDs are in going,
+// which may stay. The pods are read before the Job. A pod that the Job counts in between is taken for two, and for one when the question
+// is repeated.
 func (d Dependencies) unborne(ctx context.Context, pod *corev1.Pod, going map[types.UID]bool) (eviction.Answer, error) {
 	by := metav1.GetControllerOf(pod)
 	if !isJob(by) || finished(pod) { // what has ended is counted however it goes
@@ -61,8 +62,8 @@ func (d Dependencies) job(ctx context.Context, namespace string, by metav1.Owner
 	return job, nil
 }
 
-// uncounted is how many pods of a Job fail that its status does not show: they have failed, end, or are about to be evicted. The Job controller takes its
-// finalizer off a pod once its status shows it.
+// uncounted is how many pods of a Job fail that its status does not show: they have failed, terminate, or are about to be evicted. The
+// Job controller removes its finalizer from a pod once its status shows the pod.
 func uncounted(job *batchv1.Job, pods []corev1.Pod, going func(*corev1.Pod) bool) (n int32) {
 	for i := range pods {
 		p := &pods[i]

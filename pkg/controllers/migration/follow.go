@@ -53,8 +53,9 @@ func (b before) gone(pod v1alpha1.ActionPod) *corev1.Pod {
 	}}
 }
 
-// prepare puts on record what there is before the eviction, if there is more than what is on record. It goes by the cache, and is asked once
-// more a step later, just before the eviction: what the cache had not shown by then is taken for made after it, which it nearly was.
+// prepare records the owner's pods before the eviction, if there are newer ones than those on record. It uses the cache, and is called
+// once more a step later, just before the eviction. A pod that the cache had not shown by then counts as created after it, which it
+// nearly was.
 func (m *migrate) prepare(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (more bool, err error) {
 	b := before{
 		Node: pod.Spec.NodeName, Owner: *metav1.GetControllerOf(pod), Newest: pod.CreationTimestamp, Index: pod.Annotations[batchv1.JobCompletionIndexAnnotation],

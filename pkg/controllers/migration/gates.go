@@ -171,8 +171,9 @@ func (g *Gates) beside(ctx context.Context, pod *corev1.Pod) (bool, error) {
 // askedAgain is how often the controller asks the API server anew about an owner's entry, while the eviction is refused.
 const askedAgain = 5 * time.Second
 
-// ungated is why the pod that the owner makes in the evicted one's place would not wait until it is bound to the target; empty: it would, or the API server does not say.
-// It would come back to the source's node then, where the scheduler likes that best. It cannot where that node is cordoned or about to go.
+// ungated returns why the owner's next pod would not wait until it is bound to the target; it is empty if the pod would, or if the API
+// server does not say. Without that wait the pod would return to the source's node if the scheduler prefers that. It cannot return to a
+// node that is cordoned or about to go.
 func (m *migrate) ungated(ctx context.Context, task orchestration.Task, source *corev1.Pod) (string, error) {
 	if task.Object.Spec.TargetNode == "" || !m.watches.asksGating(task.Object.Name, m.Clock.Now()) {
 		return "", nil
@@ -190,9 +191,9 @@ func (m *migrate) ungated(ctx context.Context, task orchestration.Task, source *
 	return why, err
 }
 
-// askGated asks the API server, by a dry run, whether it applies the entry for the owner in the webhook configuration. The pod has no label sdv.com, as that
-// one has that the owner makes, unless its template has it: both go to the same webhook. Who else refuses the pod (a quota that has no room for both, a policy
-// that minds who makes it) is asked after the webhook, and says nothing here.
+// askGated finds out, by a dry run, whether the API server applies the webhook configuration's entry for the owner. The probe has no
+// label sdv.com, as the owner's pod has none unless its template has it: both go to the same webhook. Other plugins and policies that
+// refuse the pod, such as a quota without room for both, or a policy on who creates it, run after the webhook, and say nothing here.
 func (m *migrate) askGated(ctx context.Context, task orchestration.Task, source *corev1.Pod) (string, error) {
 	owner := *metav1.GetControllerOf(source)
 	probe := ofPod(task, source)

@@ -13,8 +13,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 )
 
-// hopeful tells whether a copy may yet go on with the state of a source that has ended, though its action is over, as no controller was there in time: the
-// state is nowhere else.
+// hopeful tells whether a copy may yet be restored from the state of a source that has ended, although its action is over, as no
+// controller ran in time: the state is nowhere else.
 func (m *migrate) hopeful(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (bool, error) {
 	if nc.Spec.Stage != v1alpha1.StageRestore || spoilt(nc) != "" || emptied(task, source, nc) == "" {
 		return false, nil
@@ -55,8 +55,8 @@ func (m *migrate) graceMessage(ctx context.Context, task orchestration.Task, nc 
 	return fmt.Sprintf("the source has ended, and its action is over; its state is kept on node %s for pod %s/%s, which has still to go on with it", nc.Spec.TargetNode, twin.Namespace, twin.Name), nil
 }
 
-// unsaved is what is lost of a move whose time was over before anybody saw that its source had ended, so that its action does not say it; empty: nothing.
-// A copy that goes on with the state, or may yet, has been told of by then.
+// unsaved is what is lost of a migration whose time was over before a controller saw that its source had ended, so that its action does
+// not say it. It is empty if nothing is lost. A copy that was restored, or may yet be, has been reported by then.
 func (r *Reconciler) unsaved(ctx context.Context, o *v1alpha1.PodMigration, action *v1alpha1.RTAction) (string, error) {
 	if o.Status.Strategy != v1alpha1.StrategyCheckpoint || !touched(o) || outcome(phaseOf(action), action.Status.Unwanted, action.Status.Progress) != v1alpha1.MigrationFailed {
 		return "", nil

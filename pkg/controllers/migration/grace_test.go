@@ -37,7 +37,7 @@ func late(t *testing.T, meanwhile func(*town)) (*town, *process) {
 }
 
 // The state of a source that has ended is kept for an hour then, for the copy that has still to go on with it; what became of it the status says in the end.
-func TestASourceThatHasEndedAndNobodyWasThereInTime(t *testing.T) {
+func TestASourceThatHasEndedBeforeAControllerRanAgain(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
 		then   func(*town)

@@ -14,8 +14,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// guardian is what the ValidatingAdmissionPolicy says that keeps owners from making pods meanwhile, whose name is the release's, and asksFor begins annotation replaces of a pod by which it is
-// asked whether it does for the pod whose UID follows.
+// guardian is a part of the message of the ValidatingAdmissionPolicy that keeps owners from creating pods meanwhile; the release names
+// the policy. asksFor is the prefix of annotation replaces on a probe pod. The UID of the pod for which the policy is probed follows it.
 const (
 	guardian = " with its state, and makes the one in its place"
 	asksFor  = "asks/"
@@ -60,7 +60,8 @@ func (m *migrate) unkept(ctx context.Context, task orchestration.Task, source *c
 	return fmt.Sprintf("nothing keeps %s %s from making the pod anew while its state is on the way: is the chart's ValidatingAdmissionPolicy for heirs installed, and was the API server started since it was taken away last?", by.Kind, by.Name), false, nil
 }
 
-// guarded tells whether it is our own policy that refuses a pod: for another migration, or as it does not know yet that it need not. That passes.
+// guarded tells whether Mainspring's own policy refuses a pod: for another migration, or as the policy does not see yet that it need
+// not. Both pass.
 func guarded(err error) bool {
 	return (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && strings.Contains(err.Error(), guardian)
 }

@@ -70,7 +70,7 @@ func (m *migrate) storeReplacement(ctx context.Context, task orchestration.Task,
 	}
 	v1alpha1.Pin(replacement, task.Object.Spec.TargetNode)
 	tolerateCordon(&replacement.Spec)
-	if veto, err := m.putDown(ctx, task, replacement); veto != "" || err != nil {
+	if veto, err := m.storeTemplate(ctx, task, replacement); veto != "" || err != nil {
 		return rules.Result{Undo: veto != "", Message: veto}, err
 	}
 	if _, err := m.prepare(ctx, task, source); err != nil {
@@ -91,14 +91,14 @@ func tolerateCordon(spec *corev1.PodSpec) {
 	}
 }
 
-// handOver has the source go, which is stopped, and a pod go on with its state under its name. Up to the source's eviction everything can be
-// undone. If the state is lost after it, the owner makes the pod anew.
+// handOver evicts the stopped source, and has a pod of the same name restored from its state. Up to the source's eviction everything can
+// be rolled back. If the state is lost after that, the owner recreates the pod.
 func (m *migrate) handOver(ctx context.Context, task orchestration.Task, source *corev1.Pod, l handover) (rules.Result, error) {
 	switch cut := task.Progress[progressCut] != ""; {
 	case task.Progress[progressLost] != "":
 		return m.anew(ctx, task, l.nc)
 	case cut:
-		return m.passOn(ctx, task, l)
+		return m.completeHandover(ctx, task, l)
 	case source == nil: // a process that died, another controller or a user evicted it: its replacement is restored all the same
 		m.markCut(task)
 		m.markEvicted(task)
@@ -111,8 +111,8 @@ func (m *migrate) handOver(ctx context.Context, task orchestration.Task, source 
 	return orForfeit(task, source, l.nc, result), err
 }
 
-// evictStoppedSource asks for the source's eviction. It stands still meanwhile, so it runs on when that is refused for long; one that has nothing in memory any longer
-// is asked for as long as there is time.
+// evictStoppedSource requests the source's eviction. The source is stopped meanwhile, so it runs on when the eviction is refused for
+// long. For a source that has nothing in memory any longer, the controller retries as long as there is time.
 func (m *migrate) evictStoppedSource(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	if veto, err := m.retained(ctx, task, source, nc); veto != "" || err != nil {
 		return rules.Result{Undo: veto != "", Message: veto}, err
@@ -171,8 +171,8 @@ func (m *migrate) retained(ctx context.Context, task orchestration.Task, source 
 	return m.inadmissible(ctx, task, replacementFrom(kept))
 }
 
-// passOn makes the pod in the source's place once nothing is left of that, and waits until it has proven itself.
-func (m *migrate) passOn(ctx context.Context, task orchestration.Task, l handover) (rules.Result, error) {
+// completeHandover makes the pod in the source's place once nothing is left of that, and waits until it has proven itself.
+func (m *migrate) completeHandover(ctx context.Context, task orchestration.Task, l handover) (rules.Result, error) {
 	if err := m.noteBegun(ctx, l.nc, l.replacement); err != nil {
 		return rules.Result{}, err
 	}
@@ -238,7 +238,7 @@ func (m *migrate) createReplacementPod(ctx context.Context, task orchestration.T
 		}
 	}
 	if err != nil {
-		return m.unborn(ctx, task, nc, replacement, err)
+		return m.creationRefused(ctx, task, nc, replacement, err)
 	}
 	task.Progress[progressTwin] = replacement.Name
 	task.Progress[progressMade] = m.Clock.Now().UTC().Format(time.RFC3339Nano)
@@ -247,7 +247,8 @@ func (m *migrate) createReplacementPod(ctx context.Context, task orchestration.T
 	return rules.Result{Message: fmt.Sprintf("pod %s/%s waits for a node", replacement.Namespace, replacement.Name)}, nil
 }
 
-// barred is why a pod that is to go on with a state is not to be made; empty: it is. Its owner may want none any longer, or have taken the one before it away as that is of a former template.
+// barred returns why a replacement is not to be created; it is empty if it is. Its owner may want no pods any longer, or may have
+// deleted the replacement before it as that was of a former template.
 func (m *migrate) barred(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, replacement *corev1.Pod) (string, error) {
 	if by := metav1.GetControllerOf(replacement); by != nil {
 		switch wants, err := m.wants(ctx, *by, replacement, true); {
@@ -269,8 +270,8 @@ func (m *migrate) verifyReplacement(ctx context.Context, task orchestration.Task
 		return m.awaitTarget(ctx, task, l)
 	}
 	why := unrestored(l.nc, l.replacement)
-	if why == "" && task.Progress[progressBorne] != string(l.replacement.UID) {
-		return m.bear(ctx, task, l)
+	if why == "" && task.Progress[progressRestored] != string(l.replacement.UID) {
+		return m.noteRestored(ctx, task, l)
 	}
 	switch {
 	case why != "" && m.untold(task, l.replacement):
@@ -297,12 +298,13 @@ func (m *migrate) verifyReplacement(ctx context.Context, task orchestration.Task
 	return rules.Result{Message: "the pod goes on on node " + l.nc.Spec.TargetNode}, m.stage(ctx, l.nc, v1alpha1.StageRelease)
 }
 
-// bear notes that the pod goes on with the state: before anything else, as it would be known by the NodeCheckpoint only. Its owner counts it from now on.
-func (m *migrate) bear(ctx context.Context, task orchestration.Task, l handover) (rules.Result, error) {
+// noteRestored records that the replacement was restored, before anything else, as only the NodeCheckpoint would show it otherwise. The
+// owner counts the pod from now on.
+func (m *migrate) noteRestored(ctx context.Context, task orchestration.Task, l handover) (rules.Result, error) {
 	if err := m.free(ctx, task); err != nil {
 		return rules.Result{}, err
 	}
-	task.Progress[progressBorne] = string(l.replacement.UID)
+	task.Progress[progressRestored] = string(l.replacement.UID)
 	return rules.Result{Message: "the pod goes on with its state on node " + l.nc.Spec.TargetNode + ", and is to prove itself"}, nil
 }
 

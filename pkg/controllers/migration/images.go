@@ -64,8 +64,9 @@ func imageless(pod *corev1.Pod) string {
 	return ""
 }
 
-// stolen names a container of a pod that is about to be made here which would be made of what another pod had in memory: of archives the API server
-// lets only this controller make pods, and what users write of templates and annotations is copied into them. Empty: there is none.
+// stolen names a container of a pod about to be created whose image may be an archive of another pod's memory; it is empty if there is
+// none. The API server lets only this controller create pods of archives. What users write in templates and annotations is copied into
+// those pods.
 func (m *migrate) stolen(ctx context.Context, task orchestration.Task, spec *corev1.PodSpec) (string, error) {
 	var nc *v1alpha1.NodeCheckpoint
 	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {

@@ -15,7 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// wantsOfJob is what a Job wants: a pod until it, or the index that the pod is of, is complete or has failed, which they may by counting the one that goes.
+// wantsOfJob is what a Job wants: a pod until the Job, or the pod's index, is complete or has failed. Counting the evicted pod may
+// complete or fail it.
 func (d Dependencies) wantsOfJob(ctx context.Context, owner metav1.OwnerReference, pod *corev1.Pod, evicted bool) (demand, error) {
 	job := &batchv1.Job{}
 	err := d.API.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, job)
@@ -77,9 +78,9 @@ func failing(job *batchv1.Job) bool {
 // codes are how those end that are evicted: without an exit code that counts as failed, by SIGTERM, or so.
 var codes = []int32{0, 128 + 15, 128 + 9}
 
-// Fragile is why a Job, or the index of it that the pod is of, would fail if the pod was evicted, and so many others counted as failed before it, which its
-// status does not show; empty: the pod would be made again. It is told as the Job controller does (pkg/controller/job of Kubernetes), however the pod's
-// containers end.
+// Fragile returns why a Job, or the pod's index of it, would fail if the pod was evicted, after as many others as others says that the
+// Job's status does not show yet. It is empty if the Job would recreate the pod. Fragile decides as the Job controller does
+// (pkg/controller/job of Kubernetes), however the pod's containers end.
 func Fragile(job *batchv1.Job, pod *corev1.Pod, others int32) string {
 	for _, code := range codes {
 		what, where := verdict(job, evictedAs(pod, code))
@@ -99,7 +100,7 @@ func Fragile(job *batchv1.Job, pod *corev1.Pod, others int32) string {
 	return ""
 }
 
-// evictedAs is what a pod will look like to its Job once it is evicted, and those of its containers that have not ended do so with that exit code.
+// evictedAs is the status that a pod shows to its Job after its eviction, if its containers that still run end with that exit code.
 func evictedAs(pod *corev1.Pod, code int32) *corev1.PodStatus {
 	s := endedAs(pod, code)
 	s.Conditions = append(slices.DeleteFunc(s.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget }),

@@ -25,8 +25,8 @@ import (
 // leftoverEvery is how often NodeCheckpoints are looked at whose action is not over.
 const leftoverEvery = 15 * time.Second
 
-// Leftovers ends NodeCheckpoints whose action is over, or gone: a rollback may have taken longer than it had, as of a copy on a node that no longer
-// answered, or the source may have stayed beside a copy that serves. The source stands still until that is done.
+// Leftovers ends NodeCheckpoints whose action is over, or gone. A rollback may have taken longer than it had, as with a copy on a node
+// that no longer answers, or the source may have stayed beside a copy that serves. The source is stopped until that is done.
 type Leftovers struct {
 	Dependencies
 }
@@ -89,7 +89,7 @@ func (l *Leftovers) end(ctx context.Context, task orchestration.Task, nc *v1alph
 	if kept, err := m.replacementTemplate(ctx, task, nc); err != nil {
 		return false, err
 	} else if kept != nil {
-		return l.handOn(ctx, task, nc, kept)
+		return l.continueHandover(ctx, task, nc, kept)
 	}
 	switch nc.Spec.Stage {
 	case v1alpha1.StageHandOver: // the source has gone
@@ -164,8 +164,9 @@ func (m *migrate) dismissed(ctx context.Context, task orchestration.Task) (bool,
 	return false, err
 }
 
-// alone takes the action's own copy of the source away, and tells whether none is there with the source's state. What another action has made in the source's
-// place it leaves alone: one with the state keeps the source still, and others are not of it. One whose node is gone from the API runs no longer.
+// alone deletes the action's own copy of the source, and tells whether no pod with the source's state is left. It leaves alone what
+// another action has created in the source's place: a pod with the state keeps the source stopped, and other pods do not count. A pod
+// whose node is gone from the API runs no longer.
 func (l *Leftovers) alone(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (bool, error) {
 	m := newMigrate(l.Dependencies)
 	list := &corev1.PodList{}

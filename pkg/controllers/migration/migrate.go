@@ -54,19 +54,19 @@ const (
 	progressEvidence = "evidence"
 	// progressStateless: the pod was to take its state along, and begins anew.
 	progressStateless = "stateless"
-	// progressGuard is since when it is asked for that the owner makes nothing meanwhile, progressTemplate the object that keeps what the pod in
-	// the source's place, under its name, is to be, progressRefused since when the source's eviction is refused, progressFailing since when what is
-	// done while the source stands still goes wrong.
+	// progressGuard is since when the controller waits until the owner is kept from creating pods. progressTemplate is the PodTemplate of
+	// the replacement that takes the source's name. progressRefused is since when the source's eviction is refused. progressFailing is
+	// since when steps fail while the source is stopped.
 	progressGuard    = "guard"
 	progressTemplate = "heir"
 	progressRefused  = "refused"
 	progressFailing  = "failing"
-	// progressForbidden is since when that pod may not be made, progressUnkept since when nothing keeps it from going on, progressBorne its UID, once it does,
-	// progressEnded since when it has come to its end before that was known, progressMade when it was made last,
-	// progressFull since when its node, which is well, does not let it begin.
+	// progressForbidden is since when the API server refuses the replacement. progressUnkept is since when nothing keeps it from being
+	// restored. progressRestored is its UID, once it was. progressEnded is since when it has ended before that was known. progressMade is
+	// when it was last created. progressFull is since when its node, which is healthy, does not let it start.
 	progressForbidden = "forbidden"
 	progressUnkept    = "unkept"
-	progressBorne     = "borne"
+	progressRestored  = "borne"
 	progressEnded     = "ended"
 	progressMade      = "made"
 	progressFull      = "full"
@@ -119,7 +119,7 @@ type Dependencies struct {
 	Checkpointing bool
 	// Gating: the controller serves the webhook that has an owner's new pod wait for its place.
 	Gating bool
-	// Evicting has room for one: whose pod of a Job is being evicted, by whomever.
+	// Evicting has room for one: only one pod of a Job is evicted at a time, whichever loop requests that.
 	Evicting chan struct{}
 }
 
@@ -264,8 +264,8 @@ func (m *migrate) evictBound(ctx context.Context, task orchestration.Task, pod *
 	return m.evict(ctx, task, pod)
 }
 
-// about puts on record all that the eviction needs. Nothing of it is done by then: what was reserved, and is not on record yet, a process that comes
-// after this one reserves again.
+// about records all that the eviction needs. No step of the eviction is done by then. If a reservation is not on record yet, the next
+// process reserves again.
 func (m *migrate) about(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
 	if err := m.enter(ctx, task, v1alpha1.MigrationCuttingOver, describe(task, pod)); err != nil { // from here on the webhook gates what may be in its place
 		return rules.Result{}, err
@@ -287,8 +287,8 @@ func (m *migrate) restay(ctx context.Context, task orchestration.Task, pod *core
 	return rules.Result{Outcome: rules.RolledBack, Message: "the pod stays on node " + pod.Spec.NodeName}, nil
 }
 
-// reserve keeps cores of the target for the pod. They are the same as before when this is repeated. Phase Reserving is written where it lasts (wait), as
-// what follows mostly does so at once.
+// reserve reserves cores of the target for the pod. A repeated call reserves the same cores. Phase Reserving is written where it lasts
+// (wait): mostly the next phase follows at once.
 func (m *migrate) reserve(task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
 	target := task.Object.Spec.TargetNode
 	m.Store.ReleaseMigration(task.Object.Name)

@@ -49,7 +49,8 @@ func (m *migrate) specify(ctx context.Context, nc *v1alpha1.NodeCheckpoint, chan
 	return nil
 }
 
-// forget takes the NodeCheckpoint away once its agents hold nothing, whichever way they came to that. Those of nodes that are gone hold nothing.
+// forget deletes the NodeCheckpoint once its agents hold nothing, whichever way they came to that. Agents of nodes that are gone hold
+// nothing.
 func (m *migrate) forget(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (bool, error) {
 	if nc == nil {
 		return true, nil
@@ -106,8 +107,9 @@ func (m *migrate) interrupted(task orchestration.Task, nc *v1alpha1.NodeCheckpoi
 	return ""
 }
 
-// shutOut is why no pod could go on with the state where that goes; empty: one could. The target was free when its room was kept, and may have been
-// cordoned or tainted, or have died, since. Asked before the source goes, and not after that: the state is nowhere else then.
+// shutOut returns why the target of the state takes no pod any longer; it is empty if it does. The target was free when its room was
+// reserved, and may have been cordoned or tainted, or have died, since. The controller asks before the source goes, and not after that:
+// the state is nowhere else then.
 func (m *migrate) shutOut(ctx context.Context, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (string, error) {
 	why, err := m.nodeVeto(ctx, nc.Spec.TargetNode, func(node *corev1.Node) string {
 		if why := shut(node); why != "" || source == nil {

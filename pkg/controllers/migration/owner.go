@@ -84,8 +84,8 @@ func beyond(set *appsv1.StatefulSet, pod *corev1.Pod) bool {
 	return numbered && (n < 0 || n >= int(ptr.Deref(set.Spec.Replicas, 1)))
 }
 
-// rolled tells whether a StatefulSet's controller replaces pods of a pod's number that are not of the template's revision, and it is none: at some time it deletes it, and makes none of that
-// revision any longer.
+// rolled tells whether the StatefulSet controller replaces pods of the pod's number that are not of the update revision, and the pod is
+// not. The StatefulSet controller deletes such a pod at some time, and creates none of its revision any longer.
 func rolled(set *appsv1.StatefulSet, pod *corev1.Pod) bool {
 	by, to := set.Spec.UpdateStrategy, set.Status.UpdateRevision
 	if by.Type != appsv1.RollingUpdateStatefulSetStrategyType || to == "" || pod.Labels[appsv1.ControllerRevisionHashLabelKey] == to {

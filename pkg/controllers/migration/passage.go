@@ -34,8 +34,8 @@ type Passage struct {
 	Timeout time.Duration
 }
 
-// Passage is how a pod would go to a node that has room for it; without node, to any that can take its state. What only the API server knows is
-// asked when it is done.
+// Passage is how a pod would go to a node that has room for it, or, without node, to any that can take its state. What only the API
+// server knows is asked when the migration is done.
 func (d Dependencies) Passage(ctx context.Context, view *state.PodView, node string) (Passage, error) {
 	pod := &corev1.Pod{}
 	err := d.Client.Get(ctx, view.Key(), pod)

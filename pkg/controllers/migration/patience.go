@@ -93,8 +93,8 @@ func (m *migrate) tired(task orchestration.Task) string {
 	return fmt.Sprintf("the pod has stood still for almost %s, after which its liveness probe ends it, with what it has in memory", limit)
 }
 
-// orRelent has a source that stands still run on where what is to be done meanwhile has gone wrong for long, as where a webhook does not answer that is asked of
-// each pod. One that is gone, or has nothing in memory any longer, is tried for as long as there is time.
+// orRelent has a stopped source run on if a step fails for long meanwhile, as where a webhook for pods does not answer. If the source is
+// gone, or has nothing in memory any longer, the controller retries as long as there is time.
 func (m *migrate) orRelent(task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint, r rules.Result, err error) (rules.Result, error) {
 	if err == nil {
 		delete(task.Progress, progressFailing)

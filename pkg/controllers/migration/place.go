@@ -129,7 +129,8 @@ func unplacedOf(pod *corev1.Pod) []*corev1.Pod {
 	return []*corev1.Pod{pod}
 }
 
-// place tells whether a pod of the owner has the place of the evicted one, if its owner tells places apart: a StatefulSet by names, an Indexed Job by indexes.
+// place tells whether a pod of the owner has the place of the evicted one, if its owner distinguishes places: a StatefulSet by names, an
+// Indexed Job by indexes.
 func (b before) place(name string, p *corev1.Pod) bool {
 	return (b.Owner.Kind != "StatefulSet" || p.Name == name) && p.Annotations[batchv1.JobCompletionIndexAnnotation] == b.Index
 }

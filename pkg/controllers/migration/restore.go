@@ -23,12 +23,14 @@ const (
 	annotationFailing = v1alpha1.Group + "/failing-since"
 	// leastToRestore is how long a copy may take to go on with its state; perGiB for each GiB of it, where that is longer.
 	leastToRestore = 45 * time.Second
-	// margin is what a liveness probe's tolerance must have left for the source to be let run on in time, and leastTolerance what it must allow at all.
+	// margin is what must be left of a liveness probe's tolerance for the source to run on in time. leastTolerance is the least tolerance
+	// that allows a checkpoint.
 	margin, leastTolerance = 4 * time.Second, 10 * time.Second
 )
 
-// hopelessly are the reasons for which a container waits that no waiting mends, and passingly those that may pass by themselves: the runtime is started again, what the
-// kubelet mounts was not to be had for a while, or a large state takes longer than its runtimeRequestTimeout.
+// hopelessly are the reasons of waiting containers that do not pass. passingly are those that may pass by themselves: the runtime
+// restarts, what the kubelet mounts was not available for a while, or a large state takes longer than the kubelet's
+// runtimeRequestTimeout.
 var (
 	hopelessly = []string{"ErrImageNeverPull", "InvalidImageName"}
 	passingly  = []string{"CreateContainerError", "RunContainerError", "CreateContainerConfigError", "CrashLoopBackOff"}
@@ -149,8 +151,8 @@ func toRestore(nc *v1alpha1.NodeCheckpoint) time.Duration {
 	return max(leastToRestore, time.Duration(float64(perGiB)*float64(nc.Status.Target.Bytes)/gib))
 }
 
-// overdue gives a copy up that has not gone on with its state for as long as its size allows, or not proven itself since it does. Only that, of
-// all that takes time, undoes a copy that serves: it is not what its source was.
+// overdue gives up a copy that was not restored in the time that its size allows, or has not proven itself since. Of all timeouts only
+// this rolls back a copy that serves: it does not match its source.
 func (m *migrate) overdue(task orchestration.Task, nc *v1alpha1.NodeCheckpoint, pod *corev1.Pod, r rules.Result) rules.Result {
 	since, limit, serving := pod.CreationTimestamp.Time, toRestore(nc), serves(task, pod, nc)
 	if serving {
@@ -198,7 +200,8 @@ func untimely(_ context.Context, q question) (string, error) {
 	return impatient(q.pod), nil
 }
 
-// partial names a container of the pod that would not go on with the others: one that is made anew beside them, or that its owner does not make.
+// partial names a container of the pod that would not be restored with the others: a sidecar, which starts anew, or one that its owner
+// does not create.
 func (d Dependencies) partial(ctx context.Context, q question) (string, error) {
 	for i := range q.pod.Spec.InitContainers {
 		c := &q.pod.Spec.InitContainers[i]
@@ -222,8 +225,8 @@ func (d Dependencies) partial(ctx context.Context, q question) (string, error) {
 	return "", nil
 }
 
-// outweighed names a pod that the source's ReplicaSet would remove before the source, as it is not ready; empty: the source is the first to go, or
-// has gone.
+// outweighed names an unready pod that the source's ReplicaSet would remove before the source; it is empty if the source is the first to
+// go, or has gone.
 func (m *migrate) outweighed(ctx context.Context, source *corev1.Pod) (string, error) {
 	if source == nil {
 		return "", nil

@@ -34,8 +34,8 @@ func (m *migrate) confirm(task orchestration.Task, twin *corev1.Pod) (rules.Resu
 	return rules.Result{}, true
 }
 
-// restoreOwner has the former owner of a source that has gone by itself take the copy for its own: it is not done until that is so, or was never needed.
-// The owner may have made another pod meanwhile, and has one too many then.
+// restoreOwner has the former owner of a source that has gone by itself adopt the copy. It is done when the copy is adopted, or needs no
+// owner. The owner may have created another pod meanwhile, and has one too many then.
 func (m *migrate) restoreOwner(ctx context.Context, task orchestration.Task, twin *corev1.Pod) (rules.Result, bool, error) {
 	by, err := m.formerOwner(ctx, task)
 	if err != nil || by == nil || by.Kind != "ReplicaSet" || adopted(twin) {

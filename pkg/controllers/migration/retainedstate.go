@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// stateRetention is how long the target keeps the state of a source that was evicted when its action is over before there was a pod in its place: that
-	// state is nowhere else. Its node may have died, so that the source does not end, or no controller was there.
+	// stateRetention is how long the target keeps the state of an evicted source if the action is over before there is a replacement:
+	// that state is nowhere else. The source's node may have died, so that the source does not end, or no controller was running.
 	stateRetention = time.Hour
 	// annotationKeptUntil is, on a NodeCheckpoint, when that time is over, as RFC 3339.
 	annotationKeptUntil = v1alpha1.Group + "/kept-until"
@@ -39,9 +39,9 @@ func (m *migrate) replacementTemplate(ctx context.Context, task orchestration.Ta
 	return m.stored(ctx, task)
 }
 
-// handOn has a pod restored from the state of a source that has gone, although the action is over. It tells whether neither the agents
-// nor the API server hold anything of the migration any longer.
-func (l *Leftovers) handOn(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, kept *corev1.PodTemplate) (bool, error) {
+// continueHandover has a pod restored from the state of a source that has gone, although the action is over. It tells whether neither
+// the agents nor the API server hold anything of the migration any longer.
+func (l *Leftovers) continueHandover(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, kept *corev1.PodTemplate) (bool, error) {
 	m := newMigrate(l.Dependencies)
 	task.Progress[progressTemplate] = kept.Name
 	until, err := m.keepUntil(ctx, nc)
@@ -60,7 +60,7 @@ func (l *Leftovers) handOn(ctx context.Context, task orchestration.Task, nc *v1a
 	if err != nil {
 		return false, err
 	}
-	hopeless, err := m.hopeless(ctx, task, handover{replacement, nc})
+	unrecoverable, err := m.unrecoverable(ctx, task, handover{replacement, nc})
 	switch {
 	case err != nil:
 		return false, err
@@ -68,7 +68,7 @@ func (l *Leftovers) handOn(ctx context.Context, task orchestration.Task, nc *v1a
 		return false, uncounted
 	case replacementRestored(nc, replacement):
 		return false, m.stage(ctx, nc, v1alpha1.StageRelease)
-	case hopeless && !late:
+	case unrecoverable && !late:
 		return false, m.keepFor(ctx, nc, 0)
 	case late:
 		return m.abandonState(ctx, task, nc)
@@ -77,7 +77,7 @@ func (l *Leftovers) handOn(ctx context.Context, task orchestration.Task, nc *v1a
 	case left:
 		return false, nil
 	}
-	return l.bear(ctx, task, nc, kept, replacement)
+	return l.ensureReplacement(ctx, task, nc, kept, replacement)
 }
 
 // replacementRestored tells whether a pod goes on with the state.
@@ -85,8 +85,8 @@ func replacementRestored(nc *v1alpha1.NodeCheckpoint, replacement *corev1.Pod) b
 	return replacement != nil && replacement.DeletionTimestamp == nil && unrestored(nc, replacement) == ""
 }
 
-// hopeless tells whether no pod will ever go on with the state, or that which was to never will.
-func (m *migrate) hopeless(ctx context.Context, task orchestration.Task, l handover) (bool, error) {
+// unrecoverable tells whether no pod will ever go on with the state, or that which was to never will.
+func (m *migrate) unrecoverable(ctx context.Context, task orchestration.Task, l handover) (bool, error) {
 	nc, replacement := l.nc, l.replacement
 	switch {
 	case spoilt(nc) != "":
@@ -103,8 +103,9 @@ func (m *migrate) hopeless(ctx context.Context, task orchestration.Task, l hando
 	return gone, err
 }
 
-// bear makes the pod in the source's place, if it is not there and its owner still wants one. One that is refused, by whomever, is asked for again.
-func (l *Leftovers) bear(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, kept *corev1.PodTemplate, replacement *corev1.Pod) (bool, error) {
+// ensureReplacement creates the replacement, if there is none and its owner still wants one. If the API server refuses it, the next
+// reconcile retries.
+func (l *Leftovers) ensureReplacement(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, kept *corev1.PodTemplate, replacement *corev1.Pod) (bool, error) {
 	m := newMigrate(l.Dependencies)
 	switch {
 	case m.rests(task, nc):
@@ -123,7 +124,7 @@ func (l *Leftovers) bear(ctx context.Context, task orchestration.Task, nc *v1alp
 			return false, err
 		}
 	}
-	if err := m.note(ctx, nc, annotationBorne, m.Clock.Now().UTC().Format(time.RFC3339)); err != nil {
+	if err := m.note(ctx, nc, annotationRequested, m.Clock.Now().UTC().Format(time.RFC3339)); err != nil {
 		return false, err
 	}
 	switch err := l.Client.Create(ctx, replacement); {
@@ -183,8 +184,8 @@ func (m *migrate) keepFor(ctx context.Context, nc *v1alpha1.NodeCheckpoint, d ti
 	return nil
 }
 
-// retainsState tells of a migration whose action is over, or gone, that the state of its source is kept all the same: it is not over before that is. The
-// owner is kept from making its pod for as long.
+// retainsState reports that the state of a migration whose action is over, or gone, is still kept: the migration is not over before that
+// time is. The owner is kept from creating its pod for as long.
 func (r *Reconciler) retainsState(ctx context.Context, o *v1alpha1.PodMigration, action string, phase rules.Phase) (bool, error) {
 	if o.Status.Strategy != v1alpha1.StrategyCheckpoint || !touched(o) || phase != rules.Failed && phase != rules.Withdrawn {
 		return false, nil
@@ -214,7 +215,8 @@ func (r *Reconciler) retainsState(ctx context.Context, o *v1alpha1.PodMigration,
 	})
 }
 
-// givenUp tells whether the time for which a state was kept is over, and the pod that was to go on with it is to go: on a node that no longer answers it never does.
+// givenUp tells whether the time for which a state was kept is over, and the replacement is being deleted: on a node that no longer
+// answers its deletion never ends.
 func (m *migrate) givenUp(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (bool, error) {
 	if until, kept := keptUntil(nc); !kept || m.Clock.Now().Before(until) {
 		return false, nil

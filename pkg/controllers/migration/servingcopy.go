@@ -23,9 +23,9 @@ func stood(task orchestration.Task, nc *v1alpha1.NodeCheckpoint) bool {
 	return task.Progress[progressStopped] != "" || nc.Status.Source != nil && nc.Status.Source.StoppedTime != nil
 }
 
-// emptied is why a source has nothing in memory any longer that its copy could take: its agent says that a container has ended which was to stand still, or the
-// pod has come to its end while it did. What the kubelet has begun in its place the agent keeps stopped. Empty: it has its memory, as far as is known. Once it is known it
-// stays so.
+// emptied returns why a source has nothing in memory any longer that its copy could take. Its agent says that a stopped container has
+// ended, or the pod has ended while it was stopped. The agent keeps stopped what the kubelet has started in its place. It is empty if
+// the source has its memory, as far as is known. Once recorded, the reason stays.
 func emptied(task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) string {
 	why := ""
 	switch {
@@ -82,8 +82,8 @@ func restless(source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) string {
 	return fmt.Sprintf("the source does not stand still any longer: node %s: %s", nc.Spec.SourceNode, side.Message)
 }
 
-// hindered is why no copy can go on with the state; empty: one may. What the source's side says no longer matters once the source has gone, and
-// for how long the source may stand still does not once it has no memory.
+// hindered returns why no copy can be restored; it is empty if one may be. What the source's side says no longer matters once the source
+// has gone. For how long the source may be stopped does not matter once it has no memory.
 func (m *migrate) hindered(task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) string {
 	if source == nil && twin != nil && nc.Spec.Stage == v1alpha1.StageRestore {
 		return spoilt(nc)
@@ -97,13 +97,14 @@ func (m *migrate) hindered(task orchestration.Task, source, twin *corev1.Pod, nc
 	return m.broken(task, nc)
 }
 
-// whole tells whether all that the source had in memory is in archives: the target has them, or they are on the source's node, from where they may yet come.
+// whole tells whether all that the source had in memory is in archives. The target has them, or the source's node has them and may yet
+// send them.
 func whole(nc *v1alpha1.NodeCheckpoint) bool {
 	return saved(nc) || nc != nil && transient(nc) && stateOf(nc.Status.Source) == v1alpha1.CheckpointCheckpointed
 }
 
-// clings tells whether a pod is still to go on with a state though the migration is to be undone: the source has it no longer, so that undoing would lose
-// it. The last of the time is for undoing.
+// clings tells whether a pod is still to be restored although the migration is to be rolled back: the source has lost its state, so a
+// rollback would lose it. The last of the time is for the rollback.
 func (m *migrate) clings(task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) bool {
 	if !task.Undoing() || source == nil || !whole(nc) || emptied(task, source, nc) == "" || task.Progress[progressForfeited] != "" {
 		return false

@@ -14,8 +14,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
 )
 
-// held is why a pod is not moved: it stands still for a NodeCheckpoint of another action, as of one whose undoing took longer than it had. Of two that hold
-// one pod each would undo what the other does. Empty: none does, or, as planned says, none is thought of. That one does only the API server may say.
+// held returns why a pod is not moved: it is stopped for a NodeCheckpoint of another action, as of one whose rollback took longer than
+// it had. Two actions that hold one pod would undo what the other does. It is empty if no NodeCheckpoint holds the pod. Only the API
+// server may say that one does; for planning, the cache is enough.
 func (d Dependencies) held(ctx context.Context, pod types.UID, own string, planned bool) (string, error) {
 	from := []client.Reader{d.Client, d.API}
 	if planned {

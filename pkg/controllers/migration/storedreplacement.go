@@ -23,10 +23,10 @@ const (
 	keepsOwner = v1alpha1.Group + "/keeps-owner"
 )
 
-// restrain has the API server keep the owner from making the pod in the source's place from now on, or says who refuses that. What that is to be is stored in the
-// same PodTemplate once there are archives to make it of.
+// restrain has the API server keep the owner from creating the replacement from now on, or returns who refuses that. The same
+// PodTemplate stores the replacement once there are archives to create it from.
 func (m *migrate) restrain(ctx context.Context, task orchestration.Task, replacement *corev1.Pod) (veto string, err error) {
-	by, err := m.beneath(ctx, task)
+	by, err := m.migrationReference(ctx, task)
 	switch {
 	case err != nil:
 		return "", err
@@ -46,9 +46,9 @@ func (m *migrate) restrain(ctx context.Context, task orchestration.Task, replace
 	return "", nil
 }
 
-// beneath is the PodMigration that owns the stored PodTemplate, so that garbage collection deletes it. It is nil if the PodMigration is
-// gone.
-func (m *migrate) beneath(ctx context.Context, task orchestration.Task) (*metav1.OwnerReference, error) {
+// migrationReference is the PodMigration that owns the stored PodTemplate, so that garbage collection deletes it. It is nil if the
+// PodMigration is gone.
+func (m *migrate) migrationReference(ctx context.Context, task orchestration.Task) (*metav1.OwnerReference, error) {
 	out := &metav1.OwnerReference{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "PodMigration", Name: task.Progress[progressMigration]}
 	if of, asked := strings.CutPrefix(task.Object.Spec.Cause, causePrefix); asked {
 		out.UID = types.UID(of)
@@ -65,8 +65,8 @@ func (m *migrate) beneath(ctx context.Context, task orchestration.Task) (*metav1
 	return out, nil
 }
 
-// putDown stores what the pod in the source's place is to be, or says who refuses that.
-func (m *migrate) putDown(ctx context.Context, task orchestration.Task, replacement *corev1.Pod) (veto string, err error) {
+// storeTemplate stores what the pod in the source's place is to be, or says who refuses that.
+func (m *migrate) storeTemplate(ctx context.Context, task orchestration.Task, replacement *corev1.Pod) (veto string, err error) {
 	kept, err := m.stored(ctx, task)
 	switch {
 	case err != nil:

@@ -151,7 +151,8 @@ func (d Dependencies) carried(ctx context.Context, q question, w wish, choose ch
 	return way{stateless: no.message}, nil, nil
 }
 
-// ungoverned is which McKube would not govern the pod in the source's place, as that has another name. Who says Evict gets what an eviction is.
+// ungoverned names the McKube that would not govern the replacement, as that has another name. With strategy Evict that does not matter:
+// a user who asks for it gets an eviction.
 func ungoverned(q question, w wish) *refusal {
 	if why := q.view.Forsaken(); why != "" && w.strategy != v1alpha1.StrategyEvict {
 		return &refusal{ReasonGovernedByName, why}
@@ -214,8 +215,9 @@ func (d Dependencies) single(ctx context.Context, q question) (string, error) {
 	return d.exclusive(ctx, q.pod)
 }
 
-// limping is which other pod of the ReplicaSet is not ready, for which a Surge would wait before it cuts over, as that one would go instead of
-// the source. A PodMigration waits for it. An action without one answers a pressure that goes on meanwhile, so it goes the next way.
+// limping names another pod of the ReplicaSet that is not ready. A Surge would wait for it before it cuts over, as that pod would go
+// instead of the source. A PodMigration waits for it. An action without one answers a pressure that goes on meanwhile, so it uses the
+// next strategy.
 func (d Dependencies) limping(ctx context.Context, q question) (string, error) {
 	if !q.settled {
 		return "", nil

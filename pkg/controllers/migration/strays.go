@@ -76,7 +76,7 @@ func (s *Strays) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// moved tells whether anybody still moves a pod, or keeps its state.
+// moved tells whether an action still moves a pod, or a NodeCheckpoint keeps its state.
 func moved(ctx context.Context, from client.Reader, pod types.UID) (bool, error) {
 	actions := &v1alpha1.RTActionList{}
 	if err := from.List(ctx, actions); err != nil {

@@ -149,7 +149,8 @@ func (m *migrate) settles(ctx context.Context, task orchestration.Task, twin *co
 // cutOver has the ReplicaSet take the copy for its own, and the source be what is one too many. When another pod of it
 // is not ready that one would go instead, so it is waited for.
 func (m *migrate) cutOver(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod) (rules.Result, error) {
-	// Where the cache is behind, a ReplicaSet that wants no pods removes both, as it would have removed the source; that one is gone is found afterwards (taken).
+	// If the cache is behind, a ReplicaSet that wants no pods removes both, as it would have removed the source. taken finds a deleted
+	// ReplicaSet.
 	owner, err := m.replicaSet(ctx, source)
 	switch {
 	case err != nil:
@@ -305,8 +306,8 @@ func replicaSetBy(ctx context.Context, from client.Reader, pod *corev1.Pod) (*ap
 	return owner, nil
 }
 
-// ask asks for the eviction of the source, and says whose it is: the gate passes it. Pods of Jobs go one after the other, so that the next is asked about when
-// it shows that the one before ends.
+// ask requests the eviction of the source, and names the action and the migration in it: the gate lets it pass. Pods of Jobs are evicted
+// one after the other, so that the next request sees that the pod before terminates.
 func (m *migrate) ask(ctx context.Context, task orchestration.Task, source *corev1.Pod) (eviction.Answer, error) {
 	return m.askEviction(ctx, task, source, false)
 }

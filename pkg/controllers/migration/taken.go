@@ -52,8 +52,8 @@ func (m *migrate) taken(ctx context.Context, task orchestration.Task, twin *core
 	return rules.Result{Message: fmt.Sprintf("%s; waits until ReplicaSet %s takes it for its own", runs, taker.Name)}, false, nil
 }
 
-// taker is the ReplicaSet that will take a pod for its own, as the API server says: mostly that which made the source, or one that its Deployment has made
-// in the place of that. nil: there is none.
+// taker is the ReplicaSet that will adopt a pod, as the API server says: mostly the one that created the source, or one that its
+// Deployment has created in the place of that. It is nil if there is none.
 func (m *migrate) taker(ctx context.Context, pod *corev1.Pod) (*appsv1.ReplicaSet, error) {
 	list := &appsv1.ReplicaSetList{}
 	if err := m.API.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {

@@ -194,7 +194,8 @@ func (r *Reconciler) takes(ctx context.Context, snapshot *state.Snapshot, q ques
 	return why, err
 }
 
-// coming is what pods request that are on their way to a node and not there yet. Those that wait for another than the one that they have given up count for none.
+// coming is what the pods request that are on their way to a node and not there yet. A migration that has given its target up, and waits
+// for another, counts for no node.
 func (r *Reconciler) coming(ctx context.Context, q question) map[string][]corev1.ResourceList {
 	out := map[string][]corev1.ResourceList{}
 	for i := range q.others {

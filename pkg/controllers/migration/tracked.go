@@ -17,15 +17,15 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// annotationUncounted is, on a pod in the place of a Job's, that the Job is not to count yet what becomes of it: it has counted its source, and would count one
-// that cannot be restored as a second failure.
+// annotationUncounted says, on the replacement of a Job's pod, that the Job is not to count yet what becomes of it. The Job has counted
+// the source, and would count a replacement that cannot be restored as a second failure.
 const annotationUncounted = v1alpha1.Group + "/uncounted"
 
 // botched are the exit codes of containers that cannot be restored, as the runtime says, or are ended as others of their pod cannot.
 var botched = []int32{128, 128 + 15, 128 + 9}
 
-// counted has a Job count from now on what becomes of the pod in the place of one of its, if that goes on with its state, or has come to its end by it. Its
-// controller takes the finalizer off once it has counted, so that it is put on once, with what says that it is to be.
+// counted has a Job count from now on what becomes of the replacement of one of its pods, if that was restored, or has ended by that.
+// The Job controller removes the finalizer once it has counted. So counted adds it once, and removes the annotation with the same write.
 func (m *migrate) counted(ctx context.Context, nc *v1alpha1.NodeCheckpoint, replacement *corev1.Pod) error {
 	if nc == nil || replacement == nil || replacement.DeletionTimestamp != nil || replacement.Annotations[annotationUncounted] == "" ||
 		unrestored(nc, replacement) != "" && replacement.Status.Phase != corev1.PodSucceeded {
@@ -41,12 +41,14 @@ func (m *migrate) counted(ctx context.Context, nc *v1alpha1.NodeCheckpoint, repl
 	return nil
 }
 
-// untold tells whether it may still be said of a pod that it goes on with the state: of one that comes to its end at once its node's agent says so after that.
+// untold tells whether the agent may still report that a pod was restored: if the pod ends at once, its node's agent reports that after
+// the end.
 func (m *migrate) untold(task orchestration.Task, replacement *corev1.Pod) bool {
 	return !finished(replacement) || replacement.Status.Phase == corev1.PodSucceeded && m.since(task, progressEnded) <= undecided
 }
 
-// comesTo waits until the pod goes on with the state. Until then its owner is kept from making one beside it, as a Job does not count yet what becomes of it.
+// comesTo waits until the replacement is restored. Until then its owner is kept from creating a pod beside it: a Job does not count it
+// yet.
 func (m *migrate) comesTo(ctx context.Context, task orchestration.Task, l handover, why string) (rules.Result, error) {
 	if err := m.enter(ctx, task, v1alpha1.MigrationRestoring, arriving(l.replacement)); err != nil { // it takes its room itself from now on
 		return rules.Result{}, err
@@ -64,9 +66,9 @@ func (m *migrate) comesTo(ctx context.Context, task orchestration.Task, l handov
 	return m.unsettled(ctx, task, l, rules.Result{Message: why})
 }
 
-// unreplaced is why a Job's pod does not go once it has ended, so that none can take its name, or the Job does not bear that one cannot be restored. The Job
-// controller keeps the last one of an index that has failed until there is another of that index, where it counts the failures of each (KEP-3850), and a rule by
-// which the Job fails holds for pods, too, that it does not count.
+// unreplaced returns why a Job's pod does not go once it has ended, so that no replacement can take its name, or why the Job does not
+// tolerate a failed restore. Where a Job counts the failures of each index (KEP-3850), the Job controller keeps the last failed pod of
+// an index until there is another of that index. A rule by which the Job fails holds for pods that the Job does not count, too.
 func (d Dependencies) unreplaced(ctx context.Context, q question) (string, error) {
 	by := metav1.GetControllerOf(q.pod)
 	if q.planned || !isJob(by) {

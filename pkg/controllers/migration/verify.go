@@ -58,8 +58,8 @@ func (m *migrate) verify(ctx context.Context, task orchestration.Task, pod *core
 	return m.unowned(ctx, task, pod)
 }
 
-// renames tells whether the pod in the source's place has another name than it where its owner does not see to that. Who says Evict gets what an
-// eviction is.
+// renames tells whether the replacement has another name than the source although its owner does not name it. A user who asks for Evict
+// gets an eviction.
 func renames(by v1alpha1.MigrationStrategy, source *corev1.Pod) bool {
 	return by != v1alpha1.StrategyEvict && (by != v1alpha1.StrategyCheckpoint || !needsHandover(metav1.GetControllerOf(source)))
 }

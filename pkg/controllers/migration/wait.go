@@ -19,7 +19,8 @@ func mayWait(o *v1alpha1.PodMigration) time.Duration {
 	return longest
 }
 
-// left is for how long a migration that waits for its turn may still do so. Those of actions that were there first wait as long as these do.
+// left is for how long a migration may still wait for its turn. A migration of an action that existed first waits as long as the action
+// does.
 func (r *Reconciler) left(o *v1alpha1.PodMigration) time.Duration {
 	if o.Labels[v1alpha1.LabelMigrationAction] != "" {
 		return mayWait(o)

@@ -16,7 +16,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// refused tells whether the API server does not want a pod: its plugins and policies say so with one of these, and webhooks with any of them.
+// refused tells whether the API server refuses a pod: its plugins and policies do so with one of these errors, and webhooks with any of
+// them.
 func refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
@@ -30,9 +31,9 @@ func overQuota(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota: ")
 }
 
-// inadmissible is why the API server would not make a pod of archives as it is to be; empty: it would. Those who mind what images there are (policies, webhooks,
-// plugin AlwaysPullImages) refuse it, or change it into one that cannot go on with a state. It is asked under another name, as its own is taken. That a
-// ResourceQuota has no room for it beside its source, which it asks last of all, says nothing.
+// inadmissible returns why the API server would not create a pod of archives as it is to be; it is empty if it would. Policies, webhooks
+// and plugin AlwaysPullImages may refuse its images, or change the pod into one that cannot be restored. The dry run uses another name,
+// as the pod's own is taken. A ResourceQuota without room for both pods, which the API server asks last, says nothing.
 func (m *migrate) inadmissible(ctx context.Context, task orchestration.Task, replacement *corev1.Pod) (string, error) {
 	probe := replacement.DeepCopy()
 	probe.Name = ownName(task)
@@ -48,9 +49,9 @@ func (m *migrate) inadmissible(ctx context.Context, task orchestration.Task, rep
 	}
 }
 
-// unborn is what becomes of a state whose pod the API server does not make: it is asked for again for a while, and, where it is our own policy or a
-// ResourceQuota that refuses it, which would refuse the owner's as well, for as long as there is time.
-func (m *migrate) unborn(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, replacement *corev1.Pod, why error) (rules.Result, error) {
+// creationRefused handles a replacement that the API server does not create. The controller retries for a while. If Mainspring's own
+// policy or a ResourceQuota refuses it, which would refuse the owner's pod as well, the controller retries as long as there is time.
+func (m *migrate) creationRefused(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint, replacement *corev1.Pod, why error) (rules.Result, error) {
 	switch {
 	case passing(why) && m.ends(task):
 		return m.leave(handover{nc: nc}, "the pod in its place may not be made yet, and the time is over: "+why.Error()), nil
