@@ -148,7 +148,8 @@ func TestARecordOfAnothersAction(t *testing.T) {
 	}
 }
 
-// A source that stands still is not ready where it has a readiness probe. The only pod of a budget of maxUnavailable: 1 may be evicted then only where that says so.
+// A stopped source is not ready where it has a readiness probe. The only pod of a budget of maxUnavailable: 1 may be evicted then only
+// where the budget says so.
 func TestABudgetOfASourceThatIsNotReady(t *testing.T) {
 	t.Parallel()
 	for policy, c := range map[policyv1.UnhealthyPodEvictionPolicyType]struct{ phase, says, places string }{

@@ -44,8 +44,8 @@ func (w *town) back(node string) {
 	w.must(w.api.Status().Update(w.Context(), n))
 }
 
-// orphaned is a StatefulSet's pod that was evicted, whose target has its state and is away, for so long before the migration's time is over. bound: it has
-// taken the pod in its place before.
+// orphaned is a StatefulSet's pod that was evicted, so long before the migration's time is over. Its target has its state and is away.
+// bound: the target has taken the replacement before.
 func orphaned(t *testing.T, limit time.Duration, bound bool) (w *town, h *house, p *process) {
 	t.Helper()
 	w = newTown(t, 1)
@@ -61,7 +61,8 @@ func orphaned(t *testing.T, limit time.Duration, bound bool) (w *town, h *house,
 	return w, h, p
 }
 
-// A node that has the state of a source that is gone, and takes no pod for a while, as its kubelet is started again, has it still when it is back.
+// A node that has the state of a source that is gone, and takes no pod for a while, as its kubelet restarts, has the state still when it
+// is back.
 func TestAStateWaitsForItsNode(t *testing.T) {
 	t.Parallel()
 	for what, bound := range map[string]bool{"it has not taken the pod": false, "it has taken the pod": true} {
@@ -254,7 +255,8 @@ func TestAStateGoesWithItsNode(t *testing.T) {
 	h.expectNothingLeft()
 }
 
-// A node that is well, and does not begin the pod that it has taken, as for a volume or a plugin of its, keeps the state for it: it goes on with that as soon as it is begun.
+// A healthy node that does not start the pod that it has taken, as for a volume or a plugin, keeps the state for it: the pod is restored
+// as soon as the node starts it.
 func TestATargetThatDoesNotBeginThePodThatItHasTaken(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)

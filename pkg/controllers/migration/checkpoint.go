@@ -167,7 +167,7 @@ func (m *migrate) advance(ctx context.Context, task orchestration.Task, source *
 	return m.createCopy(ctx, task, source, nc)
 }
 
-// createCopy makes the copy whose containers are made from the archives.
+// createCopy creates the copy whose containers are created from the archives.
 func (m *migrate) createCopy(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	if err := m.enter(ctx, task, v1alpha1.MigrationRestoring, carrying(nc)); err != nil {
 		return rules.Result{}, err
@@ -232,7 +232,7 @@ func unavailable(d time.Duration, known bool) func(*v1alpha1.PodMigrationStatus)
 	}
 }
 
-// resumeSource takes the copy away, and has the source go on after that.
+// resumeSource deletes the copy, and has the source run on after that.
 func (m *migrate) resumeSource(ctx context.Context, task orchestration.Task, source *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	if err := m.enter(ctx, task, v1alpha1.MigrationRollingBack); err != nil {
 		return rules.Result{}, err

@@ -65,7 +65,7 @@ func notStarted(task orchestration.Task, l handover) bool {
 	return l.replacement == nil || !everBegun(l.replacement) && (l.replacement.Status.Phase == corev1.PodFailed || l.replacement.DeletionTimestamp != nil)
 }
 
-// createReplacement has the pod in the source's place be made, and again where one has come to nothing.
+// createReplacement creates the replacement, and recreates it if one has come to nothing.
 func (m *migrate) createReplacement(ctx context.Context, task orchestration.Task, l handover) (rules.Result, error) {
 	switch gone, err := m.lost(ctx, l.nc.Spec.TargetNode); {
 	case err != nil:

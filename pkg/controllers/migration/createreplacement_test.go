@@ -17,8 +17,9 @@ import (
 // shutsDown is what a kubelet says of a pod that comes while its node is shut down.
 const shutsDown = "NodeShutdown"
 
-// rejects has the target's kubelet not admit so many pods in the source's place. deletes: their owner deletes them at once, as a StatefulSet's controller does. named: it says something of their
-// containers, too, which it has never made. It says when those were made.
+// rejects has the target's kubelet reject so many replacements. deletes: their owner deletes them at once, as the StatefulSet controller
+// does. named: the kubelet also reports their containers, which it has never created. rejects returns when the replacements were
+// created.
 func (h *house) rejects(times *int, deletes, named bool, reason string) *[]time.Time {
 	h.Helper()
 	live, last, made := h.late, "", &[]time.Time{}
@@ -46,7 +47,8 @@ func (h *house) rejects(times *int, deletes, named bool, reason string) *[]time.
 	return made
 }
 
-// rested expects that no two pods were made within half a minute, but so many: who goes on with what another has begun knows of no pod of that one's.
+// rested expects that no two pods were created within half a minute, except so many: a process that takes over from another does not
+// know of its pod.
 func (h *house) rested(made []time.Time, least, most, soon int) {
 	h.Helper()
 	early := 0
@@ -134,8 +136,8 @@ func (w *town) noted(key, value string) bool {
 	return false
 }
 
-// stalled is a StatefulSet's pod that was evicted, and is not to begin anew, and the one in its place, which its node has taken and has not begun, so long before the migration's time is over. after:
-// it is over by then.
+// stalled is a StatefulSet's pod that was evicted, and is not to start anew, so long before the migration's time is over. Its node has
+// taken the replacement and has not started it. after: the time is over by then.
 func stalled(t *testing.T, limit time.Duration, after bool) (w *town, h *house, p *process) {
 	t.Helper()
 	w = newTown(t, 1)
@@ -188,8 +190,8 @@ func TestAPodThatIsDrainedBeforeItIsBegun(t *testing.T) {
 	})
 }
 
-// A pod that was begun has used its state, whatever its kubelet writes once its runtime knows the container no longer (evicted), or once it is started again and does not admit it (rejected), and
-// though it is gone by then: none is made of the state again.
+// A pod that was started has used its state, although it may be gone, and whatever its kubelet reports: after its runtime has forgotten
+// the container (evicted), or after a restart without admitting the pod (rejected). No other pod is created from the state.
 func TestAPodThatWasBegunAndLooksAsIfItWasNot(t *testing.T) {
 	t.Parallel()
 	unknown := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown"}}
@@ -235,7 +237,8 @@ func TestAPodThatWasBegunAndLooksAsIfItWasNot(t *testing.T) {
 	}
 }
 
-// What refuses the pod for a moment, each time that it is made, is not taken for one that refuses it for long, and is told in its words for as long as it does.
+// A refusal that lasts a moment, each time that the pod is created, does not count as a long one. The status repeats its words as long
+// as it lasts.
 func TestAPodThatIsRefusedEachTimeForAMoment(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)

@@ -12,7 +12,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// completeCutOver has the source go, and the copy settle down once it has gone.
+// completeCutOver removes the source, and has the copy settle down once the source has gone.
 func (m *migrate) completeCutOver(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	cut := task.Progress[progressCut] != ""
 	m.markCut(task)
@@ -35,7 +35,7 @@ func (m *migrate) completeCutOver(ctx context.Context, task orchestration.Task, 
 	return m.settleDown(ctx, task, twin, nc)
 }
 
-// settleDown has what agents hold be removed, and the copy prove itself, if there was no time for that before.
+// settleDown has the agents remove what they hold, and the copy prove itself, if there was no time for that before.
 func (m *migrate) settleDown(ctx context.Context, task orchestration.Task, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	if result, done, err := m.restoreOwner(ctx, task, twin); !done || err != nil {
 		return result, err

@@ -95,8 +95,8 @@ func from(phase v1alpha1.MigrationPhase, unready bool, do map[int]func(*town)) f
 	}
 }
 
-// A source that is resumed beside its copy is stopped again, and of the two one stays: the source, which has newer state, where the copy has not served; else the
-// copy, however long the source may not be evicted.
+// A source that is resumed beside its copy is stopped again, and one of the two stays. It is the source, which has newer state, if the
+// copy has not served; else it is the copy, however long the source may not be evicted.
 func TestASourceThatIsResumed(t *testing.T) {
 	t.Parallel()
 	owned := func(w *town) { w.rollout(1); w.able() }

@@ -34,8 +34,8 @@ func away(long time.Duration) func(*town) func(int, *process) {
 	}
 }
 
-// inStage does something when the source's agent has written the state and the NodeCheckpoint is in a stage, while the target has nothing yet, which
-// it has not for four turns.
+// inStage does something when the source's agent has written the state and the NodeCheckpoint is in a stage, while the target has
+// nothing yet for four turns.
 func inStage(stage v1alpha1.CheckpointStage, do func(*town)) func(*town) func(int, *process) {
 	return func(w *town) func(int, *process) {
 		turns := 0
@@ -189,8 +189,8 @@ func stops(w *town) {
 	}
 }
 
-// So does one that has served while no controller was there, and is not ready when one is back: since when it is not tells that it was. One that never was is
-// taken away.
+// A copy also stays that has served while no controller was running, and is not ready when one is back: the time since when it is not
+// ready tells that it was. A copy that never was is deleted.
 func TestACopyThatHasServedUnseen(t *testing.T) {
 	t.Parallel()
 	for _, served := range []bool{true, false} {

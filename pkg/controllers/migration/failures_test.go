@@ -30,8 +30,8 @@ func (h *house) job(change func(*batchv1.Job)) *batchv1.Job {
 	return job
 }
 
-// counting has all pods of the town be those of a Job of which one more may fail, whose controller counts those that end, some time after they do, and
-// takes its finalizer off them then, as Kubernetes' own does.
+// counting has a Job own all pods of the town, of which one more may fail. Its controller counts those that end, some time after they
+// do, and removes its finalizer then, as Kubernetes' own does.
 func (h *house) counting() {
 	h.Helper()
 	h.job(func(job *batchv1.Job) { job.Spec.BackoffLimit = ptr.To[int32](1) })
@@ -61,7 +61,8 @@ func (h *house) counting() {
 	}
 }
 
-// A Job that may bear no further failure by the time that the source, which stands still, is to be evicted, or that wants no pods any longer, has the source go on.
+// If the Job tolerates no further failure by the time that the stopped source is to be evicted, or wants no pods any longer, the source
+// runs on.
 func TestAJobThatBearsNoMoreOnTheWay(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -85,7 +86,8 @@ func TestAJobThatBearsNoMoreOnTheWay(t *testing.T) {
 	}
 }
 
-// Of two pods of a Job of which one may fail one goes, though both are asked for at once, as by a drain: the other waits for it, and is refused then.
+// Of two pods of a Job of which one may fail, one goes, although both are requested at once, as by a drain: the other waits, and is
+// refused then.
 func TestTwoPodsOfAJobThatBearsOneFailure(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 2)
@@ -146,8 +148,8 @@ func TestTwoActionsForPodsOfAJobThatBearsOneFailure(t *testing.T) {
 	}
 }
 
-// A Job that counts the failures of each index keeps a pod of one that has failed until there is another: none could take its place, so its state does
-// not go along, which is known before anything is stopped.
+// A Job that counts the failures of each index keeps a failed pod of an index until there is another. None could take its place, so its
+// state does not go along, which is known before anything is stopped.
 func TestAJobThatKeepsItsFailedPods(t *testing.T) {
 	t.Parallel()
 	w := journey{town: func(w *town) { w.house("Job by index") }, ask: ask("Checkpoint"), phase: "Refused", says: "backoffLimitPerIndex", places: "a"}.tell(t, 0, false)

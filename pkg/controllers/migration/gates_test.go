@@ -208,7 +208,8 @@ func TestAPodOfAnotherIndex(t *testing.T) {
 	}
 }
 
-// A pod is not evicted for a node to which nothing would bind what its owner makes: it would come back, and its users would have been without it for nothing.
+// A pod is not evicted if nothing would bind the owner's next pod to the target: it would return, and would have been unavailable for
+// nothing.
 func TestAPodThatNothingWouldBindToItsTargetIsNotEvicted(t *testing.T) {
 	t.Parallel()
 	for _, cordoned := range []bool{false, true} {

@@ -29,7 +29,7 @@ func (m *migrate) hopeful(ctx context.Context, task orchestration.Task, source, 
 	return !gone, err
 }
 
-// extendGrace gives such a copy as long as the pod in the place of a source that has gone, and tells whether that is not over.
+// extendGrace gives such a copy as long as the replacement of a source that has gone. It tells whether that time is not over.
 func (m *migrate) extendGrace(ctx context.Context, task orchestration.Task, source, twin *corev1.Pod, nc *v1alpha1.NodeCheckpoint) (bool, error) {
 	if may, err := m.hopeful(ctx, task, source, twin, nc); !may || err != nil {
 		return false, err
@@ -38,7 +38,7 @@ func (m *migrate) extendGrace(ctx context.Context, task orchestration.Task, sour
 	return err == nil && m.Clock.Now().Before(until), err
 }
 
-// graceMessage says which copy has that; empty: none.
+// graceMessage says which copy has that time; it is empty if none has.
 func (m *migrate) graceMessage(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (string, error) {
 	source, err := m.read(ctx, m.API, task.Object.Spec.Pods[0])
 	if err != nil {

@@ -36,7 +36,8 @@ func late(t *testing.T, meanwhile func(*town)) (*town, *process) {
 	return w, p
 }
 
-// The state of a source that has ended is kept for an hour then, for the copy that has still to go on with it; what became of it the status says in the end.
+// The state of a source that has ended is kept for an hour then, for the copy that has still to be restored. The status reports the
+// outcome.
 func TestASourceThatHasEndedBeforeAControllerRanAgain(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
@@ -79,8 +80,8 @@ func TestASourceThatHasEndedAndNoCopyIsLeft(t *testing.T) {
 	}
 }
 
-// A copy on a node that no longer answers, and is not taken away, does not go when its hour is over. The migration ends all the same, and says that the state is given up;
-// the source stands still for as long as the copy may run.
+// A copy on a node that no longer answers does not go when its hour is over. The migration ends all the same, and says that the state is
+// given up. The source is stopped for as long as the copy may run.
 func TestACopyThatDoesNotGoWhenItsHourIsOver(t *testing.T) {
 	t.Parallel()
 	w, p := late(t, func(*town) {})

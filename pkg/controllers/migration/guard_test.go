@@ -63,8 +63,8 @@ func TestTwoPodsOfOneJob(t *testing.T) {
 	}
 }
 
-// What the API server lets be made while a pod's state is on its way: the pod in its place, and those in the places of other pods of a Job, unless it is the
-// Job's controller that makes them. What is asked for one migration is answered for that one.
+// While a pod's state is on its way the API server accepts its replacement, and the replacements of other pods of the Job, unless the
+// Job controller creates them. A probe for one migration is answered for that one.
 func TestWhatThePolicyForReplacementsLetsPass(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)
@@ -90,7 +90,8 @@ func TestWhatThePolicyForReplacementsLetsPass(t *testing.T) {
 	}
 }
 
-// tries asks whether a pod of an owner may be made: replaces of which pod, of which index it is, and whether its name is generated, or another one.
+// tries probes whether a pod of an owner may be created: which pod it replaces, which index it has, and whether its name is generated,
+// or another one.
 func (w *town) tries(by metav1.OwnerReference, says string) error {
 	w.Helper()
 	p := &corev1.Pod{
@@ -113,7 +114,8 @@ func (w *town) tries(by metav1.OwnerReference, says string) error {
 	return w.api.Create(w.Context(), p, client.DryRunAll)
 }
 
-// A refusal by our own policy is no last word, as it may be for another migration that ends: neither while the action goes on, nor afterwards.
+// A refusal by Mainspring's own policy is not final, as it may be for another migration that ends: neither while the action goes on, nor
+// afterwards.
 func TestAReplacementThatThePolicyRefusesForAWhile(t *testing.T) {
 	t.Parallel()
 	journey{

@@ -27,19 +27,19 @@ const (
 	unwelcome = 30 * time.Second
 )
 
-// handover is what is there in the place of a source that is stopped.
+// handover is the replacement of a stopped source and its NodeCheckpoint. Either is nil if it does not exist.
 type handover struct {
 	replacement *corev1.Pod
 	nc          *v1alpha1.NodeCheckpoint
 }
 
-// needsHandover tells whether a pod's owner bears no copy beside it, and takes one for its own that comes after it: a StatefulSet's pod has
-// a name, a Job's is counted.
+// needsHandover tells whether a pod's owner tolerates no copy beside it, and adopts a replacement that is created after it. A
+// StatefulSet's pod has a name, and a Job counts its pods.
 func needsHandover(by *metav1.OwnerReference) bool {
 	return isJob(by) || by != nil && by.Kind == "StatefulSet" && by.APIVersion == appsv1.SchemeGroupVersion.String()
 }
 
-// replacementOf is the pod that takes the source's place under its name, and its owner's.
+// replacementOf is the pod that replaces the source, with its name and its owner.
 func replacementOf(task orchestration.Task, source *corev1.Pod) *corev1.Pod {
 	out := ofPod(task, source)
 	out.Name = source.Name
@@ -171,7 +171,7 @@ func (m *migrate) retained(ctx context.Context, task orchestration.Task, source 
 	return m.inadmissible(ctx, task, replacementFrom(kept))
 }
 
-// completeHandover makes the pod in the source's place once nothing is left of that, and waits until it has proven itself.
+// completeHandover creates the replacement once nothing is left of the source, and waits until the replacement has proven itself.
 func (m *migrate) completeHandover(ctx context.Context, task orchestration.Task, l handover) (rules.Result, error) {
 	if err := m.noteBegun(ctx, l.nc, l.replacement); err != nil {
 		return rules.Result{}, err
@@ -207,12 +207,12 @@ func (m *migrate) completeHandover(ctx context.Context, task orchestration.Task,
 	return m.verifyReplacement(ctx, task, l)
 }
 
-// released tells whether the pod in the source's place has proven itself, or need not any longer.
+// released tells whether the replacement has proven itself, or need not any longer.
 func released(task orchestration.Task, nc *v1alpha1.NodeCheckpoint) bool {
 	return task.Progress[progressReleased] != "" || nc != nil && nc.Spec.Stage == v1alpha1.StageRelease
 }
 
-// createReplacementPod makes the pod in the source's place.
+// createReplacementPod creates the replacement from the stored PodTemplate.
 func (m *migrate) createReplacementPod(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (rules.Result, error) {
 	if err := m.enter(ctx, task, v1alpha1.MigrationRestoring); err != nil {
 		return rules.Result{}, err
@@ -261,7 +261,7 @@ func (m *migrate) barred(ctx context.Context, task orchestration.Task, nc *v1alp
 	return m.stolen(ctx, task, &replacement.Spec)
 }
 
-// verifyReplacement waits until the pod goes on with the state. A Job's may have come to its end meanwhile.
+// verifyReplacement waits until the replacement was restored and has proven itself. A Job's pod may have ended meanwhile.
 func (m *migrate) verifyReplacement(ctx context.Context, task orchestration.Task, l handover) (rules.Result, error) {
 	if why, err := m.unmade(ctx, l.nc, l.replacement, toRestore(l.nc)); why != "" || err != nil {
 		return m.loseUnless(ctx, err, task, l.nc, why)

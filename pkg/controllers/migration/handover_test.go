@@ -78,8 +78,8 @@ func (w *town) keeping(kind string, owner types.UID, index string) (*corev1.PodT
 	return kept, by
 }
 
-// becomes waits until the API server keeps an owner from making that pod, or does no longer: it learns of policies in its own time, which is longer than
-// the seconds that a test plays.
+// becomes waits until the API server keeps an owner from creating that pod, or does no longer. The API server sees policies in its own
+// time, which is longer than the seconds that a test plays.
 func (w *town) becomes(by metav1.OwnerReference, kept bool) {
 	w.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
@@ -90,8 +90,8 @@ func (w *town) becomes(by metav1.OwnerReference, kept bool) {
 	w.Fatalf("it never came to pass that owners are kept from making pods: %t", kept)
 }
 
-// house has the town's only pod be one of a StatefulSet, of a Job, of an Indexed Job, of one that counts the failures of each index, a Job by index,
-// or of a strict Job, which fails when a container of its cannot be restored.
+// house has the town's only pod owned by a StatefulSet, a Job, an Indexed Job, one that counts the failures of each index (a Job by
+// index), or a strict Job, which fails when a container cannot be restored.
 func (w *town) house(kind string) *house {
 	w.Helper()
 	w.guard()
@@ -258,8 +258,8 @@ func (w *town) taint(node string) {
 	w.must(w.api.Update(w.Context(), n))
 }
 
-// willed tells whether it is stored what the pod in the source's place is to be.
-func (w *town) willed() bool {
+// storesReplacement tells whether a PodTemplate stores the replacement.
+func (w *town) storesReplacement() bool {
 	w.Helper()
 	list := &corev1.PodTemplateList{}
 	w.must(w.api.List(w.Context(), list, client.InNamespace(w.namespace)))
@@ -271,7 +271,7 @@ func onceStored(do func(w *town)) func(w *town) func(int, *process) {
 	return func(w *town) func(int, *process) {
 		done := false
 		return func(_ int, p *process) {
-			if !done && w.willed() {
+			if !done && w.storesReplacement() {
 				done = true
 				do(w)
 				p.look()

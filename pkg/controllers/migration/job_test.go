@@ -32,7 +32,8 @@ func byRules(list ...batchv1.PodFailurePolicyRule) batchv1.JobSpec {
 	return batchv1.JobSpec{BackoffLimit: ptr.To[int32](6), PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: list}}
 }
 
-// A Job's pod is evicted where the Job, and the pod's index of it, go on after that: the first rule that matches decides, and without one what has failed before.
+// A Job's pod is evicted where the Job, and the pod's index of it, go on after that. The first rule that matches decides; without one
+// the former failures do.
 func TestWhatAJobBears(t *testing.T) {
 	t.Parallel()
 	const (
@@ -135,7 +136,8 @@ func (c *cluster) jobs(t *testing.T) {
 	}
 }
 
-// pair is a Job of which one pod may fail, and both are asked to go at once: one does, to wherever the scheduler puts it, and the Job goes on.
+// pair is a Job of which one pod may fail, and both are to be moved at once: one is, to wherever the scheduler puts it, and the Job goes
+// on.
 func (c *cluster) pair(t *testing.T) {
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pair"},

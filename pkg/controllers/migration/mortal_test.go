@@ -11,8 +11,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
-// A process that has died writes nothing any longer, and reads nothing, though it asks again, past its cache, as a step does for which a write failed: the sweeps
-// would show nothing else.
+// A process that has died writes and reads nothing any longer, although it tries again, past its cache, as a step does after a failed
+// write. Else the sweeps would show nothing.
 func TestTheDeadStayDead(t *testing.T) {
 	t.Parallel()
 	for _, before := range []bool{true, false} {

@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// What a ReplicaSet makes in the place of a pod has another name: where a McKube governs the pod by its name that one would run without its budget, and
-// the action would have succeeded. It is refused whenever that is so, up to the eviction.
+// The ReplicaSet's new pod has another name. If a McKube governs the pod by its name, the new pod would run without its budget, and the
+// action would have succeeded. So the action is refused whenever that is so, up to the eviction.
 func TestAnActionTakesNoPodItsBudget(t *testing.T) {
 	t.Parallel()
 	const says = "McKube rt governs the pod by its name, and the one in its place has another; give it a selector"

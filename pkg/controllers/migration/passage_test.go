@@ -96,8 +96,8 @@ func (e errand) tell(t *testing.T, dieAt int) *town {
 	return w
 }
 
-// The pod of an action goes the way of a PodMigration that asks for the same: by what McKube and policy say, with a second pod before it where that may be,
-// and never without a state that it must have.
+// The pod of an action moves by the strategy that a PodMigration with the same request would use: by what McKube and policy say, with a
+// second pod before it where that may be, and never without a state that it must have.
 func TestAnActionGoesTheWayOfAPodMigration(t *testing.T) {
 	t.Parallel()
 	beside := func(r *orchestration.Request) { r.Beside = true }
@@ -158,7 +158,8 @@ func TestWhatAnActionIsRefusedForIsOnRecord(t *testing.T) {
 	}
 }
 
-// A policy that comes to require the state while the action waits for its turn among others is heeded: the way is chosen until something is done.
+// A policy may come to require the state while the action waits for its turn. The action follows it: the strategy is chosen until
+// something is done.
 func TestAStateThatIsRequiredMeanwhileIsKept(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)

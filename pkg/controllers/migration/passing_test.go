@@ -38,8 +38,8 @@ func (p *process) goes(seconds int) {
 	}
 }
 
-// What a kubelet cannot do for a while, as its runtime is started again or it has not heard from the API server, does not cost the state of a source that has gone, however
-// late it begins. It is given up after as long as the pod may take to go on with it.
+// What a kubelet cannot do for a while does not cost the state of a source that has gone, however late it begins: its runtime restarts,
+// or it has not heard from the API server. The state is given up after as long as a restore may take.
 func TestAKubeletThatFailsForAWhile(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []string{"CreateContainerConfigError", "CreateContainerError"} {
@@ -70,7 +70,8 @@ func TestAKubeletThatFailsForAWhile(t *testing.T) {
 	}
 }
 
-// So it is in the hour for which the state is kept after the migration's time, from when its kubelet has begun to fail, be that before. While the node is dead nothing is counted.
+// The same holds in the hour for which the state is kept after the migration's time. The time counts from when the kubelet began to
+// fail, even if that was before the hour. While the node is dead no time counts.
 func TestAKubeletThatFailsForAWhileInTheHourAfter(t *testing.T) {
 	t.Parallel()
 	for what, mends := range map[string]bool{"for a while": true, "for ever": false} {

@@ -37,7 +37,7 @@ func (m *migrate) checkpointOf(task orchestration.Task, source *corev1.Pod) *v1a
 	return nc
 }
 
-// recordStopLimit notes for how long the source may stand still, also where a process has died before that was on record.
+// recordStopLimit records for how long the source may be stopped, also where a process has died before that was on record.
 func recordStopLimit(task orchestration.Task, source *corev1.Pod) {
 	if source == nil {
 		return

@@ -63,14 +63,15 @@ func TestASourceRunsOnWithoutItsController(t *testing.T) {
 	}
 }
 
-// The time of a NodeCheckpoint ends before the probe would end the source: 4 s before, counted from when it was made, until the agent says since when the
-// source stands still, by its own clock. Without a probe, or with a patient one, or once nothing is left that a probe
-// could end, it is 5 min from now.
+// The time of a NodeCheckpoint ends 4 s before the probe would end the source. It counts from when the NodeCheckpoint was created, until
+// the agent says since when the source is stopped, by the agent's clock. It is 5 min from now without a probe, with a patient one, or
+// once nothing is left that a probe could end.
 func TestForHowLongAgentsHoldASource(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		period int32 // of a probe that may fail three times; 0: there is none
-		// stopped is when the agent stops the source, by its clock, after the NodeCheckpoint is made; 0: it has not yet. later is when that is looked at.
+		// stopped is when the agent stops the source, by its clock, after the NodeCheckpoint is created; 0: it has not yet. later is when
+		// the test looks.
 		stopped, later, made, want time.Duration
 		ended                      bool // what was stopped has ended, after its state was written
 	}{

@@ -79,7 +79,8 @@ func (w *town) place(p *corev1.Pod, node string) {
 	}
 }
 
-// One whose owner takes long to make its pod again holds up others that go to the same node, but not for all the time that they have themselves.
+// A pod whose owner takes long to recreate it holds up others that go to the same node, but not for all the time that they have
+// themselves.
 func TestAPodThatIsNotMadeHoldsUpOthersForAWhile(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 2)

@@ -23,8 +23,8 @@ import (
 // alike is up to which write all strategies go the same way; the deaths before it are those of Restart.
 const alike = 6
 
-// Of every two stories the controller dies in one. deathsPerStory is at how many of its writes, chosen at random, the controller dies in each story of a run of `make test`. There are some
-// forty stories, of ten to thirty writes each.
+// Of every two stories the controller dies in one. deathsPerStory is at how many of its writes, chosen at random, the controller dies in
+// each story of a run of `make test`. There are some forty stories, of ten to thirty writes each.
 const deathsPerStory = 1
 
 // journey is a PodMigration, and what is to become of it and of the pods.

@@ -96,7 +96,7 @@ func (p *process) write(do func() error) error {
 	return err
 }
 
-// next is the process itself, or, if it has died, which the error may say, another one that goes on. Other errors are none that are expected.
+// next is the process itself, or a new one if it has died, which the error may say. Other errors fail the test.
 func (p *process) next(err error) *process {
 	p.Helper()
 	if p.dead.Load() {

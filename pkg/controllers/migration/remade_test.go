@@ -26,8 +26,9 @@ func (p *process) seconds(n int) {
 	}
 }
 
-// A node that is well, and has no room as its kubelet says, of which no scheduler knows, may have none for ever: the pod begins anew when the migration's time is over, unless a policy
-// forbids that. A StatefulSet's controller deletes the pod before anybody reads why it was refused, a Job's stays.
+// A healthy node may have no room for ever, as its kubelet says and no scheduler knows. The pod starts anew when the migration's time is
+// over, unless a policy forbids that. The StatefulSet controller deletes the pod before a controller reads why it was rejected; a Job's
+// pod stays.
 func TestANodeThatHasNoRoomByItsKubelet(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -81,8 +82,8 @@ func (h *house) rolls(partition int) {
 	h.must(h.api.Status().Update(h.Context(), set))
 }
 
-// A StatefulSet's controller that replaces its pods by such of another template deletes one of the former before it is begun (podManagementPolicy Parallel): that would go on for ever. One that
-// it has not come to yet, or is not to replace, goes on with its state.
+// A StatefulSet's rolling update deletes a pod of the former template before it is started (podManagementPolicy Parallel): that would go
+// on for ever. A pod that the update has not come to yet, or is not to replace, is restored.
 func TestAPodThatIsRolledAway(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -162,7 +162,7 @@ func ungate(pod *corev1.Pod) {
 	pod.Spec.SchedulingGates = others
 }
 
-// evicted tells what became of asking for the source's eviction.
+// evictedBy reports the outcome of a request to evict the source.
 func (m *migrate) evictedBy(task orchestration.Task, pod *corev1.Pod, answer eviction.Answer) rules.Result {
 	if answer.Refused() {
 		m.Recorder.Publish(events.MigrationWaits(pod, string(pod.UID), answer.Why, task.Object.Name))

@@ -9,7 +9,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 )
 
-// Two actions that run at the same time see the same core free. The one that comes second is given another core, and is undone only where there is none.
+// Two actions that run at the same time see the same core free. The second gets another core, and is rolled back only where there is
+// none.
 func TestACoreThatAnotherActionTookMeanwhile(t *testing.T) {
 	server := func(id string) rt.Server {
 		return rt.Server{ID: id, Period: 100_000, Deadline: 100_000, Low: 60_000, High: 60_000}

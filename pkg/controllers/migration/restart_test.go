@@ -11,8 +11,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
 )
 
-// An API server that is started again keeps the owner of a pod whose source was evicted from its first answer on. To stop and start it takes
-// ten seconds, so all owners see the same start.
+// A restarted API server keeps the owner of an evicted source from creating pods from its first answer on. To stop and start it takes
+// ten seconds, so all owners see the same restart.
 func TestAnAPIServerThatIsStartedAgain(t *testing.T) {
 	type move struct {
 		*house
@@ -57,7 +57,8 @@ func TestAnAPIServerThatIsStartedAgain(t *testing.T) {
 	}
 }
 
-// insists asks for the owner's pod again and again, and counts the answers until there are many: kept by the policy, made, or what is said before all is up.
+// insists requests the owner's pod again and again, and counts the answers until there are many: kept by the policy, made, or not up
+// yet.
 func (h *house) insists(ctx context.Context) map[string]int {
 	api, err := client.New(apiserver.Config(h), client.Options{Scheme: apiserver.Scheme(h)})
 	if err != nil {

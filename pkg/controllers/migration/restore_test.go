@@ -12,8 +12,8 @@ import (
 	mcv1 "github.com/mainspring-rt/mainspring/pkg/apis/mcoperator/v1"
 )
 
-// fail has the kubelet of the target say that it cannot make the copy's container: containerd fails to start those whose state CRIU cannot restore,
-// and the kubelet starts them once more at once.
+// fail has the target's kubelet report that it cannot create the copy's container. containerd fails to start containers whose state CRIU
+// cannot restore, and the kubelet starts them once more at once.
 func (w *town) fail(reason string) {
 	w.Helper()
 	status := corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "criu failed"}}}

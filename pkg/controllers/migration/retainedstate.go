@@ -80,12 +80,12 @@ func (l *Leftovers) continueHandover(ctx context.Context, task orchestration.Tas
 	return l.ensureReplacement(ctx, task, nc, kept, replacement)
 }
 
-// replacementRestored tells whether a pod goes on with the state.
+// replacementRestored tells whether a replacement was restored, and is not being deleted.
 func replacementRestored(nc *v1alpha1.NodeCheckpoint, replacement *corev1.Pod) bool {
 	return replacement != nil && replacement.DeletionTimestamp == nil && unrestored(nc, replacement) == ""
 }
 
-// unrecoverable tells whether no pod will ever go on with the state, or that which was to never will.
+// unrecoverable tells whether no replacement will ever be restored from the state.
 func (m *migrate) unrecoverable(ctx context.Context, task orchestration.Task, l handover) (bool, error) {
 	nc, replacement := l.nc, l.replacement
 	switch {
@@ -138,7 +138,8 @@ func (l *Leftovers) ensureReplacement(ctx context.Context, task orchestration.Ta
 	return false, nil
 }
 
-// abandonState gives the state up: the owner makes its pod of the template.
+// abandonState deletes the replacement and what is stored of it, and has the agents remove the state: the owner creates its pod from its
+// own template.
 func (m *migrate) abandonState(ctx context.Context, task orchestration.Task, nc *v1alpha1.NodeCheckpoint) (bool, error) {
 	if gone, err := m.discard(ctx, task); !gone || err != nil {
 		return false, err
@@ -250,7 +251,7 @@ func awaited(o *v1alpha1.PodMigration) bool {
 	return c != nil && c.Reason == v1alpha1.ReasonStateKept
 }
 
-// retainedStateCondition says what became of a state that was kept; nil: none was.
+// retainedStateCondition reports what became of a state that was kept; it is nil if none was.
 func (r *Reconciler) retainedStateCondition(ctx context.Context, o *v1alpha1.PodMigration) (*metav1.Condition, error) {
 	if !awaited(o) || o.Status.Source == nil {
 		return nil, nil

@@ -27,8 +27,8 @@ func (w *town) detain(name string, keep bool) {
 	w.must(w.api.Update(w.Context(), p))
 }
 
-// further lets everybody go on until a condition holds. Time passes faster while the controller has nothing to write: it waits. Four seconds are
-// no multiple of what it does every five, so that it comes to that, too.
+// further runs all actors until a condition holds. Time passes faster while the controller has nothing to write: it waits. Four seconds
+// are no multiple of what it does every five, so that it comes to that, too.
 func (w *town) further(p *process, until func() bool) *process {
 	w.Helper()
 	quiet, before := 0, w.writes
@@ -67,8 +67,8 @@ func dying(t *testing.T) (w *town, h *house, p *process) {
 	return w, h, w.further(p, func() bool { return over(w.actions(t.Context())) })
 }
 
-// A source that was evicted from a node that does not answer does not end. The target keeps its state when the time is over, the owner is kept from
-// making its pod, and as soon as the source is gone a pod goes on with the state.
+// A source that was evicted from a node that does not answer does not end. The target keeps its state when the time is over, and the
+// owner is kept from creating its pod. As soon as the source is gone a replacement is restored.
 func TestTheStateOfASourceThatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	for what, happens := range map[string]func(*town, *process) *process{

@@ -94,7 +94,8 @@ func TestDecisionsAreWrittenSideBySide(t *testing.T) {
 	}
 }
 
-// A decision that is stored is not made again where the cache does not show it yet, and nothing is asked of the queue before others have theirs.
+// A stored decision is not made again where the cache does not show it yet, and nothing is submitted to the queue before other decisions
+// are made.
 func TestADecisionIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)

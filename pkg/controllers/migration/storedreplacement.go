@@ -65,7 +65,7 @@ func (m *migrate) migrationReference(ctx context.Context, task orchestration.Tas
 	return out, nil
 }
 
-// storeTemplate stores what the pod in the source's place is to be, or says who refuses that.
+// storeTemplate stores the replacement's template, or returns who refuses that.
 func (m *migrate) storeTemplate(ctx context.Context, task orchestration.Task, replacement *corev1.Pod) (veto string, err error) {
 	kept, err := m.stored(ctx, task)
 	switch {
@@ -94,14 +94,14 @@ func unstorable(err error) (veto string, _ error) {
 	return "", fmt.Errorf("storing what is to be in the source's place: %w", err)
 }
 
-// replacementFrom is that pod as storeReplacement has stored it.
+// replacementFrom is the replacement as storeReplacement has stored it.
 func replacementFrom(kept *corev1.PodTemplate) *corev1.Pod {
 	replacement := &corev1.Pod{ObjectMeta: kept.Template.ObjectMeta, Spec: kept.Template.Spec}
 	replacement.Namespace = kept.Namespace
 	return replacement
 }
 
-// stored is what storeReplacement has stored; nil for nothing.
+// stored is the PodTemplate that restrain creates and storeReplacement completes; it is nil if there is none.
 func (m *migrate) stored(ctx context.Context, task orchestration.Task) (*corev1.PodTemplate, error) {
 	kept := &corev1.PodTemplate{}
 	key := types.NamespacedName{Namespace: task.Object.Spec.Pods[0].Namespace, Name: ownName(task)}

@@ -62,7 +62,7 @@ type town struct {
 	// unnamed: the action does not name the node that the pod is on.
 	unnamed bool
 	made    int
-	// writes of processes, of which that of number dieAt is the last of its process, or the first that it does not make any longer (dieBefore).
+	// writes of processes. The one of number dieAt is the last of its process, or the first that it does not make any longer (dieBefore).
 	writes, dieAt int
 	dieBefore     bool
 	evicted       []string

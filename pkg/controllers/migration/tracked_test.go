@@ -27,7 +27,8 @@ import (
 // tracked tells whether a Job counts what becomes of a pod.
 func tracked(p *corev1.Pod) bool { return slices.Contains(p.Finalizers, batchv1.JobTrackingFinalizer) }
 
-// A Job of which one more pod may fail counts the source that is evicted, and not the pod in its place that cannot be restored as well: else it would fail.
+// A Job of which one more pod may fail counts the evicted source, and not a replacement that cannot be restored as well: else it would
+// fail.
 func TestAStateThatCannotBeRestoredIsNoFailureOfItsJob(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*house){
@@ -89,7 +90,8 @@ func TestAPodThatGoesOnIsCountedByItsJob(t *testing.T) {
 	}
 }
 
-// A Job counts a source that has ended while it stood still, and takes its finalizer off, before the pod in its place is thought of: that one is counted all the same.
+// A Job counts a source that has ended while it was stopped, and removes its finalizer, before there is a replacement: the Job counts
+// that all the same.
 func TestAPodInThePlaceOfOneThatIsCountedIsCounted(t *testing.T) {
 	t.Parallel()
 	var h *house
@@ -181,8 +183,8 @@ func TestAJobThatFailsByAnExitCodeKeepsItsState(t *testing.T) {
 	}
 }
 
-// untracked is what Kubernetes' own Job controller does with pods in the place of one of its, which has been evicted: without its finalizer one that fails is
-// not counted, and one that has succeeded by the time that it is put on is.
+// untracked is what Kubernetes' own Job controller does with the replacement of an evicted pod. Without its finalizer a failed one is
+// not counted, and one that has succeeded by the time that the finalizer is added is.
 func (c *cluster) untracked(t *testing.T) {
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "untracked"}, Spec: batchv1.JobSpec{BackoffLimit: ptr.To[int32](1), Template: template("untracked")}}
 	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -236,8 +238,8 @@ func (c *cluster) keptFrom(t *testing.T, job *batchv1.Job, like *corev1.Pod) {
 	c.soon("a Job makes no pods", func() bool { return c.api.Create(t.Context(), like.DeepCopy(), client.DryRunAll) != nil })
 }
 
-// Who refuses that the Job's finalizer is put on the pod that goes on, as a policy for pods that judges changes of them, does not keep the migration from ending: it
-// is asked for as long as there is time, in its action and, where that is over, in the hour after it.
+// A policy that refuses that the Job's finalizer is added to the restored pod does not keep the migration from ending. The controller
+// retries as long as there is time, in its action and, where that is over, in the hour after it.
 func TestAFinalizerThatIsRefused(t *testing.T) {
 	t.Parallel()
 	for what, refusal := range map[string]error{

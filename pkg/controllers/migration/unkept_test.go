@@ -15,8 +15,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
-// unguard has nothing keep owners from making pods, until guard is asked for again. Were the policy or its binding taken away, this API server would look at
-// PodTemplates no longer, nor ever again (kubernetes/kubernetes#130887).
+// unguard lets owners create pods, until guard is called again. If the policy or its binding were deleted, this API server would never
+// look at PodTemplates again (kubernetes/kubernetes#130887).
 func (w *town) unguard() {
 	w.Helper()
 	w.enforce(admissionv1.Audit)
@@ -39,7 +39,8 @@ func (w *town) enforce(what admissionv1.ValidationAction) {
 	w.must(w.api.Delete(w.Context(), kept))
 }
 
-// Where nothing keeps the owner from making the pod anew nothing is stopped; where nothing does so any longer by the time that the source is to be evicted, that goes on.
+// If nothing keeps the owner from recreating the pod, nothing is stopped. If that becomes so by the time of the source's eviction, the
+// source runs on.
 func TestAnOwnerThatIsNotKept(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		stopped := false
@@ -131,8 +132,8 @@ func (w *town) restrained() bool {
 	return len(list.Items) > 0
 }
 
-// Pods of a Job that are not the one that goes: of an Indexed Job those of other indexes are made all the while, of others from when the pod in its place goes on, which
-// has still to prove itself then.
+// Other pods of the Job: those of other indexes of an Indexed Job are created all the while. Those of other Jobs are created from when
+// the replacement is restored, which has still to prove itself then.
 func TestOtherPodsOfAJob(t *testing.T) {
 	for _, kind := range []string{"Indexed Job", "Job"} {
 		w := newTown(t, 1)

@@ -16,7 +16,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
-// stubborn lets everybody go on, and try again what has gone wrong, until the migration is over, and returns for how long its source stood still.
+// stubborn runs all actors, and retries what has failed, until the migration is over, and returns for how long its source was stopped.
 func (w *town) stubborn() time.Duration {
 	w.Helper()
 	p := w.start()
@@ -46,7 +46,7 @@ func (w *town) stubborn() time.Duration {
 	return 0
 }
 
-// A webhook that is asked of each pod, and does not answer any longer when the source stands still: that goes on, in the words of who asks it.
+// A webhook for pods stops answering while the source is stopped: the source runs on, and the status repeats the API server's words.
 func TestAWebhookThatDoesNotAnswerWhileTheSourceStandsStill(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"StatefulSet", "Job", "none"} {
@@ -58,7 +58,7 @@ func TestAWebhookThatDoesNotAnswerWhileTheSourceStandsStill(t *testing.T) {
 			w.able()
 		} else {
 			t.Cleanup(w.house(kind).expectNothingLeft)
-			stored = w.willed
+			stored = w.storesReplacement
 		}
 		w.admission = func(p *corev1.Pod) error {
 			if restored(p) && stored() {

@@ -53,7 +53,8 @@ func (w *town) minded(what string) {
 	}
 }
 
-// Where no pod may be made of archives the source of a StatefulSet's or Job's pod does not go, and where that is so from the beginning it is not even stopped.
+// If no pod may be created from archives, the source of a StatefulSet or a Job does not go. If that is so from the beginning it is not
+// even stopped.
 func TestAdmissionThatMindsImages(t *testing.T) {
 	t.Parallel()
 	words := map[string]string{"pulls": "imagePullPolicy Always: the API server's admission changes", "mirror": "of image mirror.example/"}
@@ -150,7 +151,8 @@ func TestAQuotaThatAnotherPodHasTaken(t *testing.T) {
 	w.rest(p)
 }
 
-// Who changes the pod that is really made, and was not seen to by dry run, as where a ResourceQuota has refused that before, has the state be given up at once.
+// A webhook that changes the real pod, and did not see the dry run, as where a ResourceQuota has refused that before, has the state
+// given up at once.
 func TestAPodThatIsChangedWhenItIsMade(t *testing.T) {
 	t.Parallel()
 	w := journey{town: func(w *town) { w.Cleanup(w.house("StatefulSet").expectNothingLeft) }, ask: ask("Checkpoint"), during: func(w *town) func(int, *process) {
