@@ -23,11 +23,11 @@ type visit struct {
 	scene    scene
 }
 
-// take takes a step, and returns after what time to look again.
+// take carries out a step. It returns the time until the next look at the node.
 func (v visit) take(ctx context.Context, next step) (time.Duration, error) {
-	if next.Climb { // which says itself whether there is an answer
+	if next.Escalate { // escalate reports itself whether there is an answer
 		v.freed()
-		return v.climb(ctx, next.Beside)
+		return v.escalate(ctx, next.Beside)
 	}
 	wait, err := v.do(ctx, next)
 	if err == nil {
@@ -36,7 +36,7 @@ func (v visit) take(ctx context.Context, next step) (time.Duration, error) {
 	return wait, err
 }
 
-// do takes a step that is none of the climb.
+// do carries out any step except Escalate.
 func (v visit) do(ctx context.Context, next step) (time.Duration, error) {
 	switch {
 	case next.Stage != "":
@@ -56,7 +56,7 @@ func (v visit) enter(ctx context.Context, stage, message string) error {
 	e := v.scene.in(stage, message, v.scene.Now, v.Options)
 	if err := v.applyEpisode(ctx, v.node, e); err != nil {
 		if !v.scene.Active {
-			v.scene.Episode = e // somebody suffers, whether that may be written or not
+			v.scene.Episode = e // a container is affected, even if the API server refuses the write
 		}
 		return v.barred(err)
 	}
@@ -73,8 +73,8 @@ func (v visit) taint(ctx context.Context, on bool) error {
 	return nil
 }
 
-// climb submits the action that the planner chooses, or says that there is none.
-func (v visit) climb(ctx context.Context, beside []*v1alpha1.RTAction) (time.Duration, error) {
+// escalate submits the action that the planner chooses, or reports that there is none.
+func (v visit) escalate(ctx context.Context, beside []*v1alpha1.RTAction) (time.Duration, error) {
 	m := v.memory
 	if wait := m.planned.Sub(v.scene.Now); wait > 0 && wait <= replan {
 		return wait, nil
@@ -107,24 +107,24 @@ func (v visit) climb(ctx context.Context, beside []*v1alpha1.RTAction) (time.Dur
 	return soon, v.ask(ctx, chosen)
 }
 
-// planner chooses on what is known now.
+// planner builds a planner from the current state.
 func (v visit) planner(ctx context.Context, beside []*v1alpha1.RTAction, machines *machines, passages *passages) planner {
 	since, any := lastDone(v.scene.Answers)
 	if any {
 		since = since.Add(reportLag)
 	}
 	return planner{
-		Snapshot: v.snapshot, Node: v.node, Episode: v.scene.Episode, Sufferers: v.scene.Sufferers, Answers: v.scene.Answers, Beside: beside,
+		Snapshot: v.snapshot, Node: v.node, Episode: v.scene.Episode, Affected: v.scene.Affected, Answers: v.scene.Answers, Beside: beside,
 		Ticket: v.Actions.Find, Held: func(uid types.UID) bool { return v.Actions.HoldsPod(uid) != "" }, Fits: machines.fit,
 		Passage: passages.of, Leave: leaveOf(ctx, v.Client, v.snapshot, v.node), Pool: poolOf(ctx, v.Client, v.node),
 		Options: v.Options, Now: v.scene.Now, Since: since,
 	}
 }
 
-// longestRefusal is how many bytes are told of why the ladder could not write what it was to.
+// longestRefusal is the maximum length in bytes of a reported refusal of a write.
 const longestRefusal = 480
 
-// ask for an action, once it is noted who leaves by it.
+// ask submits an action. Before that it records on the McKubes which pods leave the node.
 func (v visit) ask(ctx context.Context, chosen answer) error {
 	err := v.note(ctx, chosen.Leaving)
 	if err == nil {
@@ -145,7 +145,7 @@ func (v visit) ask(ctx context.Context, chosen answer) error {
 	return nil
 }
 
-// giveBack has one container go back to the core of its claim; when none is left that can, the taint is next.
+// giveBack moves one container back to the core of its claim. When no container is left that can move, the taint is next.
 func (v visit) giveBack(ctx context.Context) (time.Duration, error) {
 	request, later, ok := way{
 		Node: v.node, Episode: v.scene.Episode, Answers: v.scene.Answers, Returns: v.scene.Returns,
@@ -163,7 +163,7 @@ func (v visit) giveBack(ctx context.Context) (time.Duration, error) {
 	return soon, nil
 }
 
-// leave forgets a node that has no RTNode any longer: no pressure of it can go on. A taint that is left goes.
+// leave forgets a node that no longer has an RTNode: no pressure of it can continue. It removes a taint that is left.
 func (l *ladder) leave(ctx context.Context, name string, n *state.NodeView) error {
 	if err := l.forget(ctx, name); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (l *ladder) leave(ctx context.Context, name string, n *state.NodeView) erro
 	return nil
 }
 
-// forget drops what was remembered of a node, and withdraws what waits for its sake.
+// forget drops the memory of a node, and withdraws the actions that wait for it.
 func (l *ladder) forget(ctx context.Context, name string) error {
 	m := l.memories[name]
 	if m == nil {

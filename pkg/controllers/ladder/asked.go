@@ -15,7 +15,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// machines tells what nodes have beside cores, as the cache knows, each asked about once. The first error is kept.
+// machines reports the resources of nodes other than cores, from the cache. It reads each node once and keeps the first error.
 type machines struct {
 	client client.Reader
 	ctx    context.Context //nolint:containedctx // it lives as long as one plan
@@ -34,7 +34,8 @@ func machinesOf(ctx context.Context, from client.Reader) machines {
 	return machines{client: from, ctx: ctx, rooms: map[string]room{}, asks: map[types.UID]corev1.ResourceList{}}
 }
 
-// fit tells whether a node has what pods request together beside what runs there. What a node cannot be asked, it has not.
+// fit tells whether a node has room for the requests of all given pods beside its running pods. A node or pod that cannot be
+// read does not fit.
 func (m *machines) fit(node string, views ...*state.PodView) bool {
 	at := m.room(node)
 	all := []corev1.ResourceList{at.used}
@@ -48,7 +49,7 @@ func (m *machines) fit(node string, views ...*state.PodView) bool {
 	return m.err == nil && at.there && resources.Fits(resources.Merge(all...), at.has)
 }
 
-// room of a node, which is read once.
+// room reads the resources of a node, once per node.
 func (m *machines) room(node string) room {
 	found, known := m.rooms[node]
 	if known || m.err != nil {
@@ -74,7 +75,7 @@ func (m *machines) room(node string) room {
 	return found
 }
 
-// request is what a pod asks for, which is read once; nil: the pod is gone.
+// request reads the resource requests of a pod, once per pod. It is nil if the pod is gone.
 func (m *machines) request(view *state.PodView) corev1.ResourceList {
 	asks, known := m.asks[view.UID]
 	if known || m.err != nil {
@@ -90,14 +91,15 @@ func (m *machines) request(view *state.PodView) corev1.ResourceList {
 	return asks
 }
 
-// keep the first error but that something is gone.
+// keep stores the first error, except NotFound.
 func (m *machines) keep(err error, what string) {
 	if m.err == nil && client.IgnoreNotFound(err) != nil {
 		m.err = fmt.Errorf("reading what %s: %w", what, err)
 	}
 }
 
-// passages tells how pods would go to other nodes, each asked about once. Errors are kept, and of whom nobody could say.
+// passages tells how pods would go to other nodes. It asks once per pod and node. It keeps the errors, and the pods that it
+// could not ask about.
 type passages struct {
 	ask   func(context.Context, *state.PodView, string) (Passage, error)
 	ctx   context.Context //nolint:containedctx // it lives as long as one plan
@@ -112,7 +114,7 @@ type passageKey struct {
 	node string
 }
 
-// of is how a pod would go to a node. Of whom that cannot be asked it is not known that it may.
+// of is how a pod would go to a node. If the question fails, the answer is a veto.
 func (p *passages) of(pod *state.PodView, node string) Passage {
 	key := passageKey{pod.UID, node}
 	if found, ok := p.known[key]; ok {

@@ -28,7 +28,7 @@ func TestNodesAreAskedAboutOnlyWhereThatMatters(t *testing.T) {
 		"nowhere":                    {ladder.Passage{Veto: "its node cannot write it"}, false},
 		"with its state, where able": {ladder.Passage{}, true},
 	} {
-		w := crowded()
+		w := contendedCores()
 		for _, node := range []string{"b", "c", "d"} {
 			w.node(node, 1)
 		}
@@ -48,7 +48,7 @@ func TestNodesAreAskedAboutOnlyWhereThatMatters(t *testing.T) {
 // What a node has left is read once for a plan, however often it is asked for.
 func TestANodeIsReadOnceForAPlan(t *testing.T) {
 	t.Parallel()
-	w := crowded()
+	w := contendedCores()
 	b := w.node("b", 1)
 	b.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3"), corev1.ResourcePods: resource.MustParse("10")}
 	w.run("there", "b", "Low", 10, 10, 0)

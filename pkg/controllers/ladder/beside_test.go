@@ -207,12 +207,12 @@ func TestWhatWaitsForALesserOneGivesWay(t *testing.T) {
 }
 
 // while has an action be under way for a pod.
-func while(kind rules.Kind, phase rules.Phase, whom string, criticality mcv1.Criticality, pods ...v1alpha1.ActionPod) *v1alpha1.RTAction {
+func while(kind rules.Kind, phase rules.Phase, beneficiary string, criticality mcv1.Criticality, pods ...v1alpha1.ActionPod) *v1alpha1.RTAction {
 	return &v1alpha1.RTAction{
 		ObjectMeta: metav1.ObjectMeta{Name: "under-way"},
 		Spec: v1alpha1.RTActionSpec{
 			Kind: v1alpha1.ActionKind(kind), Pods: pods,
-			Beneficiary: v1alpha1.ActionBeneficiary{Kind: "Pod", Name: whom, UID: types.UID(whom), Criticality: string(criticality)},
+			Beneficiary: v1alpha1.ActionBeneficiary{Kind: "Pod", Name: beneficiary, UID: types.UID(beneficiary), Criticality: string(criticality)},
 		},
 		Status: v1alpha1.RTActionStatus{Phase: v1alpha1.ActionPhase(phase)},
 	}
@@ -237,10 +237,10 @@ func TestBesideANodeThatIsOpened(t *testing.T) {
 		return w
 	}
 	for name, c := range map[string]struct {
-		w         *town
-		under     *v1alpha1.RTAction
-		sufferers []string
-		want      string
+		w        *town
+		under    *v1alpha1.RTAction
+		affected []string
+		want     string
 	}{
 		"who is as critical, on another core": {build("Middle", 45), while(rules.OpenNode, rules.Running, "first", "Middle", pod("nbr")), []string{"first", "second"}, "Rearrange: moving container app of pod default/small to core 2"},
 		"the one it is for":                   {build("Middle", 45), while(rules.OpenNode, rules.Running, "first", "Middle", pod("nbr")), []string{"first"}, "nothing"},
@@ -251,7 +251,7 @@ func TestBesideANodeThatIsOpened(t *testing.T) {
 		"nobody beside what waits for them":   {build("Middle", 45), while(rules.Preempt, rules.Waiting, "first", "Middle", pod("nbr")), []string{"first", "second"}, "nothing"},
 		"whoever is more critical beside it":  {build("High", 45), while(rules.Preempt, rules.Waiting, "first", "Middle", pod("nbr")), []string{"second", "first"}, "Rearrange: moving container app of pod default/small to core 2"},
 	} {
-		p := c.w.planner("a", ladder.SourceOverruns, c.sufferers...)
+		p := c.w.planner("a", ladder.SourceOverruns, c.affected...)
 		p.Beside, p.Pool = []*v1alpha1.RTAction{c.under}, ""
 		if got := chosen(t, p); got != c.want {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
@@ -271,18 +271,18 @@ func TestWhateverIsChosenBesideANodeThatIsOpened(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w, p := someTown(t)
-		whom, goes := rapid.SampledFrom(namesOf(w)).Draw(t, "whom"), rapid.SampledFrom(namesOf(w)).Draw(t, "goes")
+		beneficiary, goes := rapid.SampledFrom(namesOf(w)).Draw(t, "whom"), rapid.SampledFrom(namesOf(w)).Draw(t, "goes")
 		of := rapid.SampledFrom([]mcv1.Criticality{"Low", "Middle", "High"}).Draw(t, "criticality")
-		under := while(rules.OpenNode, rules.Running, whom, of, pod(goes))
+		under := while(rules.OpenNode, rules.Running, beneficiary, of, pod(goes))
 		p.Beside, p.Held = []*v1alpha1.RTAction{under}, func(uid types.UID) bool { return uid == types.UID(goes) }
 		a, ok := p.Choose()
 		if !ok {
 			return
 		}
 		worth, _ := rt.ParseCriticality(string(of))
-		s := p.Sufferers[0]
+		s := p.Affected[0]
 		at, _ := p.Node.Server(goes + "/app")
-		served := s.Pod == whom || s.Pod == goes || at != nil && (s.Physical == rt.NoCore || at.Physical == s.Physical)
+		served := s.Pod == beneficiary || s.Pod == goes || at != nil && (s.Physical == rt.NoCore || at.Physical == s.Physical)
 		switch {
 		case s.Criticality < worth, s.Criticality == worth && served:
 			t.Fatalf("%s for somebody who has no answer beside it", a.What)

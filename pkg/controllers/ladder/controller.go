@@ -33,14 +33,15 @@ const (
 	unsynced = 250 * time.Millisecond
 	// soon is when to try again what a conflict or a cache that lags has stopped.
 	soon = 50 * time.Millisecond
-	// attentive is how long a pressure that goes on is left alone at most: the queue forgets what was done for a cause that nobody asks about,
-	// after ten minutes.
+	// attentive is the longest time between two looks at a node under pressure. The queue forgets the actions for a cause ten
+	// minutes after the last query.
 	attentive = time.Minute
-	// replan is when to plan again where nothing would help, and the longest wait after an error: after an outage nobody is to suffer on.
+	// replan is the time until the next plan if no action would help. It is also the longest wait after an error, so that the
+	// controller answers soon after an outage.
 	replan = 5 * time.Second
 )
 
-// Actions is the orchestration queue, as far as the climb needs it.
+// Actions is the part of the orchestration queue that the controller needs.
 type Actions interface {
 	Submit(ctx context.Context, r orchestration.Request) (orchestration.Ticket, error)
 	Find(r orchestration.Request) (orchestration.Ticket, bool)
@@ -72,7 +73,7 @@ type Dependencies struct {
 	Recorder karpenterevents.Recorder
 	Store    *state.Store
 	Actions  Actions
-	// Passage is how whoever moves pods would move one to a node that has room for it; without node, to any.
+	// Passage is how the migration controller would move a pod to a node that has room for it; without a node, to any node.
 	Passage func(ctx context.Context, pod *state.PodView, node string) (Passage, error)
 	Options Options
 }
@@ -142,7 +143,7 @@ func (l *ladder) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	return l.settled(wait, err)
 }
 
-// settled turns what is no fault into a retry: others wrote first, the object is gone, the queue is not ready.
+// settled turns an error that is no fault into a retry: another client wrote first, the object is gone, the queue is not ready.
 func (l *ladder) settled(wait time.Duration, err error) (reconcile.Result, error) {
 	var status apierrors.APIStatus
 	switch {
@@ -156,8 +157,8 @@ func (l *ladder) settled(wait time.Duration, err error) (reconcile.Result, error
 	return reconcile.Result{}, err
 }
 
-// forbidden tells whether the API server has said no to a write, and would again: a policy forbids it. What others wrote first, or nobody knows to be
-// stored, is none.
+// forbidden tells whether the API server refused a write and would refuse it again, as by a policy. A conflict is not such a
+// refusal. Neither is a timeout, after which it is unknown whether the write is stored.
 func forbidden(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) {
@@ -166,7 +167,7 @@ func forbidden(err error) bool {
 	return !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) && !apierrors.IsServiceUnavailable(err)
 }
 
-// memory of a node; a new one when another Node has the name.
+// memory returns the memory of a node. It makes a new one if another Node has the name.
 func (l *ladder) memory(ctx context.Context, n *state.NodeView) (*memory, error) {
 	if m := l.memories[n.Name]; m != nil && m.node == n.UID {
 		return m, nil
@@ -179,7 +180,7 @@ func (l *ladder) memory(ctx context.Context, n *state.NodeView) (*memory, error)
 	return m, nil
 }
 
-// keep looks at a node and takes one step.
+// keep looks at a node and carries out one step.
 func (l *ladder) keep(ctx context.Context, snapshot *state.Snapshot, n *state.NodeView) (time.Duration, error) {
 	now := l.Clock.Now()
 	m, err := l.memory(ctx, n)
@@ -209,7 +210,7 @@ func (l *ladder) keep(ctx context.Context, snapshot *state.Snapshot, n *state.No
 	return wait, err
 }
 
-// look puts together what the next step is decided on.
+// look collects the input of the next decision.
 func (l *ladder) look(snapshot *state.Snapshot, n *state.NodeView, m *memory, now time.Time) (scene, error) {
 	s := scene{
 		Episode: episodeOf(n), Sees: sees(n), Closing: n.Deleting, Tainted: n.Tainted(taintKey),
@@ -217,8 +218,8 @@ func (l *ladder) look(snapshot *state.Snapshot, n *state.NodeView, m *memory, no
 	}
 	s.Silent = m.silence(s.Sees, now)
 	if s.Sees {
-		m.watch, s.Sufferers = m.watch.look(n, s.Pressed(), l.Options, now)
-		s.Sufferers = slices.DeleteFunc(s.Sufferers, func(x Sufferer) bool { return !stays(snapshot, x.PodUID) })
+		m.watch, s.Affected = m.watch.look(n, s.Pressed(), l.Options, now)
+		s.Affected = slices.DeleteFunc(s.Affected, func(x AffectedContainer) bool { return !stays(snapshot, x.PodUID) })
 		s.Sure = m.watch.sure(l.Options, now)
 	}
 	if s.Active {
@@ -233,7 +234,7 @@ func (l *ladder) look(snapshot *state.Snapshot, n *state.NodeView, m *memory, no
 		if s.Returns, err = l.Actions.ForCause(s.RecoveryCause()); err != nil {
 			return s, err
 		}
-		s.Deserted = deserted(snapshot, n, s)
+		s.Orphaned = orphaned(snapshot, n, s)
 	}
 	return s, nil
 }

@@ -14,66 +14,68 @@ import (
 const (
 	// reportLag is how old what an agent reports may be: events up to so long after an action say nothing about it.
 	reportLag = 2 * time.Second
-	// again is when to look again where nothing else says so.
+	// again is the time until the next look if nothing else determines it.
 	again = 2 * time.Second
-	// lost is after how long a silent agent is taken for one that does not come back: an agent or a node that starts again does so long before.
+	// lost is the time after which the controller regards a silent agent as lost. An agent or a node that restarts reports long
+	// before.
 	lost = 10 * time.Minute
 	// mostRelapses is how often the calm is doubled at most.
 	mostRelapses = 5
 )
 
-// scene is all that the next step is decided on.
+// scene is the input of the next decision.
 type scene struct {
 	Episode
-	// Sees: the node's agent may be believed. Sure: it was watched for long enough to say that nobody suffers.
+	// Sees: the node's agent is alive. Sure: the controller has watched the node long enough to say that no container is
+	// affected.
 	Sees, Sure bool
-	// Silent is for how long the agent was not believed.
+	// Silent is the time for which the agent has not been alive.
 	Silent time.Duration
-	// Closing: the node is being deleted. Nothing is begun there, and what was begun is brought to its end: that may take long, when a
-	// pod may not be evicted.
-	Closing   bool
-	Tainted   bool
-	Sufferers []Sufferer
+	// Closing: the node is being deleted. The controller begins nothing there, and finishes what it began. That may take long if
+	// a pod must not be evicted.
+	Closing  bool
+	Tainted  bool
+	Affected []AffectedContainer
 	// Answers are the actions for the episode's cause, Returns those of its recovery.
 	Answers, Returns []*v1alpha1.RTAction
-	// Deserted are those answers that run for nobody any longer.
-	Deserted []string
-	// Entered is since when the stage is known to be as it is.
+	// Orphaned are the answers that run although no pod needs them any longer.
+	Orphaned []string
+	// Entered is the time since which the controller knows the current stage.
 	Entered time.Time
 	Options Options
 	Now     time.Time
 }
 
-// step is the next thing to do. At most one of Stage, Taint, Untaint, Climb and Return is set; Withdraw comes first.
+// step is the next thing to do. At most one of Stage, Taint, Untaint, Escalate and Return is set; Withdraw comes first.
 type step struct {
 	// Stage to go to, with its message.
 	Stage, Message string
 	Taint, Untaint bool
-	// Withdraw these actions, for nobody needs them.
+	// Withdraw lists the actions to withdraw, because no container needs them.
 	Withdraw []string
-	// Climb: choose an action. Return: give back what can be given back, or go on to lifting the taint.
-	Climb, Return bool
-	// Beside are the answers under way beside which one is chosen.
+	// Escalate: choose an action. Return: undo one move, or go on to lifting the taint.
+	Escalate, Return bool
+	// Beside are the actions in progress beside which the planner chooses one.
 	Beside []*v1alpha1.RTAction
-	// Wait until looking again, and what for.
+	// Wait is the time until the next look, and For is what the controller waits for.
 	Wait time.Duration
 	For  string
 }
 
-// next decides what comes next.
+// next decides on the next step.
 func (s scene) next() step {
 	switch {
-	case !s.Active && len(s.Sufferers) > 0 && !s.Closing:
-		return step{Stage: s.Sufferers[0].Source, Message: describe(s.Sufferers)}
+	case !s.Active && len(s.Affected) > 0 && !s.Closing:
+		return step{Stage: s.Affected[0].Source, Message: describe(s.Affected)}
 	case !s.Active:
 		return step{Untaint: s.Tainted}
 	case !s.Sees && s.Silent >= lost:
 		return s.abandoned()
 	case !s.Sees:
 		return step{Wait: again, For: "its agent is silent"}
-	case len(s.Deserted) > 0:
-		return step{Withdraw: s.Deserted, Wait: time.Millisecond}
-	case len(s.Sufferers) > 0:
+	case len(s.Orphaned) > 0:
+		return step{Withdraw: s.Orphaned, Wait: time.Millisecond}
+	case len(s.Affected) > 0:
 		return s.pressed()
 	case !s.Sure:
 		return step{Wait: again, For: "it was not watched for long enough to say that nobody suffers"}
@@ -81,10 +83,10 @@ func (s scene) next() step {
 	return s.calm()
 }
 
-// pressed is the way up.
+// pressed is the next step while a container is affected.
 func (s scene) pressed() step {
 	if !s.Pressed() {
-		return step{Stage: s.Sufferers[0].Source, Message: describe(s.Sufferers), Withdraw: open(s.Returns, waitingOrRunning)}
+		return step{Stage: s.Affected[0].Source, Message: describe(s.Affected), Withdraw: open(s.Returns, waitingOrRunning)}
 	}
 	if s.Closing {
 		return step{Wait: again, For: "the node is being closed"}
@@ -101,19 +103,20 @@ func (s scene) pressed() step {
 	}
 	done, ok := lastDone(s.Answers)
 	if !ok {
-		return step{Climb: true, Beside: beside}
+		return step{Escalate: true, Beside: beside}
 	}
 	if rest := done.Add(s.Options.Settle).Sub(s.Now); rest > 0 {
 		return step{Wait: rest, For: "what was done has yet to show what it brought"}
 	}
-	if !slices.ContainsFunc(s.Sufferers, func(x Sufferer) bool { return x.Last.After(done.Add(reportLag)) }) {
+	if !slices.ContainsFunc(s.Affected, func(x AffectedContainer) bool { return x.Last.After(done.Add(reportLag)) }) {
 		return step{Wait: again, For: "nothing was seen since the last action"}
 	}
-	return step{Climb: true, Beside: beside}
+	return step{Escalate: true, Beside: beside}
 }
 
-// abandoned ends the pressure of a node of which nobody says any longer whether anybody suffers. What waits is withdrawn, what runs ends within its
-// timeout; what was moved stays, as nobody could put it back.
+// abandoned ends the pressure of a node whose agent is lost, so that no report says whether a container is affected. The
+// controller withdraws waiting actions. Running actions end within their timeouts. Moved containers stay, because no agent could
+// move them back.
 func (s scene) abandoned() step {
 	all := append(slices.Clone(s.Answers), s.Returns...)
 	if waiting := open(all, waits); len(waiting) > 0 {
@@ -132,7 +135,7 @@ func (s scene) abandoned() step {
 	return step{Stage: StageEnded, Message: s.Message}
 }
 
-// calm is the way back.
+// calm is the next step while no container is affected.
 func (s scene) calm() step {
 	waiting := open(s.Answers, waits)
 	switch {
@@ -154,7 +157,7 @@ func (s scene) calm() step {
 	switch {
 	case s.Stage == StageEased:
 		return step{Stage: StageRecovering, Message: s.Message}
-	case s.Stage == StageRecovering && s.Closing: // nobody goes back to another core of it
+	case s.Stage == StageRecovering && s.Closing: // the controller moves no container between cores of a closing node
 		return step{Stage: StageLifting, Message: s.Message}
 	case s.Stage == StageRecovering:
 		return step{Return: true}
@@ -180,17 +183,17 @@ func (s scene) rest() time.Duration {
 	return from.Add(pause).Sub(s.Now)
 }
 
-// describe says who suffers from what.
-func describe(sufferers []Sufferer) string {
-	first := sufferers[0]
+// describe says which containers are affected, and by what.
+func describe(affected []AffectedContainer) string {
+	first := affected[0]
 	text := fmt.Sprintf("%s: %s", first.Where(), first.Detail)
-	if more := len(sufferers) - 1; more > 0 {
+	if more := len(affected) - 1; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
 	return text
 }
 
-// open are the names of the actions that are as asked.
+// open lists the names of the actions that satisfy a condition.
 func open(actions []*v1alpha1.RTAction, is func(*v1alpha1.RTAction) bool) []string {
 	var out []string
 	for _, o := range actions {
@@ -208,7 +211,7 @@ func phaseOf(o *v1alpha1.RTAction) rules.Phase {
 
 func waits(o *v1alpha1.RTAction) bool { return phaseOf(o) == rules.Waiting }
 
-// wantedStill tells whether an action runs and nobody has withdrawn it.
+// wantedStill tells whether an action runs and has not been withdrawn.
 func wantedStill(o *v1alpha1.RTAction) bool {
 	a, _ := record.Read(o) // for its phase
 	return a.Phase == rules.Running && !a.Unwanted
@@ -216,12 +219,12 @@ func wantedStill(o *v1alpha1.RTAction) bool {
 
 func waitingOrRunning(o *v1alpha1.RTAction) bool { return !phaseOf(o).Over() }
 
-// cannotBegin tells whether an action waits for what never comes.
+// cannotBegin tells whether an action waits for a condition that will never hold.
 func cannotBegin(o *v1alpha1.RTAction) bool {
 	return waits(o) && (o.Status.WaitingFor == orchestration.ReasonNoExecutor || o.Status.WaitingFor == rules.ReasonLimit)
 }
 
-// lastDone is when the last action ended that has done something.
+// lastDone is when the last action ended that succeeded or failed.
 func lastDone(actions []*v1alpha1.RTAction) (at time.Time, ok bool) {
 	for _, o := range actions {
 		a, _ := record.Read(o) // for its times

@@ -24,7 +24,7 @@ func words(s ladder.Step) string {
 	if s.Stage != "" {
 		out = append(out, "to "+s.Stage)
 	}
-	for name, is := range map[string]bool{"taint": s.Taint, "untaint": s.Untaint, "climb": s.Climb, "return": s.Return} {
+	for name, is := range map[string]bool{"taint": s.Taint, "untaint": s.Untaint, "climb": s.Escalate, "return": s.Return} {
 		if is {
 			out = append(out, name)
 		}
@@ -44,8 +44,8 @@ func in(phase string, ago int, waitingFor ...string) *v1alpha1.RTAction {
 	return o
 }
 
-func suffering(ago int) []ladder.Sufferer {
-	return []ladder.Sufferer{{ServerView: &state.ServerView{}, Source: ladder.SourceOverruns, Last: start.Add(-time.Duration(ago) * time.Second)}}
+func affectedSince(ago int) []ladder.AffectedContainer {
+	return []ladder.AffectedContainer{{ServerView: &state.ServerView{}, Source: ladder.SourceOverruns, Last: start.Add(-time.Duration(ago) * time.Second)}}
 }
 
 func TestTheNextStep(t *testing.T) {
@@ -60,23 +60,23 @@ func TestTheNextStep(t *testing.T) {
 	}{
 		{"nothing", ladder.Scene{Sees: true, Sure: true}, "", ""},
 		{"a taint of nobody", ladder.Scene{Tainted: true}, "Ended", "untaint"},
-		{"a beginning", ladder.Scene{Sees: true, Sufferers: suffering(0)}, "", "to " + overruns},
-		{"another beginning", ladder.Scene{Sees: true, Sufferers: suffering(0)}, "Ended", "to " + overruns},
-		{"the taint", ladder.Scene{Sees: true, Sufferers: suffering(0)}, overruns, "taint"},
-		{"a silent agent", ladder.Scene{Tainted: true, Sufferers: suffering(0)}, overruns, "wait 2s"},
+		{"a beginning", ladder.Scene{Sees: true, Affected: affectedSince(0)}, "", "to " + overruns},
+		{"another beginning", ladder.Scene{Sees: true, Affected: affectedSince(0)}, "Ended", "to " + overruns},
+		{"the taint", ladder.Scene{Sees: true, Affected: affectedSince(0)}, overruns, "taint"},
+		{"a silent agent", ladder.Scene{Tainted: true, Affected: affectedSince(0)}, overruns, "wait 2s"},
 		{"an agent that was silent for long", ladder.Scene{Tainted: true, Silent: 10 * time.Minute, Answers: list(in("RolledBack", 5))}, overruns, "to Lifting"},
 		{"what waits then", ladder.Scene{Tainted: true, Silent: time.Hour, Answers: list(in("Waiting", 5))}, overruns, "withdraw x"},
 		{"what runs then", ladder.Scene{Tainted: true, Silent: time.Hour, Returns: list(in("Running", 5))}, overruns, "wait 2s"},
 		{"the taint of its node", ladder.Scene{Tainted: true, Silent: time.Hour}, "Lifting", "untaint"},
 		{"its end", ladder.Scene{Silent: time.Hour}, "Lifting", "to Ended"},
 		{"after its end", ladder.Scene{Silent: time.Hour}, "Ended", ""},
-		{"the first action", ladder.Scene{Sees: true, Tainted: true, Sufferers: suffering(0)}, overruns, "climb"},
-		{"one under way", ladder.Scene{Sees: true, Tainted: true, Sufferers: suffering(0), Answers: list(in("Running", 5))}, overruns, "wait 2s"},
-		{"one that nobody does", ladder.Scene{Sees: true, Tainted: true, Sufferers: suffering(0), Answers: list(in("Waiting", 5, "NoExecutor"))}, overruns, "withdraw x"},
-		{"one that has come to nothing", ladder.Scene{Sees: true, Tainted: true, Sufferers: suffering(0), Answers: list(in("RolledBack", 1))}, overruns, "climb"},
-		{"one that has just been done", ladder.Scene{Sees: true, Tainted: true, Sufferers: suffering(0), Answers: list(in("Succeeded", 4))}, overruns, "wait 6s"},
-		{"one that has helped", ladder.Scene{Sees: true, Tainted: true, Sufferers: suffering(9), Answers: list(in("Succeeded", 10))}, overruns, "wait 2s"},
-		{"one that has not", ladder.Scene{Sees: true, Tainted: true, Sufferers: suffering(7), Answers: list(in("Succeeded", 10))}, overruns, "climb"},
+		{"the first action", ladder.Scene{Sees: true, Tainted: true, Affected: affectedSince(0)}, overruns, "climb"},
+		{"one under way", ladder.Scene{Sees: true, Tainted: true, Affected: affectedSince(0), Answers: list(in("Running", 5))}, overruns, "wait 2s"},
+		{"one that nobody does", ladder.Scene{Sees: true, Tainted: true, Affected: affectedSince(0), Answers: list(in("Waiting", 5, "NoExecutor"))}, overruns, "withdraw x"},
+		{"one that has come to nothing", ladder.Scene{Sees: true, Tainted: true, Affected: affectedSince(0), Answers: list(in("RolledBack", 1))}, overruns, "climb"},
+		{"one that has just been done", ladder.Scene{Sees: true, Tainted: true, Affected: affectedSince(0), Answers: list(in("Succeeded", 4))}, overruns, "wait 6s"},
+		{"one that has helped", ladder.Scene{Sees: true, Tainted: true, Affected: affectedSince(9), Answers: list(in("Succeeded", 10))}, overruns, "wait 2s"},
+		{"one that has not", ladder.Scene{Sees: true, Tainted: true, Affected: affectedSince(7), Answers: list(in("Succeeded", 10))}, overruns, "climb"},
 		{"quiet, but not for long", ladder.Scene{Sees: true, Tainted: true}, overruns, "wait 2s"},
 		{"quiet", ladder.Scene{Sees: true, Sure: true, Tainted: true, Answers: list(in("Waiting", 3))}, overruns, "withdraw x, to Eased"},
 		{"eased", ladder.Scene{Sees: true, Sure: true, Tainted: true}, "Eased", "wait 1m0s"},
@@ -91,13 +91,13 @@ func TestTheNextStep(t *testing.T) {
 		{"lifting", ladder.Scene{Sees: true, Sure: true, Tainted: true, Entered: start}, "Lifting", "untaint"},
 		{"lifted", ladder.Scene{Sees: true, Sure: true, Entered: start}, "Lifting", "wait 15s"},
 		{"the end", ladder.Scene{Sees: true, Sure: true, Entered: start.Add(-time.Minute)}, "Lifting", "to Ended"},
-		{"a node that is being closed begins nothing", ladder.Scene{Sees: true, Closing: true, Sufferers: suffering(0)}, "", ""},
-		{"and climbs no further", ladder.Scene{Sees: true, Closing: true, Tainted: true, Sufferers: suffering(0)}, overruns, "wait 2s"},
+		{"a node that is being closed begins nothing", ladder.Scene{Sees: true, Closing: true, Affected: affectedSince(0)}, "", ""},
+		{"and climbs no further", ladder.Scene{Sees: true, Closing: true, Tainted: true, Affected: affectedSince(0)}, overruns, "wait 2s"},
 		{"and eases, though it stays", ladder.Scene{Sees: true, Sure: true, Closing: true, Tainted: true}, overruns, "to Eased"},
 		{"and gives up what it waited for", ladder.Scene{Sees: true, Sure: true, Closing: true, Tainted: true, Answers: list(in("Running", 90)), Entered: start.Add(-time.Minute)}, "Eased", "withdraw x, wait 2s"},
 		{"and has nobody go back", ladder.Scene{Sees: true, Sure: true, Closing: true, Tainted: true, Entered: start.Add(-15 * time.Second)}, "Recovering", "to Lifting"},
 		{"and loses its taint", ladder.Scene{Sees: true, Sure: true, Closing: true, Tainted: true, Entered: start}, "Lifting", "untaint"},
-		{"a relapse", ladder.Scene{Sees: true, Sure: true, Tainted: true, Sufferers: suffering(0), Returns: list(in("Running", 1))}, "Recovering", "withdraw x, to " + overruns},
+		{"a relapse", ladder.Scene{Sees: true, Sure: true, Tainted: true, Affected: affectedSince(0), Returns: list(in("Running", 1))}, "Recovering", "withdraw x, to " + overruns},
 	} {
 		c.scene.Episode = ladder.Episode{
 			Node: "n", Begun: start, Active: c.stage != "" && c.stage != "Ended", Stage: c.stage, Relapses: c.scene.Relapses,

@@ -15,7 +15,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// Sources of pressure, from the one that is answered first. They are the reason of the condition.
+// Sources of pressure, in the order in which the controller answers them. They are the reason of the condition.
 const (
 	// SourceNoCore: no core of the node holds a High container.
 	SourceNoCore = "NoCoreForHigh"
@@ -30,23 +30,23 @@ const (
 // Sources lists them all.
 var Sources = []string{SourceNoCore, SourceMisses, SourceOverruns, SourceNoRoom}
 
-// Sufferer is a container under pressure.
-type Sufferer struct {
+// AffectedContainer is a container under pressure.
+type AffectedContainer struct {
 	*state.ServerView
 	Source, Detail string
 	// Wanted is what its core should hold: the container with its highest budget paid for.
 	Wanted rt.Server
-	// Last is a time after which there was as much as is pressure, for certain: what a look finds was after the look before, however
-	// late it is. Zero when there was less of late.
+	// Last is a time after which there were enough events to count as pressure. The controller dates the events that a look
+	// finds after the previous look, however late the look is. Zero if there were fewer recently.
 	Last time.Time
 }
 
 // Where is "container app of pod default/web (High)".
-func (s Sufferer) Where() string {
+func (s AffectedContainer) Where() string {
 	return fmt.Sprintf("container %s of pod %s/%s (%s)", s.Container, s.Namespace, s.Pod, s.Criticality)
 }
 
-// watch is what is remembered of a node's counters. The zero value has seen nothing.
+// watch is the record of a node's counters. The zero value has seen nothing.
 type watch struct {
 	rtNode types.UID
 	// since is when it began to see.
@@ -68,14 +68,14 @@ type history struct {
 	noCore, noRoom time.Time
 }
 
-// sees tells whether what the node reports may be believed.
+// sees tells whether the controller may trust the report of a node: its agent is alive.
 func sees(n *state.NodeView) bool {
 	return n.RTNode != nil && n.Agent == state.AgentAlive && n.UID != ""
 }
 
-// look takes in what the node reports now. pressed: an earlier process has found it under pressure, so that one
-// event is enough while this one has not watched for long.
-func (w watch) look(n *state.NodeView, pressed bool, o Options, now time.Time) (watch, []Sufferer) {
+// look records the current report of a node. pressed: an earlier process found the node under pressure, so one event is enough
+// while this process has not watched for long.
+func (w watch) look(n *state.NodeView, pressed bool, o Options, now time.Time) (watch, []AffectedContainer) {
 	if w.rtNode != n.RTNode.UID || now.Before(w.since) {
 		w = watch{rtNode: n.RTNode.UID, since: now}
 	}
@@ -83,7 +83,7 @@ func (w watch) look(n *state.NodeView, pressed bool, o Options, now time.Time) (
 	if pressed && !w.sure(o, now) {
 		o.Overruns = 1
 	}
-	var out []Sufferer
+	var out []AffectedContainer
 	for i := range n.Servers {
 		s := &n.Servers[i]
 		if s.McKube == nil || !s.Running {
@@ -92,21 +92,21 @@ func (w watch) look(n *state.NodeView, pressed bool, o Options, now time.Time) (
 		h := w.servers[s.ID].next(n, s, o, now)
 		next.servers[s.ID] = h
 		if source, detail, last := h.judge(s, o, now); source != "" {
-			out = append(out, Sufferer{ServerView: s, Source: source, Detail: detail, Wanted: wanted(s), Last: last})
+			out = append(out, AffectedContainer{ServerView: s, Source: source, Detail: detail, Wanted: wanted(s), Last: last})
 		}
 	}
-	slices.SortFunc(out, func(a, b Sufferer) int {
+	slices.SortFunc(out, func(a, b AffectedContainer) int {
 		return cmp.Or(cmp.Compare(b.Criticality, a.Criticality), cmp.Compare(slices.Index(Sources, a.Source), slices.Index(Sources, b.Source)), cmp.Compare(a.ID, b.ID))
 	})
 	return next, out
 }
 
-// sure tells whether it has watched for long enough to say that there is no pressure.
+// sure tells whether the controller has watched long enough to say that there is no pressure.
 func (w watch) sure(o Options, now time.Time) bool {
 	return w.rtNode != "" && now.Sub(w.since) > o.Window
 }
 
-// stirs tells whether something goes on that will be pressure with time alone.
+// stirs tells whether a condition holds that becomes pressure if it only lasts.
 func (w watch) stirs() bool {
 	for _, h := range w.servers {
 		if !h.noCore.IsZero() || !h.noRoom.IsZero() {
@@ -126,7 +126,7 @@ func wanted(s *state.ServerView) rt.Server {
 	return out
 }
 
-// next takes in one look at a server.
+// next records one look at a server.
 func (h history) next(n *state.NodeView, s *state.ServerView, o Options, now time.Time) history {
 	overruns, misses := int64(0), int64(0)
 	if a := s.Applied; a != nil {
@@ -167,13 +167,13 @@ func missesAllowed(s *state.ServerView) (total int64, period time.Duration) {
 	return int64(misses), time.Duration(seconds) * time.Second
 }
 
-// quiet is how long no deadline is missed before misses count as over: with fewer there would be no pressure.
+// quiet is the time without a missed deadline after which misses count as over. At a lower rate there would be no pressure.
 func quiet(total int64, period time.Duration, o Options) time.Duration {
 	return max(o.Window, period/time.Duration(total))
 }
 
-// lacksCore tells whether a High container has no core: the spec has none for it, or its agent could not apply even
-// its low budget. A container that is not there yet, or crashes, lacks none.
+// lacksCore tells whether a High container has no core. Its spec has none for it, or its agent could not apply even its low
+// budget. A container that does not exist yet, or crashes, does not lack a core.
 func lacksCore(s *state.ServerView) bool {
 	if s.Criticality != rt.High || s.Witness == rt.NoCore {
 		return false
@@ -185,7 +185,7 @@ func lacksCore(s *state.ServerView) bool {
 	return a != nil && a.Error != "" && a.BudgetUs < s.InForce().Low && !strings.Contains(a.Error, absent)
 }
 
-// lacks says what a container lacks that has no core, or no budget there.
+// lacks describes what a container lacks that has no core, or no budget on its core.
 func lacks(s *state.ServerView) string {
 	if s.Physical == rt.NoCore || s.Applied == nil || s.Applied.Error == "" {
 		return "no core of the node holds it"
@@ -193,10 +193,11 @@ func lacks(s *state.ServerView) string {
 	return "its node's agent could not apply its budget: " + record.Short(s.Applied.Error, longestWhy)
 }
 
-// absent is what agents say of a container that they do not find.
+// absent is the error text of agents for a container that they do not find.
 const absent = "has no container"
 
-// lacksRoom tells whether a node that is busy has no room for a raise: all that have room are asked to be raised.
+// lacksRoom tells whether a busy node has no room to raise a container's budget. The controller asks agents to raise every
+// container that has room.
 func lacksRoom(n *state.NodeView, s *state.ServerView) bool {
 	if !n.Busy || s.Spec == nil || s.Applied == nil || s.Applied.Error != "" {
 		return false
@@ -216,7 +217,7 @@ func since(was time.Time, is bool, now time.Time) time.Time {
 	return was
 }
 
-// judge names what the server suffers from; empty for nothing.
+// judge names the source of a server's pressure; empty if there is none.
 func (h history) judge(s *state.ServerView, o Options, now time.Time) (source, detail string, last time.Time) {
 	total, period := missesAllowed(s)
 	switch {

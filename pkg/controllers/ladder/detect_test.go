@@ -23,7 +23,7 @@ type lookout struct {
 
 func (l *lookout) look(pressed bool) []string {
 	n, _ := l.snapshot().NodeView("a")
-	var list []ladder.Sufferer
+	var list []ladder.AffectedContainer
 	l.watch, list = l.watch.Look(n, pressed, l.o, l.now)
 	var out []string
 	for _, s := range list {
@@ -133,9 +133,9 @@ func TestALateLookDoesNotMakeEventsLater(t *testing.T) {
 			Episode: ladder.Episode{Node: "n", Begun: start, Active: true, Stage: ladder.SourceOverruns},
 			Sees:    true, Tainted: true, Options: l.o, Now: l.now, Answers: []*v1alpha1.RTAction{done},
 		}
-		l.watch, scene.Sufferers = l.watch.Look(n, false, l.o, l.now)
-		if got := words(scene.Next()); got != look.want || len(scene.Sufferers) != 2 {
-			t.Errorf("%d suffer, %s; want 2, %s", len(scene.Sufferers), got, look.want)
+		l.watch, scene.Affected = l.watch.Look(n, false, l.o, l.now)
+		if got := words(scene.Next()); got != look.want || len(scene.Affected) != 2 {
+			t.Errorf("%d suffer, %s; want 2, %s", len(scene.Affected), got, look.want)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// worthwhile is the least bandwidth around those who suffer that an action must free, where they have all that they are
-// promised already.
+// worthwhile is the least bandwidth that an action must free around the affected containers, if these already have everything
+// that they were promised.
 const worthwhile rt.PPM = 10_000
 
 // layout is what runs on each core of a node.
@@ -58,38 +58,39 @@ func (l layout) on(id string) int {
 	return rt.NoCore
 }
 
-// effect is what an action brings to those who suffer.
+// effect is what an action brings to the affected containers.
 type effect struct {
-	// Cured is how many of them pass with their highest budget who did not.
+	// Cured is how many of them pass with their highest budget after the action and did not before.
 	Cured int
-	// Relief is the bandwidth that is freed around the most critical of them, Net that around all who suffer on the node.
+	// Relief is the bandwidth that the action frees around the most critical of them. Net is that around all affected containers
+	// of the node.
 	Relief, Net rt.PPM
-	// Harms: somebody else who suffers and is as critical, or more, would have less than before.
+	// Harms: another affected container that is as critical, or more, would have less than before.
 	Harms bool
-	// Crowds: a core would be as full afterwards as the one that is relieved was before, and so the next to suffer.
+	// Crowds: a core would be as full afterwards as the relieved core was before, and so be the next under pressure.
 	Crowds bool
 }
 
-// helps tells whether the effect is worth an action: it does nobody harm who comes before, and cures somebody or, where nobody lacks anything that was promised,
-// frees enough around them.
+// helps tells whether the effect justifies an action. The action must not harm another container as critical, or more. It must
+// cure a container. If no container lacks anything that was promised, it is enough to free sufficient bandwidth around them.
 func (e effect) helps(lacking bool) bool {
 	return !e.Harms && (e.Cured > 0 || !lacking && e.Relief >= worthwhile && e.Net >= worthwhile && !e.Crowds)
 }
 
-// crowd is those who suffer and the cores of their node.
-type crowd struct {
+// contention is the contention set: the affected containers, and the cores of their node.
+type contention struct {
 	cores map[int]rt.Core
-	// sufferers are those whom an action is for.
-	sufferers []Sufferer
-	// others are those who suffer beside them: they count where bandwidth is freed, and are cured at another time.
-	others []Sufferer
+	// affected are the containers that an action is for.
+	affected []AffectedContainer
+	// others are the other affected containers. They count for freed bandwidth. A later action cures them.
+	others []AffectedContainer
 }
 
-// crowdOf has some of those who suffer be those whom an action is for.
-func crowdOf(n *state.NodeView, first, all []Sufferer) crowd {
-	out := crowd{cores: map[int]rt.Core{}, sufferers: first}
+// contentionOf makes a contention set with first as the containers that an action is for.
+func contentionOf(n *state.NodeView, first, all []AffectedContainer) contention {
+	out := contention{cores: map[int]rt.Core{}, affected: first}
 	for _, s := range all {
-		if !slices.ContainsFunc(first, func(o Sufferer) bool { return o.ID == s.ID }) {
+		if !slices.ContainsFunc(first, func(o AffectedContainer) bool { return o.ID == s.ID }) {
 			out.others = append(out.others, s)
 		}
 	}
@@ -99,8 +100,8 @@ func crowdOf(n *state.NodeView, first, all []Sufferer) crowd {
 	return out
 }
 
-// passes tells whether a core holds the sufferer with its highest budget: its own or, without one, any.
-func (c crowd) passes(l layout, s Sufferer) bool {
+// passes tells whether a core holds the affected container with its highest budget: its own core or, without one, any core.
+func (c contention) passes(l layout, s AffectedContainer) bool {
 	if core := l.on(s.ID); core != rt.NoCore {
 		return rt.Admit(c.cores[core], l[core], s.Wanted).Admitted
 	}
@@ -112,8 +113,8 @@ func (c crowd) passes(l layout, s Sufferer) bool {
 	return false
 }
 
-// room is the bandwidth that the others leave to the sufferer on its core or, without one, on the best.
-func (c crowd) room(l layout, s Sufferer) rt.PPM {
+// room is the bandwidth that the other containers leave to the affected container on its core or, without one, on the best core.
+func (c contention) room(l layout, s AffectedContainer) rt.PPM {
 	if core := l.on(s.ID); core != rt.NoCore {
 		return c.left(l, core, s.ID)
 	}
@@ -124,7 +125,7 @@ func (c crowd) room(l layout, s Sufferer) rt.PPM {
 	return best
 }
 
-func (c crowd) left(l layout, core int, but string) rt.PPM {
+func (c contention) left(l layout, core int, but string) rt.PPM {
 	left := c.cores[core].Capacity
 	for _, o := range l[core] {
 		if o.ID != but {
@@ -134,17 +135,19 @@ func (c crowd) left(l layout, core int, but string) rt.PPM {
 	return left
 }
 
-// lacking tells whether somebody has no core, or one that does not hold its highest budget.
-func (c crowd) lacking(l layout) bool {
-	return slices.ContainsFunc(c.sufferers, func(s Sufferer) bool { return c.lacks(l, s) })
+// lacking tells whether an affected container has no core, or a core that does not hold its highest budget.
+func (c contention) lacking(l layout) bool {
+	return slices.ContainsFunc(c.affected, func(s AffectedContainer) bool { return c.lacks(l, s) })
 }
 
-func (c crowd) lacks(l layout, s Sufferer) bool { return l.on(s.ID) == rt.NoCore || !c.passes(l, s) }
+func (c contention) lacks(l layout, s AffectedContainer) bool {
+	return l.on(s.ID) == rt.NoCore || !c.passes(l, s)
+}
 
 // effect compares two layouts.
-func (c crowd) effect(before, after layout) effect {
+func (c contention) effect(before, after layout) effect {
 	var out effect
-	for _, s := range c.sufferers {
+	for _, s := range c.affected {
 		passed, passes := c.passes(before, s), c.passes(after, s)
 		placed := before.on(s.ID) == rt.NoCore && after.on(s.ID) != rt.NoCore
 		switch {
@@ -161,16 +164,16 @@ func (c crowd) effect(before, after layout) effect {
 		if after.on(s.ID) != rt.NoCore {
 			out.Net += c.room(after, s) - c.room(before, s)
 		}
-		if s.Criticality >= c.sufferers[0].Criticality {
+		if s.Criticality >= c.affected[0].Criticality {
 			out.Harms = out.Harms || c.passes(before, s) && !c.passes(after, s) || placed && c.room(after, s) < c.room(before, s)
 		}
 	}
 	return out
 }
 
-// crowds tells whether a core that gains servers is then as full as the fullest that they left was before. Where that is
-// ruled out the cores become more even with each move, so that moves come to an end.
-func (c crowd) crowds(before, after layout, to map[string]int) bool {
+// crowds tells whether a core that gains servers is then as full as the fullest core that they left was before. Without such
+// moves the cores become more even with each move, so that the moves come to an end.
+func (c contention) crowds(before, after layout, to map[string]int) bool {
 	fullest := rt.PPM(0)
 	for id := range to {
 		if from := before.on(id); from != rt.NoCore {
@@ -185,8 +188,8 @@ func (c crowd) crowds(before, after layout, to map[string]int) bool {
 	return false
 }
 
-// holds tells whether each core that has been given servers passes its test.
-func (c crowd) holds(before, after layout) bool {
+// holds tells whether each core that gains servers passes its admission test.
+func (c contention) holds(before, after layout) bool {
 	for id, core := range c.cores {
 		if len(after[id]) == 0 || !gains(before[id], after[id]) {
 			continue
@@ -204,7 +207,7 @@ func gains(before, after []rt.Server) bool {
 	})
 }
 
-// price is what an action costs those who are moved.
+// price is what an action costs the pods and containers that it moves.
 type price int64
 
 // priceOf a set of servers, with the budgets that are in force.

@@ -32,7 +32,7 @@ func targets(p ladder.Planner, times int) (out []string) {
 // A node that had no room when the pod's turn came is passed over for another one, three times; then it is the turn of the roomiest again.
 func TestAPodGoesElsewhereWhereItsTargetIsFull(t *testing.T) {
 	t.Parallel()
-	w := crowded()
+	w := contendedCores()
 	for i, node := range []string{"b", "c", "d", "e"} {
 		w.node(node, 1)
 		if i > 0 {
@@ -64,7 +64,7 @@ func TestASetGoesElsewhereWhereItsTargetIsFull(t *testing.T) {
 // Rather without its state than to a node that was full.
 func TestAPodGoesAnewRatherThanWhereItWasFull(t *testing.T) {
 	t.Parallel()
-	w := crowded()
+	w := contendedCores()
 	w.node("b", 1)
 	w.node("c", 1)
 	w.run("on-c", "c", "Low", 10, 10, 0)
@@ -83,7 +83,7 @@ func TestOnlyWhatWasUndoneForItsTargetSpeaksAgainstIt(t *testing.T) {
 		"not wanted":          func(s *v1alpha1.RTActionStatus) { s.Unwanted = true },
 		"withdrawn before it": func(s *v1alpha1.RTActionStatus) { s.Phase = "Withdrawn" },
 	} {
-		w := crowded()
+		w := contendedCores()
 		w.node("b", 1)
 		w.node("c", 1)
 		w.run("on-c", "c", "Low", 10, 10, 0)

@@ -80,19 +80,19 @@ func TestAReplacementEndsWithWhomItIsFor(t *testing.T) {
 			if c.waits {
 				p.queue.Nodes = thrifty{}
 			}
-			suffer := func(turns int) {
+			affect := func(turns int) {
 				for range turns {
 					s.misses["mid"], s.misses["high"] = s.misses["mid"]+5, s.misses["high"]+5
 					s.turns(p, 1)
 				}
 			}
-			suffer(12)
+			affect(12)
 			under := "ReplaceNode RTPressure " + map[bool]string{true: "Waiting", false: "Running"}[c.waits]
 			if got := strings.Join(s.actions(), "; "); !strings.Contains(got, under) {
 				t.Fatalf("before: %s", got)
 			}
 			s.must(s.api.Delete(t.Context(), high))
-			suffer(3)
+			affect(3)
 			if got := strings.Join(s.actions(), "; "); !strings.Contains(got, c.want) {
 				t.Errorf("after: %s, want %s", got, c.want)
 			}

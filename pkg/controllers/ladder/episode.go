@@ -16,7 +16,8 @@ import (
 
 const levelHigh = v1alpha1.LevelHigh
 
-// Stages of an episode once nobody suffers any longer. While somebody does, it is the source of the pressure.
+// Stages of an episode once no container is affected any longer. While a container is affected, the stage is the source of the
+// pressure.
 const (
 	StageEased      = v1alpha1.PressureEased
 	StageRecovering = v1alpha1.PressureRecovering
@@ -64,22 +65,22 @@ func parsed(message string) (relapses int, words string) {
 	return relapses, words
 }
 
-// Pressed tells whether somebody suffers, as far as is written.
+// Pressed tells whether a container is affected, according to the stored condition.
 func (e Episode) Pressed() bool { return e.Active && slices.Contains(Sources, e.Stage) }
 
 // Cause is that of the actions which answer the pressure.
 func (e Episode) Cause() string { return v1alpha1.PressureCause(e.Node, e.Begun) }
 
-// LastResort is the cause of the one action that may move again who was moved for the pressure.
+// LastResort is the cause of the one action that may move a pod again that was moved for the pressure.
 func (e Episode) LastResort() string { return v1alpha1.LastResortCause(e.Node, e.Begun) }
 
 // answers are the causes of actions that answer the pressure.
 func (e Episode) answers() []string { return []string{e.Cause(), e.LastResort()} }
 
-// RecoveryCause is that of the actions by which containers go back.
+// RecoveryCause is the cause of the actions that move containers back.
 func (e Episode) RecoveryCause() string { return v1alpha1.RecoveryCause(e.Node, e.Begun) }
 
-// causes are those of all that is done about it, while it goes on.
+// causes are the causes of all actions of the episode, while it is active.
 func (e Episode) causes() []string {
 	if !e.Active {
 		return nil
@@ -93,7 +94,7 @@ func (e Episode) in(stage, message string, now time.Time, o Options) Episode {
 	switch {
 	case !next.Pressed() || e.Pressed():
 	case e.Active || !e.Begun.IsZero() && now.Sub(e.Begun) < soonAgain*o.Calm<<min(e.Relapses, mostRelapses):
-		next.Relapses++ // what was given back, or came back, may well be why
+		next.Relapses++ // what was undone, or came back, may be the reason
 	default:
 		next.Relapses = 0
 	}

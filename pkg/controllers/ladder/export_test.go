@@ -37,16 +37,17 @@ func (e Episode) In(stage, message string, now time.Time, o Options) Episode {
 	return e.in(stage, message, now, o)
 }
 func (w watch) Sure(o Options, now time.Time) bool { return w.sure(o, now) }
-func (w watch) Look(n *state.NodeView, pressed bool, o Options, now time.Time) (watch, []Sufferer) {
+func (w watch) Look(n *state.NodeView, pressed bool, o Options, now time.Time) (watch, []AffectedContainer) {
 	return w.look(n, pressed, o, now)
 }
 
-// Note keeps who leaves.
+// Note records the departing pods.
 func Note(ctx context.Context, c client.Client, a answer) error {
 	return visit{ladder: &ladder{Dependencies: Dependencies{Client: c}}}.note(ctx, a.Leaving)
 }
 
-// Told looks at a node whose pressure has such answers, one look after the other, and says how many actions are remembered then as told of.
+// Told looks at a node whose pressure has such answers, one look after the other. It returns how many actions are remembered
+// then as reported.
 func Told(to karpenterevents.Recorder, looks ...[]*v1alpha1.RTAction) (remembered []int) {
 	s := scene{Episode: Episode{Active: true, Stage: SourceMisses, Begun: time.Unix(1, 0)}}
 	v := visit{ladder: &ladder{Dependencies: Dependencies{Recorder: to}}, snapshot: state.New(state.Options{}).Snapshot(), node: &state.NodeView{Name: "a"}, memory: &memory{}, scene: s}

@@ -11,39 +11,43 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// prepare works out what all rungs look at, whoever it is for.
+// prepare computes what all escalation levels need, for any group.
 func (p *planner) prepare() {
 	p.before, p.pods, p.moved = layoutOf(p.Node), podsOn(p.Node), movedBy(p.Answers)
 }
 
-// groups are those for whom an action is looked for together, one group after the other, each for want of one for those before that was not tried in
-// vain: all of a criticality, from the highest, and then those of them who lack nothing that was promised, as one whom nothing helps must not keep help
-// from the others. They are of those who may have an answer beside what is under way, and somebody in each was seen to suffer since the last action.
-func (p *planner) groups() [][]Sufferer {
-	var out [][]Sufferer
+// groups lists the groups of affected containers for which the planner looks for a common action, in order. It looks at a group
+// if the groups before it have no action that was not tried in vain. A group is all containers of a criticality, from the
+// highest, followed by those of them that lack nothing that was promised: so a container that nothing helps does not keep help
+// from the others. Only containers that may have an answer beside the actions in progress are in a group. At least one of each
+// group was affected since the last action.
+func (p *planner) groups() [][]AffectedContainer {
+	var out [][]AffectedContainer
 	for _, level := range []rt.Criticality{rt.High, rt.Middle, rt.Low} {
-		all := slices.DeleteFunc(slices.Clone(p.Sufferers), func(s Sufferer) bool { return s.Criticality != level || !letsAll(p.Beside, s, p.pods) })
-		c := crowdOf(p.Node, all, nil)
-		some := slices.DeleteFunc(slices.Clone(all), func(s Sufferer) bool { return c.lacks(p.before, s) })
+		all := slices.DeleteFunc(slices.Clone(p.Affected), func(s AffectedContainer) bool { return s.Criticality != level || !letsAll(p.Beside, s, p.pods) })
+		c := contentionOf(p.Node, all, nil)
+		some := slices.DeleteFunc(slices.Clone(all), func(s AffectedContainer) bool { return c.lacks(p.before, s) })
 		if out = append(out, all); len(some) < len(all) {
 			out = append(out, some)
 		}
 	}
-	return slices.DeleteFunc(out, func(g []Sufferer) bool {
-		return !slices.ContainsFunc(g, func(s Sufferer) bool { return p.Since.IsZero() || s.Last.After(p.Since) })
+	return slices.DeleteFunc(out, func(g []AffectedContainer) bool {
+		return !slices.ContainsFunc(g, func(s AffectedContainer) bool { return p.Since.IsZero() || s.Last.After(p.Since) })
 	})
 }
 
-// turn has a group be those whom an action is looked for.
-func (p *planner) turn(g []Sufferer) {
-	p.crowd, p.goes, p.opened = crowdOf(p.Node, g, p.Sufferers), map[types.UID]*state.Destination{}, openedFor(p.Answers, g[0].Criticality)
+// turn makes a group the containers for which the planner looks for an action.
+func (p *planner) turn(g []AffectedContainer) {
+	p.contention, p.goes, p.opened = contentionOf(p.Node, g, p.Affected), map[types.UID]*state.Destination{}, openedFor(p.Answers, g[0].Criticality)
 	p.below = slices.ContainsFunc(p.Beside, func(o *v1alpha1.RTAction) bool {
-		return opens(o) && slices.ContainsFunc(g, func(s Sufferer) bool { return s.Criticality == worth(o) || serves(o, s, p.pods) })
+		return opens(o) && slices.ContainsFunc(g, func(s AffectedContainer) bool { return s.Criticality == worth(o) || serves(o, s, p.pods) })
 	})
 }
 
-// choose is the cheapest action of the lowest rung that helps. What was tried in vain and has rested since, and what a PodDisruptionBudget keeps
-// when one was waited for, is no help: it is for when all rungs have no other, for anybody who suffers. ok is false when there is none.
+// choose returns the cheapest action of the lowest escalation level that helps. An action that was tried in vain and whose
+// backoff is over counts as no help. Neither does an action that a PodDisruptionBudget blocks, once an action has waited for a
+// budget. The planner takes such an action only when no level has another one for any affected container. ok is false when there
+// is none.
 func (p planner) choose() (out answer, ok bool) {
 	p.prepare()
 	var passed []string
@@ -52,7 +56,7 @@ func (p planner) choose() (out answer, ok bool) {
 		if p.turn(g); i > 0 {
 			p.ahead = first(all[0], g)
 		}
-		if out.Passed = nil; p.climbs(&out) {
+		if out.Passed = nil; p.escalates(&out) {
 			out.Before = p.ahead
 			return out, true
 		}
@@ -60,13 +64,13 @@ func (p planner) choose() (out answer, ok bool) {
 			passed = out.Passed
 		}
 	}
-	out.Passed = append(p.wanderers(), passed...)
+	out.Passed = append(p.failedElsewhereMessages(), passed...)
 	return out, out.Kind != ""
 }
 
-// climbs asks rung after rung, until one has an action that is not in vain.
-func (p *planner) climbs(out *answer) bool {
-	for _, r := range p.rungs() {
+// escalates goes through the escalation levels until one has an action that is not in vain.
+func (p *planner) escalates(out *answer) bool {
+	for _, r := range p.escalationLevels() {
 		why := p.ask(r, out)
 		if out.Kind != "" && !out.Vain {
 			return true
@@ -76,20 +80,24 @@ func (p *planner) climbs(out *answer) bool {
 	return false
 }
 
-// first of some who suffer that is not among others, in words.
-func first(some, others []Sufferer) string {
-	at := slices.IndexFunc(some, func(s Sufferer) bool {
-		return !slices.ContainsFunc(others, func(o Sufferer) bool { return o.ID == s.ID })
+// first describes the first affected container of some that is not among others.
+func first(some, others []AffectedContainer) string {
+	at := slices.IndexFunc(some, func(s AffectedContainer) bool {
+		return !slices.ContainsFunc(others, func(o AffectedContainer) bool { return o.ID == s.ID })
 	})
 	return some[max(at, 0)].Where()
 }
 
-// suffers tells whether the pod is one of those that the action is for, or suffers and is as critical.
-func (p *planner) suffers(uid types.UID) bool {
-	return slices.ContainsFunc(p.Sufferers, func(s Sufferer) bool { return s.PodUID == uid && s.Criticality >= p.crowd.sufferers[0].Criticality })
+// podAffected tells whether the pod has an affected container at least as critical as those that the action is for.
+func (p *planner) podAffected(uid types.UID) bool {
+	return slices.ContainsFunc(p.Affected, func(s AffectedContainer) bool {
+		return s.PodUID == uid && s.Criticality >= p.contention.affected[0].Criticality
+	})
 }
 
-// suffering tells that of a container. Another one of the same pod may be in its way.
-func (p *planner) suffering(id string) bool {
-	return slices.ContainsFunc(p.Sufferers, func(s Sufferer) bool { return s.ID == id && s.Criticality >= p.crowd.sufferers[0].Criticality })
+// containerAffected tells the same of a container. Another container of the same pod may be in its way.
+func (p *planner) containerAffected(id string) bool {
+	return slices.ContainsFunc(p.Affected, func(s AffectedContainer) bool {
+		return s.ID == id && s.Criticality >= p.contention.affected[0].Criticality
+	})
 }

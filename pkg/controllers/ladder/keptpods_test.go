@@ -150,7 +150,7 @@ func TestOfFourThoseGoWhomABudgetLetsGo(t *testing.T) {
 // What a PodDisruptionBudget keeps is waited for once, goes after everything dearer that it does not keep from then on, and is told.
 func TestWhatABudgetKeepsGoesLast(t *testing.T) {
 	t.Parallel()
-	w := crowded()
+	w := contendedCores()
 	w.node("b", 1)
 	w.budget("none", 0, "high", "small", "large", "other")
 	p := w.planner("a", ladder.SourceOverruns, "high")
@@ -186,7 +186,7 @@ func TestWhatABudgetKeepsGoesLast(t *testing.T) {
 // While a budget is waited for that may let somebody less critical go, nobody more critical does.
 func TestABudgetIsWaitedForBeforeSomebodyMoreCriticalGoes(t *testing.T) {
 	t.Parallel()
-	w := crowded()
+	w := contendedCores()
 	w.node("b", 1)
 	w.budget("none", 0, "small", "large")
 	p := w.planner("a", ladder.SourceOverruns, "high")

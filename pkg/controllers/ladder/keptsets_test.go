@@ -120,7 +120,7 @@ func TestWhomSeveralBudgetsCover(t *testing.T) {
 		"another node":                {false, []string{"b"}, "Migrate: moving default/high itself to node b"},
 		"others serve before they go": {true, []string{"b"}, "Migrate: moving default/large to node b"},
 	} {
-		w := crowded()
+		w := contendedCores()
 		for _, name := range c.nodes {
 			w.node(name, 1)
 		}
@@ -173,7 +173,7 @@ func TestNoNodeIsOpenedForWhomABudgetKeeps(t *testing.T) {
 		"kept": {0, false, "nothing"}, "let go": {1, false, "OpenNode: opening a node for default/large"},
 		"kept, and another serves first": {0, true, "OpenNode: opening a node for default/large"},
 	} {
-		w := crowded()
+		w := contendedCores()
 		w.mckubes["high"].Spec.Migration = &mcv1.Migration{Policy: mcv1.MigrationNever}
 		for _, name := range []string{"small", "large"} { // as nothing else but to move them helps
 			w.pods[name].Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
@@ -258,7 +258,7 @@ func TestWhateverBudgetsKeep(t *testing.T) {
 		p.Leave = pdb.NewIndex(w.budgets).Leave(w.list()...)
 		p.Answers = []*v1alpha1.RTAction{expired(rules.Preempt)}
 		a, ok := p.Choose()
-		free := (!ok || a.Vain) && p.Sufferers[0].Physical == rt.NoCore && clearable(w, p)
+		free := (!ok || a.Vain) && p.Affected[0].Physical == rt.NoCore && clearable(w, p)
 		switch {
 		case free:
 			t.Fatalf("got %q, vain %t, though some may go together", a.What, a.Vain)
@@ -293,7 +293,7 @@ func (w *town) alone(pod types.UID) bool { return w.overdrawn([]types.UID{pod}) 
 
 // clearable tells whether the sufferer has room on some core without some of the less critical ones there that budgets let go together: each set is tried.
 func clearable(w *town, p ladder.Planner) bool {
-	s := p.Sufferers[0]
+	s := p.Affected[0]
 	for _, c := range p.Node.Cores {
 		var lesser []rt.Server
 		servers := p.Node.Runs(&c).Servers

@@ -16,38 +16,38 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// lateAgain is how long a container that was taken from a node because it missed its deadlines there is not taken from
-// another one for that. It doubles each time.
+// lateAgain is the backoff for a container that left a node because it missed its deadlines there. Until it is over no action
+// moves the container from another node for that reason. It doubles each time.
 const lateAgain = 10 * time.Minute
 
 const (
-	// mostLeft is how many pods a McKube remembers, and mostPeers how many of one age are told from their heirs.
+	// mostLeft is how many pods a McKube remembers. mostPeers is how many pods of the same age it tells from their replacements.
 	mostLeft  = 64
 	mostPeers = 16
 )
 
-// left is a pod that left its node because it missed its deadlines there. It is written before the action is asked for, on the McKube:
-// the pod in its place, by whomever it is made, is governed by it, too. Where the action comes to nothing the pod is still there, and
-// has no heir to whom this would apply.
+// left is a pod that left its node because it missed its deadlines there. The controller writes it on the McKube before it
+// submits the action. The McKube also governs the replacement pod, whichever controller makes that. If the action comes to
+// nothing the pod is still there, and has no replacement to which the entry would apply.
 type left struct {
 	Pod  types.UID `json:"pod"`
 	Node types.UID `json:"node"`
 	At   time.Time `json:"at"`
-	// Times that this has happened, one soon after the other, to this pod and those in whose place it was.
+	// Times is how often this happened in short succession, to this pod and to the pods that it replaced.
 	Times int `json:"times"`
-	// Newest is when the youngest pod of the McKube was made by then, and Peers are those made in that second: who is younger may be in
-	// its place. It is the API server's time.
+	// Newest is when the youngest pod of the McKube was made at that time. Peers are the pods made in that second. A younger pod
+	// may be the replacement. It is the API server's time.
 	Newest metav1.Time `json:"newest"`
 	Peers  []types.UID `json:"peers,omitempty"`
 }
 
-// departure is what is to be kept on a McKube when pods of it leave.
+// departure is the record that the controller keeps on a McKube when pods of it leave.
 type departure struct {
 	McKube *mcv1.McKube
 	Left   []left
 }
 
-// leftBy reads it, the latest first. What cannot be read says nothing.
+// leftBy reads the record, the latest first. It ignores a record that it cannot parse.
 func leftBy(m *mcv1.McKube) []left {
 	var out []left
 	if json.Unmarshal([]byte(m.Annotations[mcv1.AnnotationLeftLate]), &out) != nil {
@@ -62,25 +62,25 @@ func (l left) rest() time.Duration { return lateAgain << min(max(l.Times-1, 0), 
 // recent tells whether leaving again counts as one more time.
 func (l left) recent(now time.Time) bool { return now.Before(l.At.Add(2 * l.rest())) }
 
-// elsewhere tells whether another node was left not long ago: then it is not this one that is wrong.
+// elsewhere tells whether the pod left another node recently: then this node is not at fault.
 func (l left) elsewhere(node types.UID, now time.Time) bool {
 	return l.Node != node && now.Before(l.At.Add(l.rest()))
 }
 
-// heir tells whether a pod was made after that one left.
-func (l left) heir(pod *state.PodView) bool {
+// mayBeReplacedBy tells whether a pod was made after the other pod left.
+func (l left) mayBeReplacedBy(pod *state.PodView) bool {
 	return l.Newest.Before(&pod.Created) || l.Newest.Equal(&pod.Created) && !slices.Contains(l.Peers, pod.UID)
 }
 
-// ancestor is the pod in whose place that of a container is, if it left its node because it was late. Migrations write down whose place
-// it is. A pod made otherwise takes the place of one that has gone and that nobody is known to replace.
-func (p *planner) ancestor(s *state.ServerView) (left, bool) {
+// predecessor is the pod that the pod of a container replaces, if that pod left its node because it was late. Migrations record
+// which pod they replace. Any other pod takes the place of a pod that has gone and has no known replacement.
+func (p *planner) predecessor(s *state.ServerView) (left, bool) {
 	own, ok := p.Snapshot.Pod(s.PodUID)
 	if !ok {
 		return left{}, false
 	}
 	if own.Replaces == "" {
-		l, ok := p.heirs(s.McKube)[own.UID]
+		l, ok := p.replacementPods(s.McKube)[own.UID]
 		return l, ok
 	}
 	for _, l := range leftBy(s.McKube) {
@@ -91,9 +91,10 @@ func (p *planner) ancestor(s *state.ServerView) (left, bool) {
 	return left{}, false
 }
 
-// heirs are the pods that take the place of those that have gone and that nobody is known to replace: of each, from the one that went first,
-// the oldest that was made after it. A pod has one heir, however many are made later.
-func (p *planner) heirs(m *mcv1.McKube) map[types.UID]left {
+// replacementPods maps pods to the departed pods that they replace, for departed pods without a known replacement. The
+// replacement of each, beginning with the one that left first, is the oldest pod made after it. A pod has one replacement,
+// however many pods are made later.
+func (p *planner) replacementPods(m *mcv1.McKube) map[types.UID]left {
 	out, pods := map[types.UID]left{}, slices.Clone(p.Snapshot.PodsFor(m))
 	slices.SortFunc(pods, func(a, b *state.PodView) int {
 		return cmp.Or(a.Created.Compare(b.Created.Time), cmp.Compare(a.UID, b.UID))
@@ -101,41 +102,42 @@ func (p *planner) heirs(m *mcv1.McKube) map[types.UID]left {
 	for _, l := range slices.Backward(leftBy(m)) {
 		at := slices.IndexFunc(pods, func(pod *state.PodView) bool {
 			_, taken := out[pod.UID]
-			return !taken && pod.Replaces == "" && pod.UID != l.Pod && l.heir(pod)
+			return !taken && pod.Replaces == "" && pod.UID != l.Pod && l.mayBeReplacedBy(pod)
 		})
-		if at >= 0 && p.vacant(m, l.Pod) {
+		if at >= 0 && p.unreplaced(m, l.Pod) {
 			out[pods[at].UID] = l
 		}
 	}
 	return out
 }
 
-// vacant tells whether a pod has gone, or is about to, and nobody is known to be in its place.
-func (p *planner) vacant(m *mcv1.McKube, uid types.UID) bool {
+// unreplaced tells whether a pod has gone, or is being deleted, and no pod is known to replace it.
+func (p *planner) unreplaced(m *mcv1.McKube, uid types.UID) bool {
 	if view, ok := p.Snapshot.Pod(uid); ok && !view.Deleting {
 		return false
 	}
 	return !slices.ContainsFunc(p.Snapshot.PodsFor(m), func(o *state.PodView) bool { return o.Replaces == uid })
 }
 
-// byNode tells whether somebody suffers from what may be its node's fault, not its neighbours'.
-func (p *planner) byNode(s Sufferer) bool { return s.Source == SourceMisses || p.refused(s) }
+// byNode tells whether the node may be at fault for the pressure on a container, and not the container's neighbours.
+func (p *planner) byNode(s AffectedContainer) bool { return s.Source == SourceMisses || p.refused(s) }
 
-// wandering tells whether a container misses its deadlines here, or is refused its budget, as it was where it was before.
-func (p *planner) wandering(s Sufferer) bool {
+// failedElsewhere tells whether a container misses its deadlines here, or is refused its budget, and its predecessor recently
+// left another node for that reason.
+func (p *planner) failedElsewhere(s AffectedContainer) bool {
 	if !p.byNode(s) {
 		return false
 	}
-	l, ok := p.ancestor(s.ServerView)
+	l, ok := p.predecessor(s.ServerView)
 	return ok && l.elsewhere(p.Node.UID, p.Now)
 }
 
-// wanderers say so in words.
-func (p *planner) wanderers() []string {
+// failedElsewhereMessages describes these containers.
+func (p *planner) failedElsewhereMessages() []string {
 	var out []string
-	for _, s := range p.Sufferers {
-		if p.wandering(s) {
-			l, _ := p.ancestor(s.ServerView)
+	for _, s := range p.Affected {
+		if p.failedElsewhere(s) {
+			l, _ := p.predecessor(s.ServerView)
 			what := "late"
 			if s.Source != SourceMisses {
 				what = "refused its budget"
@@ -147,12 +149,12 @@ func (p *planner) wanderers() []string {
 	return out
 }
 
-// leaving is who leaves the node by an action because it is late: the pods in their places and no others may be moved for it again only
-// after a rest.
+// leaving lists the pods that leave the node by an action because they are late. Actions may move their replacements, and no
+// other pods, for that reason only after a backoff.
 func (p *planner) leaving(o option) []departure {
 	var out []departure
-	for _, s := range p.Sufferers {
-		if !p.byNode(s) || !slices.Contains(o.leavers, s.PodUID) {
+	for _, s := range p.Affected {
+		if !p.byNode(s) || !slices.Contains(o.departing, s.PodUID) {
 			continue
 		}
 		at := slices.IndexFunc(out, func(d departure) bool { return d.McKube == s.McKube })
@@ -165,11 +167,11 @@ func (p *planner) leaving(o option) []departure {
 	return out
 }
 
-// with adds a pod that leaves now, which stands for those in whose place it was.
+// with adds a pod that leaves now. Its entry stands for the pods that it replaced.
 func (p *planner) with(list []left, s *state.ServerView) []left {
 	next := left{Pod: s.PodUID, Node: p.Node.UID, At: p.Now.UTC().Truncate(time.Second), Times: 1}
 	next.Newest, next.Peers = newest(p.Snapshot.PodsFor(s.McKube))
-	before, any := p.ancestor(s)
+	before, any := p.predecessor(s)
 	if any && before.recent(p.Now) {
 		next.Times = before.Times + 1
 	}
@@ -186,7 +188,8 @@ func (p *planner) with(list []left, s *state.ServerView) []left {
 	return out
 }
 
-// newest is when the youngest of pods was made, and which were in that second. Of too many none is named, and only a later second is later.
+// newest is when the youngest pod was made, and which pods were made in that second. If these are too many it names none, and
+// only a pod of a later second counts as later.
 func newest(pods []*state.PodView) (at metav1.Time, peers []types.UID) {
 	for _, pod := range pods {
 		if at.Before(&pod.Created) {
@@ -202,8 +205,9 @@ func newest(pods []*state.PodView) (at metav1.Time, peers []types.UID) {
 	return at, peers
 }
 
-// note keeps on McKubes that pods of theirs leave the node because they are late there. What a McKube has that was not seen yet, of another
-// node that another of its pods leaves, is not written over: it is looked at again.
+// note records on McKubes that pods of theirs leave the node because they are late there. It does not overwrite a change that
+// the cache does not show yet, as for another node that another of its pods leaves: the write conflicts, and the controller
+// looks again.
 func (v visit) note(ctx context.Context, list []departure) error {
 	for _, d := range list {
 		m := d.McKube

@@ -133,17 +133,17 @@ func TestASiblingOfWhoIsLateEverywhereIsHelped(t *testing.T) {
 			}
 		}
 		w.gone("one")
-		heir := w.run("heir", "c", "High", 20, 20, 0)
-		heir.CreationTimestamp = metav1.NewTime(w.pods["two"].CreationTimestamp.Add(c.made))
+		replacement := w.run("heir", "c", "High", 20, 20, 0)
+		replacement.CreationTimestamp = metav1.NewTime(w.pods["two"].CreationTimestamp.Add(c.made))
 		if c.replaces != "" {
-			heir.Annotations = map[string]string{mcv1.AnnotationReplaces: c.replaces}
+			replacement.Annotations = map[string]string{mcv1.AnnotationReplaces: c.replaces}
 		}
 		w.mckubes["heir"] = m
 		if got := chosen(t, w.planner("b", ladder.SourceMisses, "two")); got != helped {
 			t.Errorf("%s: two was to have %q, and has %q", name, helped, got)
 		}
 		young := w.run("young", "d", "High", 20, 20, 0)
-		young.CreationTimestamp = metav1.NewTime(heir.CreationTimestamp.Add(time.Minute))
+		young.CreationTimestamp = metav1.NewTime(replacement.CreationTimestamp.Add(time.Minute))
 		w.mckubes["young"] = m
 		if got := chosen(t, w.planner("d", ladder.SourceMisses, "young")); !strings.HasPrefix(got, "Migrate") {
 			t.Errorf("%s: another pod was made later, is in nobody's place, and is not helped: %s", name, got)

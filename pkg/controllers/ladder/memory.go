@@ -9,37 +9,37 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// lag is how long a cache may need to show what was written; after that what it shows counts.
+// lag is how long the cache may take to show a write. After that the controller trusts the cache.
 const lag = 5 * time.Second
 
-// memory is what the loop remembers of a node. Losing it costs waiting, and an Event told twice.
+// memory is what the controller remembers of a node. Losing it costs waiting, and a repeated Event.
 type memory struct {
 	node  types.UID
 	watch watch
-	// heard is when the node's agent was last believed, or else when nobody had yet asked.
+	// heard is when the node's agent was last alive, or else when the controller first looked.
 	heard time.Time
 	// episode as it was last seen, and since when it is in its stage.
 	episode Episode
 	entered time.Time
-	// wrote is what was written and may not be shown yet, until when.
+	// wrote and taint are writes that the cache may not show yet. patience is until when.
 	wrote    *Episode
 	taint    *bool
 	patience time.Time
-	// told are the actions that were told of; unanswered is why nothing could be done, as it was told.
+	// told are the actions that were reported. unanswered is the reported reason why no action was possible.
 	told       map[string]bool
 	unanswered string
-	// barred: that is a step which may not be written.
+	// barred: the reason is a step that the API server refuses to store.
 	barred bool
-	// concerned are whom the last Events were for, beside the node.
+	// concerned are the objects of the last Events, besides the node.
 	concerned []runtime.Object
 	// planned is when to plan again.
 	planned time.Time
-	// counted is the stage, and vain whether the node is without an answer, as the gauges have it.
+	// counted is the stage, and vain whether the node has no answer, as the gauges have them.
 	counted string
 	vain    bool
 }
 
-// behind tells whether the cache does not show yet what was written.
+// behind tells whether the cache does not yet show the last write.
 func (m *memory) behind(n *state.NodeView, now time.Time) bool {
 	if !now.Before(m.patience) {
 		m.wrote, m.taint = nil, nil
@@ -53,7 +53,7 @@ func (m *memory) behind(n *state.NodeView, now time.Time) bool {
 	return m.wrote != nil || m.taint != nil
 }
 
-// silence is for how long the node's agent was not believed.
+// silence is the time for which the node's agent has not been alive.
 func (m *memory) silence(sees bool, now time.Time) time.Duration {
 	if sees || m.heard.IsZero() || now.Before(m.heard) {
 		m.heard = now

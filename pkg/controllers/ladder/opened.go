@@ -11,21 +11,21 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
-// mostOpened is how many nodes are opened for one pressure, one after another, while nobody goes to any other node.
+// mostOpened is how many nodes the controller opens for one pressure, one after another, while no pod goes to any other node.
 const mostOpened = 3
 
-// nodesOpened are those that were asked for for the pressure since somebody last went to another node for it: what came of them speaks against the
-// next, whichever pod goes there. Those that did not begin, or were not wanted any longer, do not count, nor those for somebody less critical: whoever
-// is more critical does not wait for what came of these.
+// nodesOpened are the nodes that the controller asked for since a pod last went to another node for the pressure. Their results
+// count against the next node, whichever pod would go there. Actions that did not begin or were withdrawn do not count. Actions
+// for a less critical container do not count either: a more critical container does not wait for their results.
 type nodesOpened struct {
 	last *v1alpha1.RTAction
-	// asked is how many, ready how many of these became ready.
+	// asked is how many, ready is how many of these became ready.
 	asked, ready int32
 }
 
 func openedFor(answers []*v1alpha1.RTAction, of rt.Criticality) (out nodesOpened) {
 	for _, o := range answers { // by age
-		a, _ := record.Read(o) // for its phase, and whom it was for
+		a, _ := record.Read(o) // for its phase, and its criticality
 		did := a.Phase == rules.Succeeded
 		switch kind := rules.Kind(o.Spec.Kind); {
 		case kind == rules.Migrate && did:
@@ -40,7 +40,7 @@ func openedFor(answers []*v1alpha1.RTAction, of rt.Criticality) (out nodesOpened
 	return out
 }
 
-// ticket is what is known of one more, beside what is known of the same that was asked for before.
+// ticket combines the record of an earlier request for the same with the results of the nodes opened so far.
 func (n nodesOpened) ticket(t orchestration.Ticket, tried bool) (orchestration.Ticket, bool) {
 	if n.last == nil {
 		return t, tried
@@ -51,8 +51,8 @@ func (n nodesOpened) ticket(t orchestration.Ticket, tried bool) (orchestration.T
 	return t, true
 }
 
-// rested is a ticket once so many attempts at the like, of which one was the last, have rested, too, and counts as one of them; of what was not tried
-// itself it is that one's.
+// rested adds the backoff after a number of similar attempts to a ticket. last is the last of these attempts. If the request
+// itself was not tried, the ticket describes that attempt.
 func rested(t orchestration.Ticket, tried bool, last *v1alpha1.RTAction, asked int32) orchestration.Ticket {
 	a, _ := record.Read(last) // for its times
 	again := a.Entered.Add(orchestration.RestAfter(asked))

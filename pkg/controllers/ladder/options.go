@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Options are the settings of the climb.
+// Options are the settings of the escalation.
 type Options struct {
 	// Overruns at the highest budget within Window from which a container of criticality Middle or High is under
 	// pressure. It stays so until none was seen for Window.

@@ -44,7 +44,7 @@ func TestWhoMovesHow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := crowded()
+			w := contendedCores()
 			w.node("b", 1)
 			if c.change != nil {
 				c.change(w)
@@ -59,7 +59,7 @@ func TestWhoMovesHow(t *testing.T) {
 // For who may not go at all no node is opened, and it is told why.
 func TestNoNodeIsOpenedForWhoMayNotGo(t *testing.T) {
 	t.Parallel()
-	w := crowded()
+	w := contendedCores()
 	w.gone("small", "large")
 	w.run("equal", "a", "High", 20, 30, 0)
 	p := w.planner("a", ladder.SourceOverruns, "high")
@@ -80,7 +80,7 @@ func TestNoNodeIsOpenedForWhoMayNotGo(t *testing.T) {
 // The action says what the queue has to know of the way: whether PodDisruptionBudgets are charged, and how long it may take.
 func TestAMoveIsAskedForAsItIsMade(t *testing.T) {
 	t.Parallel()
-	w := crowded()
+	w := contendedCores()
 	w.node("b", 1)
 	p := w.planner("a", ladder.SourceOverruns, "high")
 	for _, way := range []ladder.Passage{{}, {Beside: true, Timeout: 7 * time.Minute}} {
@@ -102,17 +102,17 @@ func TestWhoIsLateItselfGoesWithoutAnotherBeforeIt(t *testing.T) {
 	for source, beside := range map[string]bool{
 		ladder.SourceMisses: false, ladder.SourceOverruns: false, ladder.SourceNoCore: true, ladder.SourceNoRoom: true,
 	} {
-		w := crowded()
+		w := contendedCores()
 		w.node("b", 1)
 		stays := ladder.Passage{Veto: "it stays"}
 		a, _ := going(w.planner("a", source, "high"), map[string]ladder.Passage{"high": {Beside: true}, "large": stays, "small": stays}).Choose()
 		if r := a.Request; a.What != "moving default/high itself to node b" || r.Beside != beside {
 			t.Errorf("%s: %s, beside %t, want %t", source, a.What, r.Beside, beside)
 		}
-		w = crowded()
+		w = contendedCores()
 		w.node("b", 1)
 		p := going(w.planner("a", ladder.SourceOverruns, "high", "large"), map[string]ladder.Passage{"large": {Beside: true}})
-		p.Sufferers[1].Source = source
+		p.Affected[1].Source = source
 		if a, _ := p.Choose(); a.What != "moving default/large to node b" || a.Request.Beside != beside {
 			t.Errorf("a neighbour of %s: %s, beside %t, want %t", source, a.What, a.Request.Beside, beside)
 		}

@@ -19,11 +19,12 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// tries is how many actions of a rung that were tried before are looked at before it counts as one that has none.
+// tries is how many options of an escalation level that were tried before the planner looks at. After that the level counts as
+// one that has no action.
 const tries = 32
 
-// attempts is how many attempts at anything else the last resort waits for. More would keep it from ever helping where a budget or a policy
-// never lets a pod go.
+// attempts is how many attempts at other actions the last resort waits for. More would keep it from ever helping where a budget
+// or a policy never lets a pod go.
 const attempts = 3
 
 // planner chooses the action that answers a pressure. It changes nothing.
@@ -31,38 +32,39 @@ type planner struct {
 	Snapshot *state.Snapshot
 	Node     *state.NodeView
 	Episode
-	// Sufferers, the most critical first.
-	Sufferers []Sufferer
-	// Answers are the actions for the cause so far: what they moved is not moved again.
+	// Affected are the affected containers, the most critical first.
+	Affected []AffectedContainer
+	// Answers are the actions for the cause so far. The planner does not move again what they moved.
 	Answers []*v1alpha1.RTAction
-	// Beside are those of them that are under way.
+	// Beside are those of them that are in progress.
 	Beside []*v1alpha1.RTAction
-	// Ticket is what became of a request, if it was made before. Held: another action has the pod. Fits: the node has
-	// everything but cores that the pods ask for together.
+	// Ticket is the result of an earlier identical request, if there was one. Held: another action has the pod. Fits: the node
+	// has all resources other than cores that the pods request together.
 	Ticket func(orchestration.Request) (orchestration.Ticket, bool)
 	Held   func(types.UID) bool
 	Fits   func(node string, pods ...*state.PodView) bool
-	// Passage is how a pod would go to a node, or without that to any.
+	// Passage is how a pod would go to a node or, without a node, to any.
 	Passage func(pod *state.PodView, node string) Passage
-	// Leave is what PodDisruptionBudgets say to the pods of the node.
+	// Leave is what the PodDisruptionBudgets allow for the pods of the node.
 	Leave pdb.Leave
-	// Pool by which the node may be replaced; empty: by none.
+	// Pool is the NodePool that may replace the node; empty: none.
 	Pool    string
 	Options Options
 	Now     time.Time
-	// Since is after when somebody must have been seen to suffer; zero: whenever it was.
+	// Since is the time after which a container must have been affected; zero: any time.
 	Since time.Time
 
-	crowd crowd
-	// ahead is the first of those who come before and whom nothing helps; empty for nobody.
+	contention contention
+	// ahead is the first container of an earlier group that nothing helps; empty: none.
 	ahead string
-	// below: only what is cheaper than another node is looked for, as one is opened for the same sake.
+	// below: the planner looks only at levels cheaper than another node, because an action already opens a node for the same
+	// containers.
 	below  bool
 	before layout
 	pods   map[types.UID][]*state.ServerView
 	moved  map[types.UID]bool
 	opened nodesOpened
-	// goes are the destinations that were asked for, ties why pods must stay that the rung was asked about.
+	// goes are the destinations computed so far. ties are the reasons why pods must stay that the current level met.
 	goes map[types.UID]*state.Destination
 	ties map[types.UID]string
 }
@@ -71,43 +73,44 @@ type planner struct {
 type option struct {
 	Kind rules.Kind
 	Pods []types.UID
-	// next are those who must go after Pods, or these go for nothing.
+	// next are the pods that must go after Pods. If they cannot, Pods go for nothing.
 	next   []types.UID
 	Moves  []v1alpha1.ActionMove
 	Target string
 	effect
 	price price
-	// left is what the core has left that the moved go to, where that is known.
+	// left is the bandwidth left on the core that the moved containers go to, if it is known.
 	left rt.PPM
-	// leavers are those of the pods that leave the node for their own sake.
-	leavers []types.UID
-	// displaced are the pods that leave with their node, and again those of them that were moved for the cause before.
+	// departing are the pods that leave the node for their own sake.
+	departing []types.UID
+	// displaced are the pods that leave with their node. again are those of them that were moved for the cause before.
 	displaced, again []types.UID
 	// What it does, in words.
 	What string
 }
 
-// answer is what the planner chose, or why nothing.
+// answer is the choice of the planner, or the reason why there is none.
 type answer struct {
 	option
 	Request orchestration.Request
-	// of is the criticality of whom it is for.
+	// of is the criticality of the containers that it is for.
 	of rt.Criticality
-	// Leaving is who leaves the node because it is late there, which must be noted first.
+	// Leaving are the pods that leave the node because they are late there. The controller must record them first.
 	Leaving []departure
-	// Vain: it was tried before and came to nothing, or a PodDisruptionBudget keeps it, as is true of all others that would help.
+	// Vain: the action was tried before and came to nothing, or a PodDisruptionBudget blocks it. The same is true of all other
+	// actions that would help.
 	Vain bool
-	// Before names the first of more critical ones, or as critical, whom nothing helps that was not tried in vain; empty: nobody.
+	// Before names the first container of an earlier group, which only actions tried in vain would help; empty: none.
 	Before string
-	// Passed over are the cheaper rungs, and why; of one that is tried again in vain, all rungs.
+	// Passed are the reasons why the cheaper levels have no action. If Vain is set they are those of all levels.
 	Passed []string
-	// Again is when an attempt that rests may be made again; zero for none.
+	// Again is when the first attempt in backoff may be made again; zero for none.
 	Again time.Time
-	// rests: an action that has not been tried often yet rests, or waits for a budget that was not waited for often, and may help then.
+	// rests: an action may help later that is in backoff, or waits for a budget, and was not tried often yet.
 	rests bool
 }
 
-// vain says for whom there is no help, though something is done; empty for nobody.
+// vain describes the containers without help, although the controller acts; empty: there are none.
 func (a *answer) vain() string {
 	switch {
 	case a.Vain:
@@ -118,7 +121,7 @@ func (a *answer) vain() string {
 	return ""
 }
 
-// heard is what became of an attempt at something that would help.
+// heard takes the result of an attempt at an option that would help into account.
 func (a *answer) heard(t orchestration.Ticket) {
 	if t.Again.IsZero() {
 		return
@@ -129,18 +132,18 @@ func (a *answer) heard(t orchestration.Ticket) {
 	}
 }
 
-// rung finds the options of a kind, in any order. why says in words what there is none of.
-type rung struct {
+// escalationLevel finds the options of a kind, in any order. why is the text for a level without options.
+type escalationLevel struct {
 	kind rules.Kind
 	find func(*planner) []option
 	why  string
 }
 
-// rungs from the cheapest. Where all that runs on a node is late, the node is what is wrong: to replace it moves nobody more
-// than to move them all one by one, and leaves no such node behind for the next. But where it moves again who was moved before,
-// everything else comes first.
-func (p *planner) rungs() []rung {
-	all := []rung{
+// escalationLevels lists the levels from the cheapest. If all pods of a node are late, the node is at fault. Replacing it moves
+// no more pods than moving them one by one, and leaves no faulty node behind for other pods. If the replacement would move a pod
+// again, all other levels come first.
+func (p *planner) escalationLevels() []escalationLevel {
+	all := []escalationLevel{
 		{rules.Rearrange, (*planner).rearrangements, "no other placement on the node's cores gives more room"},
 		{rules.Migrate, (*planner).migrations, "no pod whose leaving would help may be moved and finds a core elsewhere" + p.shut()},
 		{rules.Preempt, (*planner).preemptions, "no less critical pod is in the way"},
@@ -156,7 +159,8 @@ func (p *planner) rungs() []rung {
 	return all
 }
 
-// late tells whether all governed pods that stay on the node miss their deadlines, and more than one that was not late elsewhere, too.
+// late tells whether all governed pods that stay on the node miss their deadlines. More than one of them must not have been late
+// on another node.
 func (p *planner) late() bool {
 	missing, steady, all := map[types.UID]bool{}, map[types.UID]bool{}, 0
 	for uid := range p.pods {
@@ -164,19 +168,21 @@ func (p *planner) late() bool {
 			all++
 		}
 	}
-	for _, s := range p.Sufferers {
+	for _, s := range p.Affected {
 		if s.Source == SourceMisses {
 			missing[s.PodUID] = true
-			steady[s.PodUID] = !p.wandering(s)
+			steady[s.PodUID] = !p.failedElsewhere(s)
 		}
 	}
 	maps.DeleteFunc(steady, func(_ types.UID, is bool) bool { return !is })
 	return len(steady) > 1 && len(missing) == all
 }
 
-// ask looks for the action of a rung: the first of which nothing is known that is against it; else, or where somebody more critical would go, the first
-// that budgets keep, if none was waited for; else, if no rung before has one, the first that may be tried in vain. why says what is against the last.
-func (p *planner) ask(r rung, out *answer) (why string) {
+// ask looks for the action of a level. It takes the first option that nothing is known to prevent. If there is none, or it would
+// move a more critical pod, it takes the first option that budgets block, if no action has waited for a budget yet. Otherwise,
+// if no earlier level has an action, it takes the first option that may be tried in vain. why is the objection to the last
+// option.
+func (p *planner) ask(r escalationLevel, out *answer) (why string) {
 	p.ties = map[types.UID]string{}
 	list := p.sorted(r.find(p))
 	why = r.why + p.staying()
@@ -212,7 +218,7 @@ func (p *planner) ask(r rung, out *answer) (why string) {
 	return why
 }
 
-// passOver has an option be the answer in vain, if it may and there is none before it, and hears when it may help.
+// passOver makes an option the answer in vain, if it may be one and there is none yet. It records when the option may help.
 func (p *planner) passOver(w weighed, out *answer) {
 	if out.Kind == "" && p.askable(w) {
 		p.take(w, out, true)
@@ -221,7 +227,7 @@ func (p *planner) passOver(w weighed, out *answer) {
 	out.rests = out.rests || !w.tried && w.waits && p.waited() < attempts
 }
 
-// highest is the criticality of the most critical who goes.
+// highest is the criticality of the most critical pod that goes.
 func (p *planner) highest(o option) rt.Criticality {
 	out := rt.Low
 	for _, uid := range slices.Concat(o.Pods, o.next) {
@@ -230,13 +236,13 @@ func (p *planner) highest(o option) rt.Criticality {
 	return out
 }
 
-// take has an option be the answer.
+// take makes an option the answer.
 func (p *planner) take(w weighed, out *answer, vain bool) {
 	out.option, out.Request, out.Leaving, out.Vain = w.option, w.Request, p.leaving(w.option), vain
-	out.of = p.crowd.sufferers[0].Criticality
+	out.of = p.contention.affected[0].Criticality
 }
 
-// became says what became of an attempt and, once it is over, why: a policy that forbids it is heard in its own words.
+// became describes the result of an attempt. Once it is over the text contains its message, such as the refusal of a policy.
 func became(t orchestration.Ticket) string {
 	text := fmt.Sprintf("action %s is %s", t.Name, t.Phase)
 	if t.Phase.Over() && t.Message != "" {
@@ -245,18 +251,18 @@ func became(t orchestration.Ticket) string {
 	return text
 }
 
-// longestWhy is how many bytes of an action's message are told of with others'.
+// longestWhy is the maximum length in bytes of an action's message within other text.
 const longestWhy = 160
 
-// submittable tells whether an attempt at the same may be made.
+// submittable tells whether the backoff of an attempt is over.
 func submittable(t orchestration.Ticket, now time.Time) bool {
 	return t.Phase.Over() && !t.Again.IsZero() && !now.Before(t.Again)
 }
 
-// sorted are the options that help, the best first: those that cure, by what they cost; then by what they free for what
-// they cost.
+// sorted returns the options that help, the best first. Options that cure come first, by price. The others follow by the
+// bandwidth that they free per price.
 func (p *planner) sorted(list []option) []option {
-	lacking := p.crowd.lacking(p.before)
+	lacking := p.contention.lacking(p.before)
 	out := slices.DeleteFunc(list, func(o option) bool { return !o.helps(lacking) })
 	slices.SortFunc(out, func(a, b option) int {
 		byCure := cmp.Compare(b.Cured, a.Cured)
@@ -269,16 +275,17 @@ func (p *planner) sorted(list []option) []option {
 	return out
 }
 
-// refused tells whether the agent could not apply the budget of somebody whose core has room for it: it is not want of room then, whatever it is, and
-// nobody else's going helps.
-func (p *planner) refused(s Sufferer) bool {
-	return s.Source == SourceNoCore && p.before.on(s.ID) != rt.NoCore && p.crowd.passes(p.before, s)
+// refused tells whether the agent could not apply the budget of a container whose core has room for it. The cause is not a lack
+// of room then, and the departure of other pods does not help.
+func (p *planner) refused(s AffectedContainer) bool {
+	return s.Source == SourceNoCore && p.before.on(s.ID) != rt.NoCore && p.contention.passes(p.before, s)
 }
 
-// crowded are the cores on which somebody suffers from others; all of them when somebody has none.
-func (p *planner) crowded() map[int]bool {
+// contendedCores are the cores on which other containers affect a container. They are all cores if an affected container has
+// none.
+func (p *planner) contendedCores() map[int]bool {
 	out := map[int]bool{}
-	for _, s := range p.crowd.sufferers {
+	for _, s := range p.contention.affected {
 		if p.refused(s) {
 			continue
 		}
@@ -286,14 +293,14 @@ func (p *planner) crowded() map[int]bool {
 			out[core] = true
 			continue
 		}
-		for id := range p.crowd.cores {
+		for id := range p.contention.cores {
 			out[id] = true
 		}
 	}
 	return out
 }
 
-// gone is what it brings, and costs, when pods go.
+// gone is the effect and the price of the departure of pods.
 func (p *planner) gone(pods []types.UID) (effect, price) {
 	ids, cost := map[string]bool{}, price(0)
 	for _, uid := range pods {
@@ -302,10 +309,10 @@ func (p *planner) gone(pods []types.UID) (effect, price) {
 		}
 		cost += priceOf(p.Node, p.pods[uid])
 	}
-	return p.crowd.effect(p.before, p.before.without(ids)), cost
+	return p.contention.effect(p.before, p.before.without(ids)), cost
 }
 
-// free tells whether a pod may be touched for this cause: not moved for it before, and in nobody's hands.
+// free tells whether the planner may touch a pod for this cause: it was not moved for it before, and no other action has it.
 func (p *planner) free(uid types.UID) bool {
 	return stays(p.Snapshot, uid) && !p.moved[uid] && !p.held(uid)
 }

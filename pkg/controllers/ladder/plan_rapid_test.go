@@ -58,11 +58,11 @@ func someTown(t *rapid.T) (*town, ladder.Planner) {
 		t.Skip("nobody can suffer")
 	}
 	source := rapid.SampledFrom([]string{ladder.SourceOverruns, ladder.SourceMisses}).Draw(t, "source")
-	sufferer := rapid.SampledFrom(names).Draw(t, "sufferer")
+	affected := rapid.SampledFrom(names).Draw(t, "sufferer")
 	if slices.Contains(names, "homeless") {
-		source, sufferer = ladder.SourceNoCore, "homeless"
+		source, affected = ladder.SourceNoCore, "homeless"
 	}
-	return w, w.planner("a", source, sufferer)
+	return w, w.planner("a", source, affected)
 }
 
 func namesOf(w *town) []string {
@@ -104,7 +104,7 @@ func TestWhateverIsChosen(t *testing.T) {
 		if !ok {
 			return
 		}
-		top := p.Sufferers[0].Criticality
+		top := p.Affected[0].Criticality
 		if a.Cured <= 0 && a.Relief < 10_000 {
 			t.Fatalf("%s brings nothing: %+v", a.What, a)
 		}
@@ -130,7 +130,7 @@ func TestWhateverIsChosen(t *testing.T) {
 		if a.Kind == rules.Rearrange {
 			holds(t, p.Node, a)
 		}
-		if a.Kind == rules.Migrate && p.Sufferers[0].PodUID != a.Pods[0] && a.Cured == 0 {
+		if a.Kind == rules.Migrate && p.Affected[0].PodUID != a.Pods[0] && a.Cured == 0 {
 			unbeaten(t, p, a)
 		}
 		if a.Kind == rules.OpenNode && !slices.Contains(vain, rules.Migrate) {
@@ -173,7 +173,7 @@ func holds(t *rapid.T, n *state.NodeView, a ladder.Answer) {
 // unbeaten expects of a move that frees bandwidth that no other single pod of the core, which might be moved as well, frees
 // more and costs less.
 func unbeaten(t *rapid.T, p ladder.Planner, a ladder.Answer) {
-	own, _ := p.Node.Server(p.Sufferers[0].ID)
+	own, _ := p.Node.Server(p.Affected[0].ID)
 	at, _ := p.Node.Server(string(a.Pods[0]) + "/app")
 	chosen := at.InForce()
 	if _, more := p.Node.Server(string(a.Pods[0]) + "/aux"); more {
@@ -200,8 +200,8 @@ func useful(t *rapid.T, w *town, p ladder.Planner, a ladder.Answer) {
 	w.node("opened", w.cores["a"])
 	p.Snapshot = w.snapshot()
 	p.Node, _ = p.Snapshot.NodeView("a")
-	for i := range p.Sufferers {
-		p.Sufferers[i].ServerView, _ = p.Node.Server(p.Sufferers[i].ID)
+	for i := range p.Affected {
+		p.Affected[i].ServerView, _ = p.Node.Server(p.Affected[i].ID)
 	}
 	if then, _ := p.Choose(); then.Kind == rules.OpenNode && slices.Equal(then.Pods, a.Pods) {
 		t.Fatalf("%s, and nobody goes there", a.What)
@@ -220,19 +220,19 @@ func TestAClimbGoesUpAndEnds(t *testing.T) {
 		p.Ticket = func(r orchestration.Request) (orchestration.Ticket, bool) {
 			return orchestration.Ticket{Name: "x", Phase: rules.Refused}, tried[key(r)]
 		}
-		rung := 0
+		escalationLevel := 0
 		for range 1000 {
 			a, ok := p.Choose()
 			if !ok {
 				return
 			}
-			if a.Kind.Rung() < rung {
-				t.Fatalf("down from rung %d to %s", rung, a.Kind)
+			if a.Kind.Rung() < escalationLevel {
+				t.Fatalf("down from rung %d to %s", escalationLevel, a.Kind)
 			}
 			if tried[key(a.Request)] {
 				t.Fatalf("%s again", a.What)
 			}
-			rung, tried[key(a.Request)] = a.Kind.Rung(), true
+			escalationLevel, tried[key(a.Request)] = a.Kind.Rung(), true
 		}
 		t.Fatal("it does not end")
 	})

@@ -18,7 +18,7 @@ import (
 )
 
 // crowded is a node whose first core has a High container between Low ones of 10 and 30 %, and whose second core is full.
-func crowded() *town {
+func contendedCores() *town {
 	w := newTown()
 	w.node("a", 2)
 	w.run("high", "a", "High", 20, 40, 0)
@@ -113,7 +113,7 @@ func TestTheCheapestRungThatHelps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := crowded()
+			w := contendedCores()
 			c.change(w)
 			if got := chosen(t, w.planner("a", c.source, "high")); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
@@ -161,7 +161,7 @@ func TestRoomForAContainerWithoutACore(t *testing.T) {
 // What was tried in vain and rests is passed over, and so is what was done; the request says why.
 func TestWhatRestsIsPassedOver(t *testing.T) {
 	t.Parallel()
-	w := crowded()
+	w := contendedCores()
 	w.cores["a"] = 3
 	w.node("b", 1)
 	p := w.planner("a", ladder.SourceOverruns, "high")
@@ -201,7 +201,7 @@ func TestWhatRestsIsPassedOver(t *testing.T) {
 // A node is not replaced for somebody who is less critical than others that run there.
 func TestNobodyMoreCriticalGoesWithTheNode(t *testing.T) {
 	t.Parallel()
-	w := crowded()
+	w := contendedCores()
 	p := w.planner("a", ladder.SourceMisses, "small")
 	p.Ticket = func(r orchestration.Request) (orchestration.Ticket, bool) {
 		return orchestration.Ticket{Name: "x", Phase: rules.Failed}, r.Kind == rules.OpenNode
@@ -214,7 +214,7 @@ func TestNobodyMoreCriticalGoesWithTheNode(t *testing.T) {
 // What was tried in vain, or is kept by a PodDisruptionBudget, is asked for only where no rung has anything else, however long it has rested.
 func TestWhatIsTriedAgainInVain(t *testing.T) {
 	t.Parallel()
-	w := crowded()
+	w := contendedCores()
 	w.node("b", 1)
 	p := w.planner("a", ladder.SourceOverruns, "high")
 	untried := map[rules.Kind]bool{rules.ReplaceNode: true}
@@ -244,7 +244,7 @@ func TestWhatIsTriedAgainInVain(t *testing.T) {
 // Nothing that was moved for the cause, in whatever way, and nothing that another action has, is touched.
 func TestNothingIsMovedTwice(t *testing.T) {
 	t.Parallel()
-	w := crowded()
+	w := contendedCores()
 	w.cores["a"] = 3
 	w.node("b", 1)
 	p := w.planner("a", ladder.SourceOverruns, "high")
@@ -325,7 +325,7 @@ func TestWhenANodeIsReplaced(t *testing.T) {
 		}, "nothing"},
 		"with a pod that nobody makes again": {func(w *town, _ *ladder.Planner) { w.pods["other"].OwnerReferences = nil }, "nothing"},
 	} {
-		w := crowded()
+		w := contendedCores()
 		first := w.planner("a", ladder.SourceMisses, "high")
 		c.change(w, &first)
 		p := w.planner("a", ladder.SourceMisses, "high")
@@ -390,7 +390,7 @@ func TestRelapses(t *testing.T) {
 // What the node cannot hold beside cores is no destination.
 func TestDestinationsHaveWhatElseThePodAsks(t *testing.T) {
 	t.Parallel()
-	w := crowded()
+	w := contendedCores()
 	w.node("b", 1)
 	p := w.planner("a", ladder.SourceOverruns, "high")
 	p.Fits = func(_ string, pods ...*state.PodView) bool { return pods[0].Name != "large" }

@@ -16,11 +16,11 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// rearrangements are the other placements on the node: somebody who suffers goes to another core, one of its neighbours
-// does, or for somebody who lacks room all that are in the way.
+// rearrangements are other placements on the node. An affected container or one of its neighbours goes to another core. If the
+// affected container lacks room, all containers in its way may go to other cores.
 func (p *planner) rearrangements() []option {
 	var out []option
-	for _, s := range p.crowd.sufferers {
+	for _, s := range p.contention.affected {
 		out = append(out, p.elsewhere(s.ServerView, s.Wanted)...)
 		if p.refused(s) {
 			continue
@@ -28,22 +28,22 @@ func (p *planner) rearrangements() []option {
 		from := p.before.on(s.ID)
 		for i := range p.Node.Servers {
 			o := &p.Node.Servers[i]
-			if from != rt.NoCore && o.Physical == from && !p.suffering(o.ID) && o.Criticality <= s.Criticality {
+			if from != rt.NoCore && o.Physical == from && !p.containerAffected(o.ID) && o.Criticality <= s.Criticality {
 				out = append(out, p.elsewhere(o, o.InForce())...)
 			}
 		}
-		if !p.crowd.passes(p.before, s) {
+		if !p.contention.passes(p.before, s) {
 			out = append(out, p.clearings(s)...)
 		}
 	}
 	return out
 }
 
-// elsewhere are the other cores that take a server as it is to be.
+// elsewhere are the other cores that hold a server with the given budget.
 func (p *planner) elsewhere(s *state.ServerView, as rt.Server) []option {
 	var out []option
-	for _, id := range slices.Sorted(maps.Keys(p.crowd.cores)) {
-		if id == s.Physical || !rt.Admit(p.crowd.cores[id], p.before[id], as).Admitted {
+	for _, id := range slices.Sorted(maps.Keys(p.contention.cores)) {
+		if id == s.Physical || !rt.Admit(p.contention.cores[id], p.before[id], as).Admitted {
 			continue
 		}
 		if o, ok := p.rearranged(map[string]int{s.ID: id}); ok {
@@ -53,8 +53,8 @@ func (p *planner) elsewhere(s *state.ServerView, as rt.Server) []option {
 	return out
 }
 
-// clearings are the cores from which others can be moved so that the one that lacks room has it.
-func (p *planner) clearings(s Sufferer) []option {
+// clearings are the cores from which other containers can move so that the affected container has the room that it lacks.
+func (p *planner) clearings(s AffectedContainer) []option {
 	var out []option
 	loads := p.loads()
 	for i, load := range loads {
@@ -79,11 +79,11 @@ func (p *planner) clearings(s Sufferer) []option {
 	return out
 }
 
-// loads are the cores in order; who may not be moved has the highest criticality.
+// loads are the cores in order. Containers that must not move have the highest criticality.
 func (p *planner) loads() []rt.Load {
 	var out []rt.Load
-	for _, id := range slices.Sorted(maps.Keys(p.crowd.cores)) {
-		load := rt.Load{Core: p.crowd.cores[id], Servers: slices.Clone(p.before[id])}
+	for _, id := range slices.Sorted(maps.Keys(p.contention.cores)) {
+		load := rt.Load{Core: p.contention.cores[id], Servers: slices.Clone(p.before[id])}
 		for i := range load.Servers {
 			if v, ok := p.Node.Server(load.Servers[i].ID); !ok || !p.mayShift(v) {
 				load.Servers[i].Criticality = rt.High
@@ -94,7 +94,7 @@ func (p *planner) loads() []rt.Load {
 	return out
 }
 
-// mayShift tells whether a server may go to another core for this cause.
+// mayShift tells whether the planner may move a server to another core for this cause.
 func (p *planner) mayShift(v *state.ServerView) bool {
 	return v.McKube != nil && v.Running && !p.moved[v.PodUID] && !p.held(v.PodUID)
 }
@@ -118,8 +118,8 @@ func resettled(others []rt.Load, gone []rt.Server) (map[string]int, bool) {
 	return out, true
 }
 
-// movedBy are the pods of which anything was moved by actions that did, or may have done, what they were for. Who is still there after a
-// preemption was not evicted.
+// movedBy lists the pods of which actions moved anything, or may have. A pod that still exists after a preemption was not
+// evicted.
 func movedBy(actions []*v1alpha1.RTAction) map[types.UID]bool {
 	out := map[types.UID]bool{}
 	for _, o := range actions {
@@ -134,11 +134,11 @@ func movedBy(actions []*v1alpha1.RTAction) map[types.UID]bool {
 	return out
 }
 
-// mostMoves is how many an action takes.
+// mostMoves is the maximum number of moves in an action.
 const mostMoves = 64
 
-// rearranged is the option that puts servers on cores. ok is false when somebody may not be moved, or a core would not
-// hold what it gains.
+// rearranged is the option that moves servers to cores. ok is false if a container must not be moved, or a core would not hold
+// what it gains.
 func (p *planner) rearranged(to map[string]int) (option, bool) {
 	var servers []rt.Server
 	var views []*state.ServerView
@@ -158,13 +158,13 @@ func (p *planner) rearranged(to map[string]int) (option, bool) {
 		words = append(words, fmt.Sprintf("container %s of pod %s/%s to core %d", v.Container, v.Namespace, v.Pod, to[id]))
 	}
 	after := p.before.moved(servers, to)
-	if len(o.Moves) > mostMoves || !p.crowd.holds(p.before, after) {
+	if len(o.Moves) > mostMoves || !p.contention.holds(p.before, after) {
 		return option{}, false
 	}
-	o.effect, o.price = p.crowd.effect(p.before, after), priceOf(p.Node, views)
-	o.Crowds = p.crowd.crowds(p.before, after, to)
+	o.effect, o.price = p.contention.effect(p.before, after), priceOf(p.Node, views)
+	o.Crowds = p.contention.crowds(p.before, after, to)
 	for _, core := range to {
-		o.left += p.crowd.left(after, core, "")
+		o.left += p.contention.left(after, core, "")
 	}
 	o.What = "moving " + strings.Join(words, ", ")
 	return o, true

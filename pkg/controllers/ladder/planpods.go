@@ -12,8 +12,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// migrations are the pods that may go to another node: neighbours of those who suffer, all in the way of somebody who
-// lacks room, of whom the first goes now, or one who suffers itself.
+// migrations are the options that move pods to another node. They move a neighbour of an affected container, or the affected
+// container's own pod. If the container lacks room they move all pods that are in its way, and the first of them goes now.
 func (p *planner) migrations() []option {
 	var out []option
 	for _, set := range p.sets(p.movable, p.keptMoving) {
@@ -21,7 +21,7 @@ func (p *planner) migrations() []option {
 			out = append(out, o)
 		}
 	}
-	for _, s := range p.crowd.sufferers {
+	for _, s := range p.contention.affected {
 		if o, ok := p.departure(s); ok {
 			out = append(out, o)
 		}
@@ -29,8 +29,8 @@ func (p *planner) migrations() []option {
 	return out
 }
 
-// migration has the first of a set go, where all of them find cores elsewhere: one whom a budget keeps, as the others would go for nothing where it
-// may not follow.
+// migration moves the first pod of a set, if all pods of the set find cores elsewhere. A pod that a budget blocks comes first:
+// otherwise the others would go for nothing if it may not follow.
 func (p *planner) migration(set []types.UID) (option, bool) {
 	set = slices.Clone(set)
 	slices.SortStableFunc(set, func(a, b types.UID) int {
@@ -46,8 +46,8 @@ func (p *planner) migration(set []types.UID) (option, bool) {
 	return o, true
 }
 
-// departure has somebody who suffers go itself.
-func (p *planner) departure(s Sufferer) (option, bool) {
+// departure moves the pod of an affected container itself.
+func (p *planner) departure(s AffectedContainer) (option, bool) {
 	if !p.movable(s.PodUID) {
 		return option{}, false
 	}
@@ -55,14 +55,15 @@ func (p *planner) departure(s Sufferer) (option, bool) {
 	if !ok {
 		return option{}, false
 	}
-	o := option{Pods: []types.UID{s.PodUID}, leavers: []types.UID{s.PodUID}, Target: d.Node, price: priceOf(p.Node, p.pods[s.PodUID])}
+	o := option{Pods: []types.UID{s.PodUID}, departing: []types.UID{s.PodUID}, Target: d.Node, price: priceOf(p.Node, p.pods[s.PodUID])}
 	o.What = "moving " + p.names(o.Pods) + " itself to node " + d.Node + p.anew(s.PodUID, d.Node)
 	o.effect = p.leaves(s, p.roomAt(d, s.ID))
 	o.Crowds = p.crowdsNode(s.PodUID, d.Node)
 	return o, true
 }
 
-// allMove tells whether all pods of a set find cores elsewhere, and what else they ask for, together, and where the first goes.
+// allMove tells whether all pods of a set together find cores and their other resources elsewhere. It returns where the first
+// goes.
 func (p *planner) allMove(set []types.UID) (state.Destination, bool) {
 	if len(set) == 1 {
 		return p.destination(set[0])
@@ -74,15 +75,16 @@ func (p *planner) allMove(set []types.UID) (state.Destination, bool) {
 			if !ok || !p.suits(uid, n, coming[n.Name]...) || avoid(uid, n.Name) {
 				return false
 			}
-			coming[n.Name] = append(coming[n.Name], view) // it is asked last of all
+			coming[n.Name] = append(coming[n.Name], view) // the snapshot calls this filter last
 			return true
 		})
 	})
 	return all[set[0]], ok
 }
 
-// movable tells whether a pod may be moved to another node: somebody makes it again, no McKube of it forbids it, it was not moved for this cause,
-// nothing ties it to the node, and it may be evicted where it has to go before another serves.
+// movable tells whether the planner may move a pod to another node. A controller must make the pod again, no McKube of it may
+// forbid it, and it must not have been moved for this cause. Nothing may tie it to the node. If it has to go before its
+// replacement serves, eviction must be possible.
 func (p *planner) movable(uid types.UID) bool {
 	view, ok := p.Snapshot.Pod(uid)
 	return ok && view.Owned && mayLeave(p.pods[uid]) && p.free(uid) && !p.tied(view) && (p.beside(uid, "") || !p.barred(view))
@@ -95,15 +97,16 @@ func mayLeave(servers []*state.ServerView) bool {
 	})
 }
 
-// leaves is what it brings when one who suffers goes to where so much is left to it. To leave a node on which deadlines
-// are missed, or whose agent cannot apply a budget for which there is room, is of use by itself: it may be the node that is at fault. It was not, if
-// the container suffered so on another, too: then leaving brings nothing.
-func (p *planner) leaves(s Sufferer, room rt.PPM) effect {
-	if p.wandering(s) {
+// leaves is the effect when an affected container goes to a place with the given bandwidth. To leave a node on which deadlines
+// are missed is of use by itself, because the node may be at fault. The same holds for a node whose agent cannot apply a budget
+// for which there is room. If the container was affected on another node, too, the node is not at fault, and leaving brings
+// nothing.
+func (p *planner) leaves(s AffectedContainer, room rt.PPM) effect {
+	if p.failedElsewhere(s) {
 		return effect{}
 	}
-	out := effect{Relief: room - p.crowd.room(p.before, s)}
-	if !p.crowd.passes(p.before, s) {
+	out := effect{Relief: room - p.contention.room(p.before, s)}
+	if !p.contention.passes(p.before, s) {
 		out.Cured = 1
 	}
 	if p.byNode(s) {
@@ -113,35 +116,35 @@ func (p *planner) leaves(s Sufferer, room rt.PPM) effect {
 	return out
 }
 
-// preemptions are the pods that may be evicted for good: all strictly less critical than those who suffer.
+// preemptions are the options that evict pods for good. All of these are strictly less critical than the affected containers.
 func (p *planner) preemptions() []option {
 	var out []option
 	for _, set := range p.sets(p.evictable, p.Leave.Kept) {
-		o := option{Pods: set, What: "evicting " + p.names(set) + p.bereft(set)}
+		o := option{Pods: set, What: "evicting " + p.names(set) + p.withoutBudget(set)}
 		o.effect, o.price = p.gone(set)
 		out = append(out, o)
 	}
 	return out
 }
 
-// evictable tells whether a pod may be evicted for those who suffer, and stays away then.
+// evictable tells whether the planner may evict a pod for the affected containers, and the pod stays away then.
 func (p *planner) evictable(uid types.UID) bool {
 	view, ok := p.Snapshot.Pod(uid)
-	return ok && criticalityOf(p.pods[uid]) < p.crowd.sufferers[0].Criticality && p.free(uid) && !p.returns(uid) && !p.barred(view)
+	return ok && criticalityOf(p.pods[uid]) < p.contention.affected[0].Criticality && p.free(uid) && !p.returns(uid) && !p.barred(view)
 }
 
-// returns tells whether a pod that is evicted is made again where it was: it tolerates the taint, so that nothing keeps it off. It would be evicted
-// again, as another pod, for as long as the pressure lasts.
+// returns tells whether a controller makes an evicted pod again on the same node: the pod tolerates the taint, so nothing keeps
+// it away. The preempt executor would evict its successors for as long as the pressure lasts.
 func (p *planner) returns(uid types.UID) bool {
 	view, ok := p.Snapshot.Pod(uid)
 	return ok && view.Remade && view.Tolerates(corev1.Taint{Key: taintKey, Effect: corev1.TaintEffectNoSchedule})
 }
 
-// openings are the pods whose leaving would help if another node had room for them: they find none, or none where they would not be as crowded. What
-// is opened is judged as one that is there, as an empty node of this one's kind.
+// openings are the options that open another node for pods whose departure would help. No existing node has room for these pods,
+// or every node would be as crowded for them. The planner judges the new node as an empty node of this node's kind.
 func (p *planner) openings() []option {
 	var out []option
-	lacking, empty := p.crowd.lacking(p.before), p.another()
+	lacking, empty := p.contention.lacking(p.before), p.another()
 	for _, set := range p.sets(p.movable, p.keptMoving) {
 		if o, ok := p.migration(set); ok && o.helps(lacking) || slices.ContainsFunc(set, p.opening) {
 			continue
@@ -151,11 +154,11 @@ func (p *planner) openings() []option {
 		o.Crowds = p.crowdsAt(set[0], empty)
 		out = append(out, o)
 	}
-	for _, s := range p.crowd.sufferers {
+	for _, s := range p.contention.affected {
 		if o, ok := p.departure(s); !p.movable(s.PodUID) || p.opening(s.PodUID) || ok && o.helps(lacking) {
 			continue
 		}
-		o := option{Pods: []types.UID{s.PodUID}, leavers: []types.UID{s.PodUID}, price: priceOf(p.Node, p.pods[s.PodUID])}
+		o := option{Pods: []types.UID{s.PodUID}, departing: []types.UID{s.PodUID}, price: priceOf(p.Node, p.pods[s.PodUID])}
 		o.What = "opening a node for " + p.names(o.Pods)
 		o.effect = p.leaves(s, p.most(s, empty))
 		o.Crowds = p.crowdsAt(s.PodUID, empty)
@@ -164,22 +167,22 @@ func (p *planner) openings() []option {
 	return out
 }
 
-// replacements is the node itself: where it is late, or has less than it promised, or is crowded, and all of its governed
-// pods may leave it, none of which is more critical than who suffers, or in other hands.
+// replacements is the option to replace the node. It must be late, have less than it promised, or be crowded. All of its
+// governed pods must be allowed to leave. No pod may be more critical than the affected containers, or belong to another action.
 func (p *planner) replacements() []option {
 	if p.Pool == "" {
 		return nil
 	}
-	o := option{leavers: sortedPods(p.pods), What: "replacing node " + p.Node.Name}
-	for _, uid := range o.leavers {
+	o := option{departing: sortedPods(p.pods), What: "replacing node " + p.Node.Name}
+	for _, uid := range o.departing {
 		view, ok := p.Snapshot.Pod(uid)
-		if !ok || !view.Owned || !mayLeave(p.pods[uid]) || p.held(uid) || criticalityOf(p.pods[uid]) > p.crowd.sufferers[0].Criticality {
+		if !ok || !view.Owned || !mayLeave(p.pods[uid]) || p.held(uid) || criticalityOf(p.pods[uid]) > p.contention.affected[0].Criticality {
 			return nil
 		}
 		o.price += priceOf(p.Node, p.pods[uid])
 		switch {
 		case view.Deleting:
-			continue // it goes in any case
+			continue // it leaves in any case
 		case p.staysWithNode(view):
 			return nil
 		case p.moved[uid]:
@@ -190,10 +193,10 @@ func (p *planner) replacements() []option {
 	if len(o.displaced) > mostDisplaced {
 		return nil
 	}
-	for _, s := range p.crowd.sufferers {
+	for _, s := range p.contention.affected {
 		full := rt.PPM(0)
 		if core := p.before.on(s.ID); core != rt.NoCore {
-			full = p.crowd.cores[core].Capacity
+			full = p.contention.cores[core].Capacity
 		}
 		e := p.leaves(s, full)
 		o.Cured, o.Relief, o.Net = o.Cured+e.Cured, o.Relief+e.Relief, o.Net+e.Net
@@ -201,5 +204,5 @@ func (p *planner) replacements() []option {
 	return []option{o}
 }
 
-// mostDisplaced is how many pods an action names.
+// mostDisplaced is the maximum number of pods that an action names.
 const mostDisplaced = 200

@@ -10,23 +10,24 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// sets are the sets of pods whose going may help, of those that may: each that shares a core with somebody who suffers, and of those in the
-// way of somebody who lacks room the cheapest on each core, of all and, where budgets keep these, of whom they let go. None is more critical than they
-// are, and none suffers.
+// sets lists the sets of pods whose departure may help, of the pods that may leave. Each pod that shares a core with an affected
+// container is a set. If the container lacks room, the cheapest pods in its way on each core are a set. If budgets block that
+// set, the cheapest pods that the budgets allow are another one. No pod in a set is more critical than the affected containers,
+// and none has an affected container.
 func (p *planner) sets(may func(types.UID) bool, kept func(...types.UID) string) [][]types.UID {
-	cores, top := p.crowded(), p.crowd.sufferers[0].Criticality
+	cores, top := p.contendedCores(), p.contention.affected[0].Criticality
 	var out [][]types.UID
 	for _, uid := range sortedPods(p.pods) {
 		near := slices.ContainsFunc(p.pods[uid], func(s *state.ServerView) bool { return cores[s.Physical] })
-		if near && !p.suffers(uid) && criticalityOf(p.pods[uid]) <= top && may(uid) {
+		if near && !p.podAffected(uid) && criticalityOf(p.pods[uid]) <= top && may(uid) {
 			out = append(out, []types.UID{uid})
 		}
 	}
-	for _, s := range p.crowd.sufferers {
-		if p.crowd.passes(p.before, s) {
+	for _, s := range p.contention.affected {
+		if p.contention.passes(p.before, s) {
 			continue
 		}
-		for id, core := range p.crowd.cores {
+		for id, core := range p.contention.cores {
 			if at := p.before.on(s.ID); at != rt.NoCore && at != id {
 				continue
 			}
@@ -41,7 +42,8 @@ func (p *planner) sets(may func(types.UID) bool, kept func(...types.UID) string)
 	return out
 }
 
-// ranked gives each server the criticality of its whole pod, because all of it would go; who may not go the highest.
+// ranked gives each server the criticality of its pod, because the whole pod would go. Servers of pods that must not go have the
+// highest.
 func (p *planner) ranked(l rt.Load, may func(types.UID) bool) rt.Load {
 	l.Servers = slices.Clone(l.Servers)
 	for i := range l.Servers {
@@ -53,8 +55,8 @@ func (p *planner) ranked(l rt.Load, may func(types.UID) bool) rt.Load {
 	return l
 }
 
-// least are the less critical pods on a core, of those that may go and, unless kept is nil, that budgets let go together, whose going costs least and
-// leaves room for a server; none where none would do.
+// least returns the less critical pods on a core whose departure costs least and leaves room for a server. It considers the pods
+// that may go and, unless kept is nil, that budgets let go together. It returns none if no set is enough.
 func (p *planner) least(core rt.Core, servers []rt.Server, wanted rt.Server, may func(types.UID) bool, kept func(...types.UID) string) []types.UID {
 	if kept == nil {
 		kept = func(...types.UID) string { return "" }

@@ -114,7 +114,7 @@ func TestEachOfSeveralIsGivenItsGrace(t *testing.T) {
 // A node may be opened in any NodePool that takes the pods: the one that opens it knows which are the cheapest.
 func TestANodeIsOpenedInAnyNodePool(t *testing.T) {
 	t.Parallel()
-	w := crowded()
+	w := contendedCores()
 	w.gone("small", "large")
 	w.run("equal", "a", "High", 20, 30, 0)
 	a, ok := w.planner("a", ladder.SourceOverruns, "high").Choose()
@@ -127,7 +127,7 @@ func TestANodeIsOpenedInAnyNodePool(t *testing.T) {
 // moved, and may be now.
 func TestWhoWasNotEvictedMayStillBe(t *testing.T) {
 	t.Parallel()
-	w := crowded()
+	w := contendedCores()
 	w.gone("small")
 	p := w.planner("a", ladder.SourceOverruns, "high")
 	p.Answers = []*v1alpha1.RTAction{{
@@ -163,7 +163,7 @@ func TestItIsToldWhichNodesTakeNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := crowded()
+			w := contendedCores()
 			w.node("b", 1)
 			c.change(w)
 			p := w.planner("a", ladder.SourceOverruns, "high")

@@ -9,8 +9,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// poolOf is the NodePool by which a node may be replaced; empty for none. One with a fixed number of nodes replaces none for pressure. Whoever carries
-// the action out has the last word: a NodePool that cannot be read keeps nothing from being asked for.
+// poolOf is the NodePool that may replace a node; empty for none. A NodePool with a fixed number of nodes replaces none for
+// pressure. The executor of the replacement decides in the end, so an error in reading the NodePool does not prevent the
+// request.
 func poolOf(ctx context.Context, from client.Reader, n *state.NodeView) string {
 	name := n.Label(karpenterv1.NodePoolLabelKey)
 	pool := &karpenterv1.NodePool{}

@@ -26,9 +26,10 @@ type preempt struct {
 	store  *state.Store
 }
 
-// NewPreempt makes the executor of preemptions against real-time pressure. Each pod goes by the Eviction API, only while it
-// is the same pod, strictly less critical than the one for whom it goes, and the pressure lasts; of several only while
-// somebody lacks the room that they are to give; and the first only when all may go. It asks the API server, and not a cache, who is still there.
+// NewPreempt makes the executor of preemptions against real-time pressure. It evicts each pod by the Eviction API. The pod must
+// be the same, and strictly less critical than the beneficiary, and the pressure must last. The executor evicts several pods
+// only while a container lacks the room that they are to give, and the first only when all may go. It reads the pods from the
+// API server and not from a cache.
 func NewPreempt(c client.Client, api client.Reader, store *state.Store) orchestration.Executor {
 	return preempt{client: c, api: api, store: store}
 }
@@ -63,10 +64,10 @@ func (e preempt) Step(ctx context.Context, task orchestration.Task) (rules.Resul
 	if n, ok := e.store.Snapshot().NodeView(task.Object.Spec.Node); ok && !sees(n) {
 		return rules.Result{Message: "waits for the agent of node " + n.Name + " to be heard again"}, nil
 	}
-	return e.strike(ctx, task.Object.Name, left, gone)
+	return e.evictNext(ctx, task.Object.Name, left, gone)
 }
 
-// left are the pods that are still there, and the name of one that is on its way out.
+// left are the pods that still exist, and the name of one that is being deleted.
 func (e preempt) left(ctx context.Context, pods []v1alpha1.ActionPod) (left []*corev1.Pod, ending string, err error) {
 	for _, named := range pods {
 		pod := &corev1.Pod{}
@@ -85,7 +86,7 @@ func (e preempt) left(ctx context.Context, pods []v1alpha1.ActionPod) (left []*c
 	return left, ending, nil
 }
 
-// needless is why no further pod needs to go, because the pressure has eased, or may; empty: they do.
+// needless is why no further pod needs to go, or must not; empty: they go. eased tells whether the pressure no longer needs it.
 func (e preempt) needless(o *v1alpha1.RTAction, left []*corev1.Pod) (why string, eased bool) {
 	snapshot := e.store.Snapshot()
 	n, ok := snapshot.NodeView(o.Spec.Node)
@@ -102,13 +103,13 @@ func (e preempt) needless(o *v1alpha1.RTAction, left []*corev1.Pod) (why string,
 	if why := unsuitable(n, most, left); why != "" {
 		return why, false
 	}
-	if len(o.Spec.Pods) > 1 && housed(snapshot, n, most, left) {
+	if len(o.Spec.Pods) > 1 && allFit(snapshot, n, most, left) {
 		return "there is room without", true
 	}
 	return "", false
 }
 
-// past is why the node needs no relief any longer, or whom it is for; empty: it does.
+// past is why the node, or the beneficiary, no longer needs relief; empty: it does.
 func past(o *v1alpha1.RTAction, snapshot *state.Snapshot, n *state.NodeView) string {
 	if n.Deleting {
 		return "the node is being closed"
@@ -124,7 +125,7 @@ func past(o *v1alpha1.RTAction, snapshot *state.Snapshot, n *state.NodeView) str
 	return ""
 }
 
-// unsuitable is why a pod that is left must not go for somebody of a criticality; empty: all may.
+// unsuitable is why a remaining pod must not go for a container of a criticality; empty: all may.
 func unsuitable(n *state.NodeView, most rt.Criticality, left []*corev1.Pod) string {
 	pods := podsOn(n)
 	for _, pod := range left {
@@ -138,32 +139,33 @@ func unsuitable(n *state.NodeView, most rt.Criticality, left []*corev1.Pod) stri
 	return ""
 }
 
-// housed tells whether all of a criticality have room for their highest budgets beside the pods that are left. Several pods go only because
-// somebody lacks that, on a core of theirs or without any; a single one may go because that frees bandwidth.
-func housed(snapshot *state.Snapshot, n *state.NodeView, of rt.Criticality, left []*corev1.Pod) bool {
+// allFit tells whether all containers of a criticality have room for their highest budgets beside the remaining pods. The
+// executor evicts several pods only because a container lacks that room, on a core of theirs or without a core. It may evict a
+// single pod because that frees bandwidth.
+func allFit(snapshot *state.Snapshot, n *state.NodeView, of rt.Criticality, left []*corev1.Pod) bool {
 	cores, pods := map[int]bool{rt.NoCore: true}, podsOn(n)
 	for _, pod := range left {
 		for _, s := range pods[pod.UID] {
 			cores[s.Physical] = true
 		}
 	}
-	c, now := crowdOf(n, nil, nil), layoutOf(n)
+	c, now := contentionOf(n, nil, nil), layoutOf(n)
 	for i := range n.Servers {
 		s := &n.Servers[i]
 		if s.McKube == nil || !s.Running || !stays(snapshot, s.PodUID) || s.Criticality != of || !cores[now.on(s.ID)] {
 			continue
 		}
-		if !c.passes(now, Sufferer{ServerView: s, Wanted: wanted(s)}) {
+		if !c.passes(now, AffectedContainer{ServerView: s, Wanted: wanted(s)}) {
 			return false
 		}
 	}
 	return true
 }
 
-// strike evicts the first pod, if all that are left may go, by their PodDisruptionBudgets together and each by a dry run: else one
-// would be gone for nothing. What a policy forbids before anybody has gone is called off, as is what one that stands still would have to go for: what that has in memory
-// may be nowhere else.
-func (e preempt) strike(ctx context.Context, action string, left []*corev1.Pod, gone int) (rules.Result, error) {
+// evictNext evicts the first pod, if all remaining pods may go: by their PodDisruptionBudgets together, and each by a dry run.
+// Otherwise one pod would go for nothing. If a policy forbids an eviction before any pod has gone, the executor calls the action
+// off. It does the same if a frozen pod would have to go, because its memory may exist nowhere else.
+func (e preempt) evictNext(ctx context.Context, action string, left []*corev1.Pod, gone int) (rules.Result, error) {
 	switch kept, err := eviction.Together(ctx, e.api, left); {
 	case err != nil:
 		return rules.Result{}, err
@@ -186,7 +188,8 @@ func (e preempt) strike(ctx context.Context, action string, left []*corev1.Pod, 
 		}
 	}
 	pod := left[0]
-	// That it is the queue's own lets it pass the gate that makes a migration of evictions, which would wait for this action.
+	// The annotation lets the eviction pass the gate that turns evictions into migrations. Such a migration would wait for this
+	// action.
 	answer, err := eviction.AskAs(ctx, e.client, pod, map[string]string{v1alpha1.AnnotationAction: action})
 	switch {
 	case err != nil:
@@ -204,7 +207,7 @@ func refusal(pod *corev1.Pod, a eviction.Answer, gone int) rules.Result {
 	return rules.Result{Undo: gone == 0 && a.Verdict == eviction.Never, Message: fmt.Sprintf("pod %s/%s may not be evicted yet: %s", pod.Namespace, pod.Name, a.Why)}
 }
 
-// undone is what is left of an action that is called off: evictions are for good.
+// undone is the result of an action that is called off. Evictions cannot be undone.
 func (e preempt) undone(o *v1alpha1.RTAction, left []*corev1.Pod) rules.Result {
 	if len(left) < len(o.Spec.Pods) {
 		return rules.Result{Outcome: rules.Failed, Message: told(o, left)}
@@ -217,7 +220,7 @@ func (e preempt) undone(o *v1alpha1.RTAction, left []*corev1.Pod) rules.Result {
 	return rules.Result{Outcome: rules.RolledBack, Message: "nobody was evicted"}
 }
 
-// told says who went and who did not.
+// told describes which pods went and which did not.
 func told(o *v1alpha1.RTAction, left []*corev1.Pod) string {
 	stays := map[types.UID]bool{}
 	for _, pod := range left {

@@ -17,24 +17,24 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// way is the way back of the containers that were moved within a node.
+// way is the recovery of the containers that were moved within a node.
 type way struct {
 	Node *state.NodeView
 	Episode
 	Answers []*v1alpha1.RTAction
-	// Returns are those of the way back so far.
+	// Returns are the actions of the recovery so far.
 	Returns []*v1alpha1.RTAction
 	Ticket  func(orchestration.Request) (orchestration.Ticket, bool)
 	Options Options
 	Now     time.Time
 }
 
-// next is the next container that goes back to the core of its claim: the one that was moved last comes first, and each
-// only where that core then passes its test and is not as full as the one that it leaves, unless nobody for whom it was
-// moved is left on the node. A return that came to nothing is made again after its rest, a few times. ok is false when none can go now; then again
-// is when one may, or zero when none is left that can.
+// next is the next container that goes back to the core of its claim. The container that was moved last comes first. Its core
+// must pass the admission test. The core must also be less full than the one that the container leaves, unless the beneficiary
+// of the move is no longer on the node. A failed return is repeated after its backoff, a few times. ok is false when no
+// container can go now. Then again is when one may, or zero when none is left that can.
 func (w way) next() (request orchestration.Request, again time.Time, ok bool) {
-	for _, made := range movesOf(w.untroubled()) {
+	for _, made := range movesOf(w.beforeRelapse()) {
 		v, ok := w.goesBack(made)
 		if !ok {
 			continue
@@ -51,7 +51,7 @@ func (w way) next() (request orchestration.Request, again time.Time, ok bool) {
 	return orchestration.Request{}, again, false
 }
 
-// goesBack is the container of a move, if it may go back to the core of its claim now.
+// goesBack returns the container of a move, if it may go back to the core of its claim now.
 func (w way) goesBack(made made) (*state.ServerView, bool) {
 	v, ok := w.Node.Server(rtdra.ServerID(made.PodUID, made.Container))
 	if !ok || !v.Running || v.Witness == rt.NoCore || v.Physical == rt.NoCore || v.Physical == v.Witness {
@@ -61,11 +61,12 @@ func (w way) goesBack(made made) (*state.ServerView, bool) {
 	if !ok || !rt.Admit(core.Core, w.Node.Runs(core).Servers, v.InForce()).Admitted {
 		return nil, false
 	}
-	return v, w.eases(v, core) || !w.concerns(made.whom)
+	return v, w.eases(v, core) || !w.concerns(made.beneficiary)
 }
 
-// untroubled are the answers of before anything was given back: what answered a relapse stays, or it would come again.
-func (w way) untroubled() []*v1alpha1.RTAction {
+// beforeRelapse lists the answers that are older than the first return. What answered a relapse stays, or the pressure would
+// come again.
+func (w way) beforeRelapse() []*v1alpha1.RTAction {
 	first, any := time.Time{}, false
 	for _, o := range w.Returns {
 		if a, _ := record.Read(o); !any || a.Since.Before(first) {
@@ -78,7 +79,7 @@ func (w way) untroubled() []*v1alpha1.RTAction {
 	})
 }
 
-// eases tells whether the core of the claim is then less full than the one that the container leaves.
+// eases tells whether the core of the claim is then less full than the core that the container leaves.
 func (w way) eases(v *state.ServerView, home *state.CoreView) bool {
 	away, ok := w.Node.Core(v.Physical)
 	in := v.InForce()
@@ -86,17 +87,17 @@ func (w way) eases(v *state.ServerView, home *state.CoreView) bool {
 }
 
 // concerns tells whether a pod still has real-time containers on the node.
-func (w way) concerns(whom types.UID) bool {
-	return slices.ContainsFunc(w.Node.Servers, func(s state.ServerView) bool { return s.PodUID == whom && s.Running })
+func (w way) concerns(beneficiary types.UID) bool {
+	return slices.ContainsFunc(w.Node.Servers, func(s state.ServerView) bool { return s.PodUID == beneficiary && s.Running })
 }
 
-// made is a move, and for which pod.
+// made is a move and its beneficiary.
 type made struct {
 	v1alpha1.ActionMove
-	whom types.UID
+	beneficiary types.UID
 }
 
-// movesOf are the moves that were made, the last first.
+// movesOf are the completed moves, the last first.
 func movesOf(actions []*v1alpha1.RTAction) []made {
 	done := slices.DeleteFunc(slices.Clone(actions), func(o *v1alpha1.RTAction) bool {
 		return rules.Kind(o.Spec.Kind) != rules.Rearrange || phaseOf(o) != rules.Succeeded

@@ -11,7 +11,7 @@ import (
 
 // unwritable is a node whose agent cannot write the budget of its High container, beside others for which there is room.
 func unwritable() *town {
-	w := crowded()
+	w := contendedCores()
 	w.gone("large")
 	w.run("equal", "a", "High", 10, 10, 0)
 	refused := w.applied("a", "high")
@@ -25,10 +25,10 @@ func (w *town) pressed(t *testing.T, node string) ladder.Planner {
 	p := w.planner(node, ladder.SourceNoCore)
 	var watch ladder.Watch
 	for i := range 8 {
-		watch, p.Sufferers = watch.Look(p.Node, false, p.Options, start.Add(time.Duration(i)*2*time.Second))
+		watch, p.Affected = watch.Look(p.Node, false, p.Options, start.Add(time.Duration(i)*2*time.Second))
 	}
-	if len(p.Sufferers) != 1 || p.Sufferers[0].Source != ladder.SourceNoCore {
-		t.Fatalf("%d suffer", len(p.Sufferers))
+	if len(p.Affected) != 1 || p.Affected[0].Source != ladder.SourceNoCore {
+		t.Fatalf("%d suffer", len(p.Affected))
 	}
 	return p
 }
@@ -38,7 +38,7 @@ func TestAnAgentsErrorMovesNobodyElse(t *testing.T) {
 	t.Parallel()
 	w := unwritable()
 	p := w.pressed(t, "a")
-	if got := p.Sufferers[0].Detail; got != "its node's agent could not apply its budget: writing cpu.rt_runtime_us: operation not permitted" {
+	if got := p.Affected[0].Detail; got != "its node's agent could not apply its budget: writing cpu.rt_runtime_us: operation not permitted" {
 		t.Errorf("it says %q", got)
 	}
 	if got := chosen(t, p); got != "OpenNode: opening a node for default/high" {

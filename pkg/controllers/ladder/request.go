@@ -16,25 +16,25 @@ import (
 )
 
 const (
-	// ReasonPressure is why the climb acts.
+	// ReasonPressure is the reason of actions that answer pressure.
 	ReasonPressure = "RTPressure"
-	// ReasonRecovery is why containers go back.
+	// ReasonRecovery is the reason of actions that move containers back.
 	ReasonRecovery = "Recovery"
 )
 
-// timeouts are how long actions may run, but for preemptions and nodes.
+// timeouts are the maximum durations of actions, except preemptions and nodes.
 var timeouts = map[rules.Kind]time.Duration{rules.Rearrange: 30 * time.Second, rules.Migrate: 5 * time.Minute}
 
 const (
-	// leaving is how long each pod that is evicted may take to end, and one more. usualGrace of pods is within that. More than mostGrace nobody
-	// is waited for.
+	// leaving is the time that the timeout has for each evicted pod, and once more. It covers the usual grace period usualGrace.
+	// The timeout covers at most mostGrace of a pod's grace period.
 	leaving    = time.Minute
 	usualGrace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
 	mostGrace  = 10 * time.Minute
 )
 
-// timeout of an option. They are evicted one after the other: one who takes long must not end the action before the last has gone, or the first
-// went for nothing.
+// timeout is the timeout of an option. The executor evicts pods one after the other. A pod that ends slowly must not end the
+// action before the last has gone, or the first went for nothing.
 func (p *planner) timeout(o option) time.Duration {
 	switch o.Kind {
 	case rules.OpenNode, rules.ReplaceNode:
@@ -52,9 +52,9 @@ func (p *planner) timeout(o option) time.Duration {
 	return out
 }
 
-// request asks for an option.
+// request makes the request for an option.
 func (p *planner) request(o option, passed []string) orchestration.Request {
-	first := p.whom(o)
+	first := p.beneficiary(o)
 	r := orchestration.Request{
 		Kind: o.Kind, Reason: ReasonPressure, Cause: p.Cause(), Node: p.Node.Name, TargetNode: o.Target, Moves: o.Moves,
 		Beneficiary: v1alpha1.ActionBeneficiary{
@@ -88,30 +88,32 @@ func (p *planner) request(o option, passed []string) orchestration.Request {
 	return r
 }
 
-// whom an option is for: the first of those who suffer who has something of it.
-func (p *planner) whom(o option) Sufferer {
-	for _, s := range p.crowd.sufferers {
+// beneficiary is the container that an option is for: the first affected container that an option's pod is near.
+func (p *planner) beneficiary(o option) AffectedContainer {
+	for _, s := range p.contention.affected {
 		if slices.ContainsFunc(o.Pods, func(uid types.UID) bool { return near(p.pods, uid, s) }) {
 			return s
 		}
 	}
-	return p.crowd.sufferers[0]
+	return p.contention.affected[0]
 }
 
-// beside tells whether another pod serves before one goes to a node, or without that to any. Then no budget is charged.
+// beside tells whether the replacement of a pod serves before the pod goes to a node or, without a node, to any. Then the move
+// is not charged to a PodDisruptionBudget.
 func (p *planner) beside(uid types.UID, node string) bool {
 	return p.passage(uid, node).Beside && !p.behind(uid)
 }
 
-// behind tells whether a pod is late itself, or would be if it went on beyond its budget. No other is to serve before such a one goes: late wherever
-// it runs, that would never prove itself, and nobody would learn that it is not the node that is late.
+// behind tells whether a pod is late itself, or would be if it went on beyond its budget. Its replacement must not have to serve
+// first. If that is late on every node it would never become ready, and the controller could not learn that the node is not at
+// fault.
 func (p *planner) behind(uid types.UID) bool {
-	return slices.ContainsFunc(p.Sufferers, func(s Sufferer) bool {
+	return slices.ContainsFunc(p.Affected, func(s AffectedContainer) bool {
 		return s.PodUID == uid && (s.Source == SourceMisses || s.Source == SourceOverruns)
 	})
 }
 
-// words say what an option does and brings.
+// words describes an option and its effect.
 func (o option) words() string {
 	if o.Cured > 0 {
 		return o.What + " gives it the room that it lacks"
@@ -120,6 +122,6 @@ func (o option) words() string {
 }
 
 func (p *planner) actionPod(uid types.UID) v1alpha1.ActionPod {
-	view, _ := p.Snapshot.Pod(uid) // it was there when the option was made of it
+	view, _ := p.Snapshot.Pod(uid) // it existed when the planner made the option
 	return v1alpha1.ActionPod{Namespace: view.Namespace, Name: view.Name, UID: uid}
 }

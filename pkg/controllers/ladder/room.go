@@ -7,7 +7,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// another is an empty node of the kind of this one.
+// another is an empty node of the same kind.
 func (p *planner) another() *state.NodeView {
 	out := &state.NodeView{Granularity: p.Node.Granularity}
 	for i := range p.Node.Cores {
@@ -17,14 +17,15 @@ func (p *planner) another() *state.NodeView {
 	return out
 }
 
-// crowdsNode tells of a node by its name whether a pod would be as crowded there.
+// crowdsNode tells for a node's name whether a pod would be as crowded there.
 func (p *planner) crowdsNode(uid types.UID, node string) bool {
 	n, ok := p.Snapshot.NodeView(node)
 	return !ok || p.crowdsAt(uid, n)
 }
 
-// crowdsAt tells whether a core of a node would be as full, with all of a pod's containers that come to it, as the fullest core was that is relieved.
-// One that is alone there is not crowded, where it has as much room as here. To leave a node on which deadlines are missed is of use wherever it leads.
+// crowdsAt tells whether a core of a node, with all containers of a pod that come to it, would be as full as the fullest core
+// that the pod relieves. A container alone on a core is not crowded if it has as much room as here. To leave a node on which
+// deadlines are missed is of use on every node.
 func (p *planner) crowdsAt(uid types.UID, n *state.NodeView) bool {
 	relieved, some := p.relieved(uid)
 	if !some || p.missing(uid) {
@@ -38,7 +39,7 @@ func (p *planner) crowdsAt(uid types.UID, n *state.NodeView) bool {
 	for i := range n.Cores {
 		core := &n.Cores[i]
 		group := coming[core.ID]
-		if len(group) == 0 || len(group) == 1 && len(n.Claims(core).Servers) == 0 && core.Capacity >= p.crowd.left(p.before, group[0].Physical, group[0].ID) {
+		if len(group) == 0 || len(group) == 1 && len(n.Claims(core).Servers) == 0 && core.Capacity >= p.contention.left(p.before, group[0].Physical, group[0].ID) {
 			continue
 		}
 		if core.Free-charges(group, core.Granularity) <= relieved {
@@ -48,23 +49,23 @@ func (p *planner) crowdsAt(uid types.UID, n *state.NodeView) bool {
 	return false
 }
 
-// relieved is what is left on the fullest core on which somebody suffers, of those that a pod leaves.
+// relieved is the bandwidth left on the fullest contended core that a pod leaves.
 func (p *planner) relieved(uid types.UID) (left rt.PPM, some bool) {
-	crowded := p.crowded()
+	contendedCores := p.contendedCores()
 	for _, s := range p.pods[uid] {
-		if s.Physical == rt.NoCore || !crowded[s.Physical] {
+		if s.Physical == rt.NoCore || !contendedCores[s.Physical] {
 			continue
 		}
-		if here := p.crowd.left(p.before, s.Physical, ""); !some || here < left {
+		if here := p.contention.left(p.before, s.Physical, ""); !some || here < left {
 			left, some = here, true
 		}
 	}
 	return left, some
 }
 
-// missing tells whether a pod is one of those whom an action is for, as it misses deadlines.
+// missing tells whether the action is for a pod because it misses deadlines.
 func (p *planner) missing(uid types.UID) bool {
-	for _, s := range p.crowd.sufferers {
+	for _, s := range p.contention.affected {
 		if s.PodUID == uid && s.Source == SourceMisses {
 			return true
 		}
@@ -94,7 +95,8 @@ func charges(group []*state.ServerView, granularity int64) rt.PPM {
 	return sum
 }
 
-// roomAt is the bandwidth that the others leave to a container where it would go, those of its own pod among them.
+// roomAt is the bandwidth that other containers leave to a container at its destination. The others include those of its own
+// pod.
 func (p *planner) roomAt(d state.Destination, id string) rt.PPM {
 	n, ok := p.Snapshot.NodeView(d.Node)
 	if !ok {
@@ -118,8 +120,9 @@ func (p *planner) roomOn(n *state.NodeView, cores map[string]int, id string) rt.
 	return room
 }
 
-// most is what an empty node of this one's kind would leave to somebody who suffers; where its pod finds no cores there, as much as a core has.
-func (p *planner) most(s Sufferer, empty *state.NodeView) rt.PPM {
+// most is the bandwidth that an empty node of the same kind would leave to an affected container. If its pod finds no cores
+// there, it is the capacity of a core.
+func (p *planner) most(s AffectedContainer, empty *state.NodeView) rt.PPM {
 	if cores, ok := p.Snapshot.CoresOf(s.PodUID, empty); ok {
 		return p.roomOn(empty, cores, s.ID)
 	}

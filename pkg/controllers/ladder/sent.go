@@ -12,23 +12,23 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
-// sentInVain are the attempts at having a pod go to another node that came to nothing for the pressure: from so many nodes on they speak against the
-// next, whichever that is, or a pressure that lasts while nodes come and go would try each of them without a rest. As with nodes that are opened those for
-// somebody less critical do not count, nor those that were not wanted any longer.
+// sentInVain are the failed attempts to move a pod to another node for the pressure. From a number of nodes on they count
+// against the next node, whichever it is. Otherwise, while nodes come and go, the planner would try each of them without a
+// backoff. As with opened nodes, attempts for a less critical container do not count, nor do withdrawn ones.
 type sentInVain struct {
 	last *v1alpha1.RTAction
-	// asked is how many, but for those that the disruption of a node kept from beginning; nodes is to how many.
+	// asked is the number of attempts, except those that the disruption of a node kept from beginning. nodes are their targets.
 	asked int32
 	nodes map[string]bool
 }
 
 func sentOf(answers []*v1alpha1.RTAction, uid types.UID, of rt.Criticality) sentInVain {
 	out := sentInVain{nodes: map[string]bool{}}
-	for _, o := range answers { // by age, and one after another that did not begin is as old as that
+	for _, o := range answers { // by age; an attempt after another that did not begin is as old as that one
 		if rules.Kind(o.Spec.Kind) != rules.Migrate || len(o.Spec.Pods) == 0 || o.Spec.Pods[0].UID != uid {
 			continue
 		}
-		if a, _ := record.Read(o); a.Criticality < of || a.Unwanted || !vain(a.Phase) { // what is wrong with it is in its message
+		if a, _ := record.Read(o); a.Criticality < of || a.Unwanted || !vain(a.Phase) { // for its criticality
 			continue
 		}
 		if out.nodes[o.Spec.TargetNode] = true; out.last == nil || !ended(o).Before(ended(out.last)) {
@@ -41,7 +41,7 @@ func sentOf(answers []*v1alpha1.RTAction, uid types.UID, of rt.Criticality) sent
 	return out
 }
 
-// vain tells whether an action is over, and was neither done nor withdrawn.
+// vain tells whether an action is over, and neither succeeded nor was withdrawn.
 func vain(p rules.Phase) bool { return p.Over() && p != rules.Succeeded && p != rules.Withdrawn }
 
 // ended is when an action that is over came to its end.
@@ -50,7 +50,7 @@ func ended(o *v1alpha1.RTAction) time.Time {
 	return a.Entered
 }
 
-// ticket is what is known of one more, beside what is known of the same that was asked for before.
+// ticket combines the record of an earlier request for the same with the attempts so far.
 func (s sentInVain) ticket(t orchestration.Ticket, tried bool) (orchestration.Ticket, bool) {
 	if s.last == nil || !tried && len(s.nodes) < targets {
 		return t, tried

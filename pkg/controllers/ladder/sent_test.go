@@ -93,7 +93,7 @@ func sent(a ladder.Answer, to string, phase rules.Phase, at time.Time) *v1alpha1
 // Two nodes speak for nothing, and a third is tried at once; from then on the next is tried after the rest of three, and only for want of anything else.
 func TestFromThreeNodesOnAllAttemptsSpeakAgainstTheNext(t *testing.T) {
 	t.Parallel()
-	w, few := crowded(), equals(1) // the less critical may be evicted; as critical ones not
+	w, few := contendedCores(), equals(1) // the less critical may be evicted; as critical ones not
 	w.node("b", 1)
 	few.node("b", 1)
 	choice, only := stay(w, "small", "high").planner("a", ladder.SourceOverruns, "high"), few.planner("a", ladder.SourceOverruns, "high")

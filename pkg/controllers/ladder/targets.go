@@ -11,7 +11,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// destination is where a pod would go, which is worked out once.
+// destination is where a pod would go, computed once per group.
 func (p *planner) destination(uid types.UID) (state.Destination, bool) {
 	known, asked := p.goes[uid]
 	if !asked {
@@ -27,10 +27,10 @@ func (p *planner) destination(uid types.UID) (state.Destination, bool) {
 	return *known, true
 }
 
-// roomiest is the node with most room for a pod, of those that are preferred: of those where it would not be as crowded, if there are any. Where
-// somebody lacks room that does not matter.
+// roomiest is the preferred node with most room for a pod. Nodes where the pod would not be as crowded come first. If an
+// affected container lacks room, crowding does not matter.
 func (p *planner) roomiest(uid types.UID) (state.Destination, bool) {
-	if p.crowd.lacking(p.before) {
+	if p.contention.lacking(p.before) {
 		return p.roomiestOf(uid, func(*state.NodeView) bool { return true })
 	}
 	if d, ok := p.roomiestOf(uid, func(n *state.NodeView) bool { return !p.crowdsAt(uid, n) }); ok {
@@ -45,8 +45,9 @@ func (p *planner) roomiestOf(uid types.UID, among state.NodeFilter) (state.Desti
 	})
 }
 
-// preferred finds where pods go: to nodes to which they can take their state, where they are to, and that had room when they were to go there
-// before; where there are none, without the state rather than to one that was full; else to any.
+// preferred finds the destinations of pods. It prefers nodes to which they can take their state, if they are to, and that had
+// room at earlier attempts. If there are none, a pod goes without its state rather than to a node that was full; otherwise to
+// any node.
 func preferred[T any](p *planner, pods []types.UID, find func(avoid func(types.UID, string) bool) (T, bool)) (found T, ok bool) {
 	full := map[types.UID][]string{}
 	for _, uid := range pods {
@@ -71,16 +72,17 @@ func preferred[T any](p *planner, pods []types.UID, find func(avoid func(types.U
 	return found, ok
 }
 
-// loses tells whether a pod would begin anew on a node, and perhaps not on another.
+// loses tells whether a pod would lose its state on a node, and perhaps not on another.
 func (p *planner) loses(uid types.UID, node string) bool {
 	way := p.passage(uid, node)
 	return way.Anew != "" && !way.Anywhere
 }
 
-// targets is to how many nodes a pod is to go for one pressure, one after another, while they have no room for it when its turn comes.
+// targets is to how many nodes the planner moves a pod for one pressure, one after another, while they have no room for it when
+// its turn comes.
 const targets = 3
 
-// full are the nodes that had no room for a pod when it was to go there for this pressure; none any longer once that were many.
+// full are the nodes that had no room for a pod when it was to go there for this pressure. It is empty once there were too many.
 func (p *planner) full(uid types.UID) []string {
 	var out []string
 	for _, o := range p.Answers {
@@ -96,7 +98,8 @@ func (p *planner) full(uid types.UID) []string {
 	return out
 }
 
-// passage is how a pod would go to a node. Of which node is asked only where that matters: what is in its way on its own keeps it from each.
+// passage is how a pod would go to a node. It asks about the node only if the node matters: an objection to any move of the pod
+// holds for every node.
 func (p *planner) passage(uid types.UID, node string) Passage {
 	view, ok := p.Snapshot.Pod(uid)
 	if !ok {
@@ -108,7 +111,7 @@ func (p *planner) passage(uid types.UID, node string) Passage {
 	return p.Passage(view, node)
 }
 
-// suits tells whether a node may take a pod beside others that come there, whatever its cores say.
+// suits tells whether a node may take a pod beside others that come there, apart from its cores.
 func (p *planner) suits(uid types.UID, n *state.NodeView, coming ...*state.PodView) bool {
 	view, ok := p.Snapshot.Pod(uid)
 	return ok && n.Agent == state.AgentAlive && !n.Tainted(mcv1.TaintPressure) && p.Fits(n.Name, append(slices.Clip(coming), view)...) &&

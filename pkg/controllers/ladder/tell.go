@@ -24,8 +24,8 @@ func (l *ladder) publish(on []runtime.Object, make func(on runtime.Object) event
 	}
 }
 
-// report tells what is new since the last look: the stage that the episode has come to, and the actions that answer it.
-// What is told follows from what is stored, so a process that dies after it has written leaves the telling to the next.
+// report publishes what is new since the last look: the stage of the episode, and the actions that answer it. It depends only on
+// stored objects, so after a crash the next process publishes it.
 func (v visit) report() {
 	e, m := v.scene.Episode, v.memory
 	fresh, before := m.entered.IsZero(), m.episode
@@ -40,7 +40,7 @@ func (v visit) report() {
 	if told == nil {
 		told = map[string]bool{}
 		for _, o := range v.scene.Answers {
-			told[o.Name] = fresh && phaseOf(o).Over() // the process before this one had the time
+			told[o.Name] = fresh && phaseOf(o).Over() // the process before this one had the time to publish it
 		}
 	}
 	m.told = map[string]bool{} // of those that are known still: a pressure may last, and a name come again
@@ -52,7 +52,7 @@ func (v visit) report() {
 	}
 }
 
-// tellStage tells how far the answer to the pressure has come.
+// tellStage publishes the stage of the answer to the pressure.
 func (v visit) tellStage(before Episode, fresh bool) {
 	e, on := v.scene.Episode, v.objects()
 	at := e.Cause()
@@ -74,13 +74,13 @@ func (v visit) tellStage(before Episode, fresh bool) {
 	}
 }
 
-// tellAction tells what is done about the pressure, and why nothing cheaper.
+// tellAction publishes the action against the pressure, and why no cheaper one.
 func (v visit) tellAction(o *v1alpha1.RTAction) {
 	on := append([]runtime.Object{v.nodeObject()}, v.podObjects(o.Spec.Beneficiary.Namespace, o.Spec.Beneficiary.Name, o.Spec.Beneficiary.UID)...)
 	for _, p := range o.Spec.Pods {
 		on = append(on, v.podObjects(p.Namespace, p.Name, p.UID)...)
 	}
-	for _, s := range v.scene.Sufferers {
+	for _, s := range v.scene.Affected {
 		on = append(on, v.podObjects(s.Namespace, s.Pod, s.PodUID)...)
 	}
 	kind := rules.Kind(o.Spec.Kind)
@@ -94,13 +94,13 @@ func (v visit) tellAction(o *v1alpha1.RTAction) {
 	v.publish(distinct(on), make)
 }
 
-// answered has the node count as one with an answer again.
+// answered counts the node as one with an answer again.
 func (v visit) answered() {
 	v.memory.unanswered = ""
 	v.memory.count(v.scene.Episode)
 }
 
-// unanswered tells that nothing would help, once for each reason why.
+// unanswered publishes that nothing would help, once for each reason.
 func (v visit) unanswered(why string) {
 	if v.memory.unanswered == why {
 		return
@@ -112,7 +112,8 @@ func (v visit) unanswered(why string) {
 	})
 }
 
-// barred tells that the next step may not be written, if that is why it was not: nothing goes on before it is, up or back.
+// barred reports that the API server refuses to store the next step, if that is the error. Nothing continues before the step is
+// stored, in either direction.
 func (v visit) barred(err error) error {
 	if forbidden(err) {
 		v.memory.barred = true
@@ -121,7 +122,7 @@ func (v visit) barred(err error) error {
 	return err
 }
 
-// freed takes that back: the step was taken, or is needed no longer.
+// freed takes that back: the step was carried out, or is no longer necessary.
 func (v visit) freed() {
 	if v.memory.barred {
 		v.memory.barred = false
@@ -133,14 +134,14 @@ func (v visit) nodeObject() runtime.Object {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v.node.Name, UID: v.node.UID}}
 }
 
-// objects are the node and, as pods and McKubes, those who suffer and those for whom something was done. Once the episode
-// has ended they are those of its last look.
+// objects are the node and, as pods and McKubes, the affected containers and the beneficiaries of actions. Once the episode has
+// ended they are those of its last look.
 func (v visit) objects() []runtime.Object {
 	if !v.scene.Active {
 		return append([]runtime.Object{v.nodeObject()}, v.memory.concerned...)
 	}
 	out := []runtime.Object{v.nodeObject()}
-	for _, s := range v.scene.Sufferers {
+	for _, s := range v.scene.Affected {
 		out = append(out, v.podObjects(s.Namespace, s.Pod, s.PodUID)...)
 	}
 	for _, o := range v.scene.Answers {
@@ -153,7 +154,7 @@ func (v visit) objects() []runtime.Object {
 	return out
 }
 
-// podObjects are a pod and its McKubes, while it is there.
+// podObjects are a pod and its McKubes, while the pod exists.
 func (v visit) podObjects(namespace, name string, uid types.UID) []runtime.Object {
 	view, ok := v.snapshot.Pod(uid)
 	if !ok {
@@ -176,7 +177,7 @@ func distinct(list []runtime.Object) []runtime.Object {
 	})
 }
 
-// count keeps the gauges true: how many nodes are in which stage, and how many wait for an answer in vain.
+// count updates the gauges: how many nodes are in which stage, and how many have no answer.
 func (m *memory) count(e Episode) {
 	stage, vain := "", e.Pressed() && m.unanswered != ""
 	if e.Active {

@@ -10,10 +10,11 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// mostNamed is how many nodes, or pods, are named of a kind.
+// mostNamed is how many nodes, or pods, a message names.
 const mostNamed = 3
 
-// shut says which other nodes with cores take nobody for now, and why: one that was opened for the pressure may be among them.
+// shut describes which other nodes with cores accept no pods now, and why. A node that was opened for the pressure may be among
+// them.
 func (p *planner) shut() string {
 	var out []string
 	for n := range p.Snapshot.Nodes() {
@@ -28,18 +29,19 @@ func (p *planner) shut() string {
 	return few("these take nobody now", out)
 }
 
-// tied tells whether a pod must stay because whoever takes its place would not be what it is, or cannot. Why is told with the rungs that would move
-// it.
+// tied tells whether a pod must stay because its replacement would not be equivalent, or because it cannot move. The planner
+// reports the reason with the levels that would move the pod.
 func (p *planner) tied(view *state.PodView) bool {
-	why := cmp.Or(view.Forsaken(), p.Passage(view, "").Veto)
+	why := cmp.Or(view.Unreachable(), p.Passage(view, "").Veto)
 	if why != "" {
 		p.ties[view.UID] = "pod " + view.Key().String() + ": " + why
 	}
 	return why != ""
 }
 
-// chained tells whether a pod must not leave with its node: it takes its state along or stays, and who closes a node does not see to that.
-func (p *planner) chained(view *state.PodView) bool {
+// boundByState tells whether a pod must not leave with its node: it takes its state along or stays, and the controller that
+// closes a node does not move state.
+func (p *planner) boundByState(view *state.PodView) bool {
 	bound := p.Passage(view, "").Bound
 	if bound {
 		p.ties[view.UID] = "pod " + view.Key().String() + ": its MigrationPolicy requires its state, which does not come along when a node is closed"
@@ -47,12 +49,12 @@ func (p *planner) chained(view *state.PodView) bool {
 	return bound
 }
 
-// staysWithNode tells whether a pod keeps its node from being closed.
+// staysWithNode tells whether a pod prevents the deletion of its node.
 func (p *planner) staysWithNode(view *state.PodView) bool {
-	return p.tied(view) || p.chained(view) || p.barred(view)
+	return p.tied(view) || p.boundByState(view) || p.barred(view)
 }
 
-// staying says which pods must stay where the rung that was looked at last would have them go, and why.
+// staying describes which pods must stay that the last level would move, and why.
 func (p *planner) staying() string {
 	var out []string
 	for _, why := range p.ties {
@@ -61,19 +63,19 @@ func (p *planner) staying() string {
 	return few("these must stay", out)
 }
 
-// bereft says of whom of a set the pod in its place has no budget, and why. They are evicted all the same: to be governed by name must not keep a
-// pod from making room for a more critical one.
-func (p *planner) bereft(set []types.UID) string {
+// withoutBudget describes which pods of a set have replacements without a budget, and why. The executor evicts them all the
+// same: a McKube that governs a pod by its name must not keep the pod from making room for a more critical one.
+func (p *planner) withoutBudget(set []types.UID) string {
 	var out []string
 	for _, uid := range set {
-		if view, ok := p.Snapshot.Pod(uid); ok && view.Remade && view.Forsaken() != "" {
-			out = append(out, "pod "+view.Key().String()+": "+view.Forsaken())
+		if view, ok := p.Snapshot.Pod(uid); ok && view.Remade && view.Unreachable() != "" {
+			out = append(out, "pod "+view.Key().String()+": "+view.Unreachable())
 		}
 	}
 	return few("without budget from then on", out)
 }
 
-// anew says that a pod begins anew where it goes, though its state was to come along, and why.
+// anew describes why a pod loses its state where it goes, although it was to take the state along.
 func (p *planner) anew(uid types.UID, node string) string {
 	if why := p.passage(uid, node).Anew; why != "" {
 		return " (where it begins anew: " + why + ")"
@@ -81,13 +83,13 @@ func (p *planner) anew(uid types.UID, node string) string {
 	return ""
 }
 
-// few names some of a list, in brackets behind what they are; nothing of an empty one.
+// few names some entries of a list, in brackets behind what they are. It is empty for an empty list.
 func few(what string, list []string) string {
 	slices.Sort(list)
 	switch {
 	case len(list) == 0:
 		return ""
-	case len(list) > mostNamed: // how many others is not told, as that changes all the time in a storm, and each change is told
+	case len(list) > mostNamed: // without the number of others: in a storm it changes all the time, and each change would be published
 		list = append(list[:mostNamed], "and others")
 	}
 	return " (" + what + ": " + strings.Join(list, ", ") + ")"

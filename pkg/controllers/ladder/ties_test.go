@@ -44,7 +44,7 @@ func TestAPodThatWouldLoseItsBudgetStays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := crowded()
+			w := contendedCores()
 			c.change(w)
 			source := ladder.SourceOverruns
 			if name == "nor replaced" {
@@ -60,7 +60,7 @@ func TestAPodThatWouldLoseItsBudgetStays(t *testing.T) {
 // Whoever wonders why nobody was moved is told which pods must stay, and why: of many a few.
 func TestWhoMustStayIsTold(t *testing.T) {
 	t.Parallel()
-	w := crowded()
+	w := contendedCores()
 	w.node("b", 1)
 	w.byName("high", "small", "large")
 	a, _ := w.planner("a", ladder.SourceOverruns, "high").Choose()

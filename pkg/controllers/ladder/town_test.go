@@ -161,7 +161,7 @@ func (w *town) snapshot() *state.Snapshot {
 }
 
 // scene is the planner's view of a node on which containers suffer from a source.
-func (w *town) planner(node, source string, sufferers ...string) ladder.Planner {
+func (w *town) planner(node, source string, affected ...string) ladder.Planner {
 	s := w.snapshot()
 	n, _ := s.NodeView(node)
 	p := ladder.Planner{
@@ -172,12 +172,12 @@ func (w *town) planner(node, source string, sufferers ...string) ladder.Planner 
 		Leave:   pdb.NewIndex(w.budgets).Leave(slices.Collect(maps.Values(w.pods))...),
 		Pool:    "edge", Options: ladder.Defaults(), Now: start,
 	}
-	for _, name := range sufferers {
+	for _, name := range affected {
 		v, ok := n.Server(name + "/app")
 		if !ok {
 			panic(name)
 		}
-		p.Sufferers = append(p.Sufferers, ladder.Sufferer{ServerView: v, Source: source, Detail: "it suffers", Wanted: ladder.Wanted(v), Last: start})
+		p.Affected = append(p.Affected, ladder.AffectedContainer{ServerView: v, Source: source, Detail: "it suffers", Wanted: ladder.Wanted(v), Last: start})
 	}
 	return p
 }

@@ -16,13 +16,13 @@ import (
 )
 
 // suffer has each suffer from a source of its own, on a node that nobody replaces.
-func (w *town) suffer(list ...[2]string) ladder.Planner {
+func (w *town) affect(list ...[2]string) ladder.Planner {
 	p := w.planner("a", list[0][1])
 	for _, x := range list {
-		p.Sufferers = append(p.Sufferers, w.planner("a", x[1], x[0]).Sufferers[0])
+		p.Affected = append(p.Affected, w.planner("a", x[1], x[0]).Affected[0])
 	}
-	for i := range p.Sufferers {
-		p.Sufferers[i].ServerView, _ = p.Node.Server(p.Sufferers[i].ID)
+	for i := range p.Affected {
+		p.Affected[i].ServerView, _ = p.Node.Server(p.Affected[i].ID)
 	}
 	p.Pool = ""
 	return p
@@ -47,7 +47,7 @@ func TestOneWithoutHelpKeepsNoHelpFromAnother(t *testing.T) {
 	w.run("pin2", "a", "High", 60, 60, 2)
 	w.run("there", "b", "High", 35, 35, 0)
 	w.run("big", "a", "High", 70, 70, -1)
-	p := stay(w, "big").suffer([2]string{"big", ladder.SourceNoCore}, [2]string{"high", ladder.SourceMisses})
+	p := stay(w, "big").affect([2]string{"big", ladder.SourceNoCore}, [2]string{"high", ladder.SourceMisses})
 	r := newRecord(p)
 	got := r.chosen(time.Minute, map[rules.Kind]rules.Phase{rules.OpenNode: rules.RolledBack, rules.Migrate: rules.Succeeded, rules.Preempt: rules.Succeeded})
 	if len(got) < 2 || !strings.HasPrefix(got[0], "OpenNode pin") || !strings.HasPrefix(got[1], "Migrate high") && !strings.HasPrefix(got[1], "Migrate low") {
@@ -80,11 +80,11 @@ func TestAHighOneWithoutHelpKeepsNoHelpFromAMiddleOne(t *testing.T) {
 		w.run("mid", "a", "Middle", c.mid, c.mid, 1)
 		w.run("low", "a", "Low", 30, 30, 1)
 		stay(w, "high", "mid", "low")
-		p := w.suffer([2]string{"high", ladder.SourceOverruns}, [2]string{"mid", ladder.SourceOverruns})
+		p := w.affect([2]string{"high", ladder.SourceOverruns}, [2]string{"mid", ladder.SourceOverruns})
 		if got := chosen(t, p); got != c.want {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
-		if got := chosen(t, w.suffer([2]string{"mid", ladder.SourceOverruns})); !strings.HasPrefix(got, "Rearrange") {
+		if got := chosen(t, w.affect([2]string{"mid", ladder.SourceOverruns})); !strings.HasPrefix(got, "Rearrange") {
 			t.Errorf("%s, without high: got %s", name, got)
 		}
 	}
@@ -99,13 +99,13 @@ func TestOnlyWhoSuffersSinceTheLastActionIsHelped(t *testing.T) {
 	w.run("low", "a", "Low", 20, 20, 0)
 	w.run("mid", "a", "Middle", 40, 40, 1)
 	w.run("least", "a", "Low", 30, 30, 1)
-	p := w.suffer([2]string{"high", ladder.SourceOverruns}, [2]string{"mid", ladder.SourceOverruns})
+	p := w.affect([2]string{"high", ladder.SourceOverruns}, [2]string{"mid", ladder.SourceOverruns})
 	p.Since = start
-	p.Sufferers[1].Last = start.Add(time.Second)
+	p.Affected[1].Last = start.Add(time.Second)
 	if got := chosen(t, p); got != "Rearrange: moving container app of pod default/least to core 2" {
 		t.Errorf("got %s", got)
 	}
-	p.Sufferers[0].Last = start.Add(time.Second)
+	p.Affected[0].Last = start.Add(time.Second)
 	if got := chosen(t, p); got != "Rearrange: moving container app of pod default/low to core 2" {
 		t.Errorf("got %s", got)
 	}

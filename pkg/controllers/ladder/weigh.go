@@ -16,17 +16,17 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// weighed is an option with what is known of its chances.
+// weighed is an option with its known chances.
 type weighed struct {
 	option
 	orchestration.Request
 	ticket orchestration.Ticket
-	// tried before; kept by a budget, as far as is known; waits for that when it is asked for.
+	// tried: an earlier attempt is known. kept: a budget is known to block it. waits: once submitted it waits for that budget.
 	tried, kept, waits bool
 	why                string
 }
 
-// weigh finds what is known of an option's chances.
+// weigh finds the known chances of an option.
 func (p *planner) weigh(o option, passed []string) weighed {
 	w := weighed{option: o, Request: p.request(o, passed)}
 	w.why = p.kept(o)
@@ -37,7 +37,7 @@ func (p *planner) weigh(o option, passed []string) weighed {
 	case rules.OpenNode:
 		w.ticket, w.tried = p.opened.ticket(w.ticket, w.tried)
 	case rules.Migrate:
-		w.ticket, w.tried = sentOf(p.Answers, o.Pods[0], p.whom(o).Criticality).ticket(w.ticket, w.tried)
+		w.ticket, w.tried = sentOf(p.Answers, o.Pods[0], p.beneficiary(o).Criticality).ticket(w.ticket, w.tried)
 	}
 	if w.tried {
 		w.why = became(w.ticket)
@@ -45,7 +45,8 @@ func (p *planner) weigh(o option, passed []string) weighed {
 	return w
 }
 
-// followed tells whether those who go next may, or are kept by the budget that the first waits for: once that one serves again it lets them go, too.
+// followed tells whether the pods that go next may go, or are blocked by the same budget as the first. Once the first serves
+// again that budget lets them go, too.
 func (p *planner) followed(o option) bool {
 	return !slices.ContainsFunc(o.next, func(uid types.UID) bool {
 		why := p.keptMoving(uid)
@@ -53,14 +54,16 @@ func (p *planner) followed(o option) bool {
 	})
 }
 
-// askable tells whether what is in vain as far as is known may be asked for all the same. It must wait for what keeps it: a node is opened whatever
-// budgets say, and would stand there for nobody, and who goes first would go for nothing.
+// askable tells whether the planner may submit an option that is in vain as far as is known. The option must wait for the budget
+// that blocks it. An opened node waits for no budget and would stay empty. Without the wait the first pod of a set would go for
+// nothing.
 func (p *planner) askable(w weighed) bool {
 	return (!w.kept || w.waits) && (!w.tried || submittable(w.ticket, p.Now))
 }
 
-// kept is which budget does not let all go now that an option needs to go; empty: none. Those who are evicted go together and for good; those who
-// move go one after the other, each when the one before serves again. A node that is replaced has its pods go one by one, and who closes it sees to that.
+// kept is the budget that blocks an option now; empty: none. Evicted pods go together and for good. Moved pods go one after the
+// other, each when the one before serves again. The controller that replaces a node evicts its pods one by one, and respects
+// their budgets.
 func (p *planner) kept(o option) string {
 	switch o.Kind {
 	case rules.Preempt:
@@ -73,7 +76,7 @@ func (p *planner) kept(o option) string {
 	return ""
 }
 
-// keptMoving is which budget does not let one of some pods move now; empty: none.
+// keptMoving is the budget that blocks the move of one of some pods now; empty: none.
 func (p *planner) keptMoving(pods ...types.UID) string {
 	for _, uid := range pods {
 		if why := p.keptFrom(uid, ""); why != "" {
@@ -83,7 +86,7 @@ func (p *planner) keptMoving(pods ...types.UID) string {
 	return ""
 }
 
-// keptFrom is which budget does not let a pod move to a node now, or without that to any; empty: none.
+// keptFrom is the budget that blocks the move of a pod to a node now or, without a node, to any; empty: none.
 func (p *planner) keptFrom(uid types.UID, node string) string {
 	if why := p.Leave.Kept(uid); why != "" && !p.beside(uid, node) {
 		return why
@@ -91,8 +94,8 @@ func (p *planner) keptFrom(uid types.UID, node string) string {
 	return ""
 }
 
-// barred tells whether a pod may be evicted for nobody, as several budgets cover it. No budget is waited for then. Why is told with the rungs that
-// would have it go.
+// barred tells whether the eviction of a pod is impossible, because several budgets cover it. No action waits for a budget then.
+// The planner reports the reason with the levels that would evict it.
 func (p *planner) barred(view *state.PodView) bool {
 	why := p.Leave.Barred(view.UID)
 	if why != "" {
@@ -101,22 +104,23 @@ func (p *planner) barred(view *state.PodView) bool {
 	return why != ""
 }
 
-// waited is how often an action for the cause, for somebody as critical, has waited in vain for pods to be let go. A budget that allows nothing just
-// now is waited for once, as somebody may be about to come back; for each pod that it keeps that would take for ever. What a disruption of the node
-// kept has waited for no budget.
+// waited is how often an action for the cause, for a container as critical or more, waited in vain for evictions. Actions wait
+// once for a budget that allows nothing now, because another pod may be about to become ready. To wait for each pod that the
+// budget blocks would take forever. An action that the disruption of a node kept from beginning did not wait for a budget.
 func (p *planner) waited() int {
 	n := 0
 	for _, o := range p.Answers {
 		kind := rules.Kind(o.Spec.Kind)
 		vain := phaseOf(o) == rules.Expired && !orchestration.KeptByDisruption(o)
-		if vain && worth(o) >= p.crowd.sufferers[0].Criticality && (kind == rules.Migrate || kind == rules.Preempt) {
+		if vain && worth(o) >= p.contention.affected[0].Criticality && (kind == rules.Migrate || kind == rules.Preempt) {
 			n++
 		}
 	}
 	return n
 }
 
-// leaveOf asks PodDisruptionBudgets about the governed pods of a node. The queue has the last word: what cannot be read keeps nobody here.
+// leaveOf asks the PodDisruptionBudgets about the governed pods of a node. The queue decides in the end, so a budget that cannot
+// be read blocks no pod here.
 func leaveOf(ctx context.Context, from client.Reader, snapshot *state.Snapshot, n *state.NodeView) pdb.Leave {
 	var pods []*corev1.Pod
 	var budgets []policyv1.PodDisruptionBudget

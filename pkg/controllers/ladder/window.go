@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// buckets of a window: events are forgotten this part of its length late at most.
+// buckets is the resolution of a window: it forgets events at most this part of its length late.
 const buckets = 60
 
 // window counts events of the last while.
@@ -15,7 +15,7 @@ type window struct {
 	last time.Time
 }
 
-// bucket is events that were found from begun on, and were after a time.
+// bucket counts events. The looks that found them started at begun, and the events were later than after.
 type bucket struct {
 	begun, after time.Time
 	n            int64

@@ -17,17 +17,17 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// FieldManager owns the condition RTPressure, and nothing else: what one manager applies without a condition that it had
-// applied before, takes that away.
+// FieldManager owns the condition RTPressure and nothing else. Server-side apply removes a condition that the same manager
+// applied before and now leaves out.
 const FieldManager = "mainspring-ladder"
 
 const taintKey = mcv1.TaintPressure
 
-// longestMessage that a condition takes.
+// longestMessage is the maximum length of a condition's message.
 const longestMessage = 1024
 
-// applyEpisode writes the condition of exactly the version of the RTNode that was decided on, so that a beginning is decided
-// on once.
+// applyEpisode writes the condition to exactly the version of the RTNode on which the controller decided, so that it begins an
+// episode only once.
 func (l *ladder) applyEpisode(ctx context.Context, n *state.NodeView, e Episode) error {
 	condition := e.condition()
 	condition.Message = record.Short(condition.Message, longestMessage)

@@ -10,17 +10,18 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// stays tells whether a pod is there and neither ends nor has finished. Whoever does suffers from nothing that an action would end in time.
+// stays tells whether a pod exists, is not being deleted and has not finished. No action would help another pod in time.
 func stays(snapshot *state.Snapshot, uid types.UID) bool {
 	view, ok := snapshot.Pod(uid)
 	return ok && !view.Deleting && !view.Finished()
 }
 
-// deserted are the actions that have a node opened or replaced and run for a pod which has gone, while nobody as critical has anything of it, or for
-// none that would go there. What waits for such a pod the queue withdraws, and what else runs takes no longer than to ask. Once the node is being closed
-// its pods go because of the replacement.
-func deserted(snapshot *state.Snapshot, n *state.NodeView, s scene) []string {
-	if n.Deleting || len(s.Sufferers) == 0 && !s.Sure {
+// orphaned lists the running actions that open or replace a node without a remaining beneficiary. Such an action was for a pod
+// that is gone, and serves no affected container as critical; or none of the pods that would go to an opened node is left. The
+// queue withdraws waiting actions for such a pod. Other running actions end as soon as a request to withdraw them would. While
+// the node is being deleted, its pods leave because of the replacement.
+func orphaned(snapshot *state.Snapshot, n *state.NodeView, s scene) []string {
+	if n.Deleting || len(s.Affected) == 0 && !s.Sure {
 		return nil
 	}
 	pods := podsOn(n)
@@ -32,7 +33,7 @@ func deserted(snapshot *state.Snapshot, n *state.NodeView, s scene) []string {
 		case opens(o) && !slices.ContainsFunc(o.Spec.Pods, func(p v1alpha1.ActionPod) bool { return stays(snapshot, p.UID) }):
 			return true
 		}
-		return b.Kind == "Pod" && !stays(snapshot, b.UID) && !slices.ContainsFunc(s.Sufferers, func(x Sufferer) bool {
+		return b.Kind == "Pod" && !stays(snapshot, b.UID) && !slices.ContainsFunc(s.Affected, func(x AffectedContainer) bool {
 			return x.Criticality >= worth(o) && (!opens(o) || serves(o, x, pods))
 		})
 	})
