@@ -27,7 +27,7 @@ func (s *Snapshot) Accepts(n *NodeView, pod *PodView) (ok bool, reason string) {
 	return pod.tolerates(n)
 }
 
-// Shut is why nobody may come to the node now, whoever it is, in words; empty: somebody may.
+// Shut is why the node accepts no pods now, whatever the pod, in words; empty: it accepts pods.
 func (n *NodeView) Shut() string {
 	switch {
 	case n.UID == "":
@@ -44,8 +44,8 @@ func (n *NodeView) Shut() string {
 	return ""
 }
 
-// mustRunOn is the node that the McKube's author named; empty when any will do. A node that the
-// controller filled in binds nobody.
+// mustRunOn is the node that the McKube's author named; empty when any will do. A node that the controller filled in binds no
+// pod.
 func mustRunOn(m *mcv1.McKube) string {
 	if m.Annotations[mcv1.AnnotationFilledNode] == m.Spec.Node {
 		return ""

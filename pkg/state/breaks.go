@@ -22,9 +22,9 @@ func (s *Snapshot) Breaks(node string) []ServerView {
 // Room tells whether a node has what a pod asks for beside cores, and gives the pod that, if so. It is asked when cores were found.
 type Room func(pod types.UID, node string) bool
 
-// BreaksAll is Breaks for nodes that go away at once. Pods for which elsewhere is true have room of their own
-// on nodes that are still to come, which is for FitsNew to say. Nodes that others are closing already take
-// nobody in, and what runs there has chosen before. room may be nil: there is enough.
+// BreaksAll is Breaks for nodes that go away at once. Pods for which elsewhere is true have room of their own on nodes that are
+// still to come; FitsNew decides about these. Nodes that others are closing already accept no pods, and what runs there has
+// chosen before. room may be nil: there is enough.
 func (s *Snapshot) BreaksAll(nodes []string, elsewhere map[types.UID]bool, room Room) []ServerView {
 	move := relocation{snapshot: s, room: room, from: map[string]bool{}, taken: map[string]map[int][]rt.Server{}}
 	for _, name := range nodes {

@@ -107,8 +107,8 @@ func (s *ServerView) sized(ppm rt.PPM, granularity int64) rt.Server {
 	return out
 }
 
-// Backed tells whether the core of a server's claim has the escalation reserve for its raise. The scheduler tests that
-// when it allocates, and nobody did when settings changed since.
+// Backed tells whether the core of a server's claim has the escalation reserve for its raise. The scheduler tests that when it
+// allocates. No test was made if settings changed since.
 func (n *NodeView) Backed(s *ServerView) bool {
 	core, ok := n.Core(s.Witness)
 	return !ok || !s.Limited || s.Step() <= core.EscalationReserve

@@ -203,7 +203,7 @@ func (g Governed) bandwidth() rt.PPM {
 	return total
 }
 
-// claimant stands for a claim whose container is unknown. Nobody may make it a victim.
+// claimant stands for a claim whose container is unknown. No controller may make it a victim.
 func (n *NodeView) claimant(claim *ClaimView, id string, core int, ppm rt.PPM) ServerView {
 	return ServerView{
 		Server: placeholder(id, ppm, n.Granularity), Namespace: claim.Namespace, Claim: claim, Claimed: ppm,

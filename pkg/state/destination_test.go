@@ -134,11 +134,11 @@ func TestForsaken(t *testing.T) {
 		}
 		m := statetest.McKube("default", "m", "p", "High", 10, 10)
 		view, _ := statetest.Build(p, m).Pod("p-1")
-		if got := view.Forsaken(); (got != "") != (want != "") || want != "" && !strings.HasPrefix(got, "McKube m governs the pod by its name") {
+		if got := view.Unreachable(); (got != "") != (want != "") || want != "" && !strings.HasPrefix(got, "McKube m governs the pod by its name") {
 			t.Errorf("of %q by name: %q", kind, got)
 		}
 		view, _ = statetest.Build(p, statetest.Selecting(m, "p")).Pod("p-1")
-		if got := view.Forsaken(); got != "" || len(view.Governed) != 1 {
+		if got := view.Unreachable(); got != "" || len(view.Governed) != 1 {
 			t.Errorf("of %q by label: %q", kind, got)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/rtdra"
 )
 
-// settle derives what is dirty: first who governs whom, then the nodes.
+// settle derives what is dirty: first which McKubes govern which pods, then the nodes.
 func (s *Snapshot) settle(d *dirty) {
 	for uid := range d.pods {
 		s.regovern(uid, d)
@@ -112,7 +112,7 @@ func (s *Snapshot) govern(pod *PodView) []Governed {
 	if len(matching) == 0 {
 		return nil
 	}
-	// One without settings governs nothing yet, so it is nobody's rival.
+	// A McKube without settings governs nothing yet, so it competes with no other McKube.
 	slices.SortStableFunc(matching, func(a, b *mcv1.McKube) int { return without(a) - without(b) })
 	shape := pod.shape()
 	var out []Governed

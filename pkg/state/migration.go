@@ -8,8 +8,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
-// ProgressReserved is the entry of the progress of an action of kind Migrate that says what is reserved for it: a
-// Migration. Being stored with the action it outlives the process, and every replica knows of it.
+// ProgressReserved is the entry of the progress of an action of kind Migrate that says what is reserved for it: a Migration. It
+// is stored with the action, so it survives the process, and every replica knows of it.
 const ProgressReserved = "reserved"
 
 // kindMigrate is the kind of such an action.

@@ -165,7 +165,7 @@ func parsePod(p *corev1.Pod) *PodView {
 		}
 	}
 	if text := p.Annotations[mcv1.AnnotationPreempting]; text != "" {
-		if plan, err := ParsePreemption(text); err == nil { // what nobody can read holds nobody back
+		if plan, err := ParsePreemption(text); err == nil { // a plan that cannot be parsed holds no pod back
 			out.Preempting = &plan
 		}
 	}

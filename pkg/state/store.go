@@ -16,8 +16,8 @@ import (
 // DefaultGranularity is what is charged to every budget at least, in microseconds.
 const DefaultGranularity = 100
 
-// unresolvedGrace is for how long after the first lists claims may name pods and nodes that nobody has
-// seen. The lists of different kinds are not of one moment; what is still unknown after that is gone.
+// unresolvedGrace is the time after the first lists during which claims may name pods and nodes that the store has not seen. The
+// lists of different kinds are not of one moment. What is still unknown after that is gone.
 const unresolvedGrace = 10 * time.Second
 
 // Options of a Store.
@@ -47,8 +47,7 @@ type Store struct {
 	listeners []func(Change)
 }
 
-// Change is what a publication changed, for whoever queues work. It may name objects that turned out
-// the same.
+// Change is what a publication changed, for the controllers that queue work. It may name objects that turned out the same.
 type Change struct {
 	Nodes         []string
 	Pods, McKubes []types.NamespacedName
@@ -79,8 +78,8 @@ func Build(o Options, objects ...runtime.Object) (*Store, error) {
 	return s, nil
 }
 
-// Listen has f called after each publication, from the goroutine of whoever caused it. f must not block
-// and not call the store's writing methods. Who listens late looks at the snapshot for what was before.
+// Listen has f called after each publication, from the goroutine that caused it. f must not block and must not call the store's
+// writing methods. A late listener finds earlier changes in the snapshot.
 func (s *Store) Listen(f func(Change)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -41,7 +41,7 @@ type PodView struct {
 	Remade bool
 	// Namesake: what is made again in its place has its name, as of a StatefulSet.
 	Namesake bool
-	// Replaces is the pod in whose place it was made on another node; empty for none, and for one of which nobody has kept that.
+	// Replaces is the pod in whose place it was made on another node. It is empty for none, and if that was not recorded.
 	Replaces types.UID
 	// Governed lists the containers that McKubes govern, by name. Derived from McKubes and claims.
 	Governed []Governed
@@ -94,7 +94,7 @@ type Governed struct {
 type ClaimView struct {
 	UID             types.UID
 	Namespace, Name string
-	// PodUID is the pod it is reserved for or owned by; empty when nobody's.
+	// PodUID is the pod it is reserved for or owned by; empty when it has none.
 	PodUID types.UID
 	// Node and Core are what it was given; Core is rt.NoCore until then.
 	Node string
@@ -179,7 +179,7 @@ type ServerView struct {
 	rt.Server
 	PodUID                    types.UID
 	Namespace, Pod, Container string
-	// McKube governs it; nil when none does any longer, or the server is a claim of nobody.
+	// McKube governs it. It is nil when none does any longer, or the server is a claim without a known container.
 	McKube *mcv1.McKube
 	// Claim and Further are its claims, as in Governed.
 	Claim   *ClaimView

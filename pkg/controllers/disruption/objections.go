@@ -123,8 +123,8 @@ func forsaken(s *state.Snapshot, node string) string {
 		return ""
 	}
 	for i := range n.Servers {
-		if pod, ok := s.Pod(n.Servers[i].PodUID); ok && pod.Owned && !pod.Deleting && !pod.Finished() && pod.Forsaken() != "" {
-			return fmt.Sprintf("pod %s/%s must stay: %s", pod.Namespace, pod.Name, pod.Forsaken())
+		if pod, ok := s.Pod(n.Servers[i].PodUID); ok && pod.Owned && !pod.Deleting && !pod.Finished() && pod.Unreachable() != "" {
+			return fmt.Sprintf("pod %s/%s must stay: %s", pod.Namespace, pod.Name, pod.Unreachable())
 		}
 	}
 	return ""

@@ -96,7 +96,7 @@ func (c *Controller) handler(ctx context.Context) toolscache.ResourceEventHandle
 	}
 }
 
-// report logs what the store cannot take: there is nobody to return it to.
+// report logs what the store cannot take: the informer has no caller to return the error to.
 func (c *Controller) report(ctx context.Context, do func(runtime.Object) error, obj any) {
 	object, ok := obj.(runtime.Object)
 	if !ok {
@@ -108,8 +108,8 @@ func (c *Controller) report(ctx context.Context, do func(runtime.Object) error, 
 	}
 }
 
-// Trim has a cache drop what nobody here reads: the record of who last wrote which field takes up to
-// half of an object's memory.
+// Trim has a cache drop a part that no reader here needs. The record of which client last wrote which field takes up to half of
+// an object's memory.
 func Trim(o *cache.Options) {
 	o.DefaultTransform = cache.TransformStripManagedFields()
 }

@@ -2,9 +2,9 @@ package state
 
 import "fmt"
 
-// Forsaken is why the pod in this one's place on another node would be without the budget that this one has: a McKube governs this one by its name,
-// and that one has another. Empty: it is governed as this one is.
-func (p *PodView) Forsaken() string {
+// Unreachable is why the budget of the pod is unreachable for its replacement on another node: a McKube governs the pod by its
+// name, and the replacement has another name. Empty: the replacement is governed as the pod is.
+func (p *PodView) Unreachable() string {
 	if p.Namesake {
 		return ""
 	}
