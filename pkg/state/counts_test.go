@@ -34,8 +34,8 @@ func neighbours(t *testing.T) *state.Store {
 	return store
 }
 
-// What a container only wishes for takes nothing from its neighbours.
-func TestAWishTakesNothingFromNeighbours(t *testing.T) {
+// A raise that a container only asks for takes nothing from its neighbours.
+func TestRequestedRaiseTakesNothingFromNeighbours(t *testing.T) {
 	t.Parallel()
 	s := neighbours(t).Snapshot()
 	core := view(t, s, "n").Cores[0]
@@ -65,8 +65,8 @@ func TestAWishTakesNothingFromNeighbours(t *testing.T) {
 	}
 }
 
-// Two wishes do not refuse each other; the one that room is reserved for counts, in all numbers.
-func TestAWishCountsOnceItIsReserved(t *testing.T) {
+// Two requested raises do not refuse each other. The one with reserved room counts, in all numbers.
+func TestRequestedRaiseCountsOnceItIsReserved(t *testing.T) {
 	t.Parallel()
 	store := neighbours(t)
 	grow := func(name string, ms int64) error {

@@ -123,8 +123,8 @@ func TestOwned(t *testing.T) {
 	}
 }
 
-// A pod that goes by its name alone loses its budget with it, unless what is made in its place has the same.
-func TestForsaken(t *testing.T) {
+// A pod that a McKube governs by name alone loses its budget when it moves, unless its replacement has the same name.
+func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]string{"": "m", "ReplicaSet": "m", "Job": "m", "StatefulSet": ""} {
 		p := statetest.Pod("default", "p", "p-1", "app")

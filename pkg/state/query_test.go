@@ -217,8 +217,8 @@ func TestManyVictims(t *testing.T) {
 	}
 }
 
-// What is only reserved, and claims of nobody, make no room.
-func TestReservationsAndClaimsOfNobodyAreNoVictims(t *testing.T) {
+// Mere reservations, and claims without a known container, make no room.
+func TestReservationsAndUnknownClaimsAreNoVictims(t *testing.T) {
 	t.Parallel()
 	n := statetest.Node("n", "n-1")
 	gone := statetest.Pod("default", "gone", "gone", "app")

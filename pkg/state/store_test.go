@@ -72,8 +72,8 @@ func TestABudgetIsBookedOnceAndOnTheCoreThatWasGiven(t *testing.T) {
 	}
 }
 
-// Where the claim is larger than the settings (they were lowered since), the scheduler counts the claim.
-// Where it is smaller, the settings are a wish that nobody has paid for.
+// If the claim is larger than the settings (they were lowered since), the scheduler counts the claim. If it is smaller, the
+// settings ask for more than any claim has paid for.
 func TestTheClaimIsChargedWhateverTheSettings(t *testing.T) {
 	t.Parallel()
 	n := statetest.Node("n", "n-1")

@@ -16,7 +16,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// Of which node is asked only where that matters: whoever goes to each the same way, or to none, is asked about once.
+// The planner asks about a node only if the node matters: it asks once about a pod that goes to every node the same way, or to
+// none.
 func TestNodesAreAskedAboutOnlyWhereThatMatters(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -45,7 +46,7 @@ func TestNodesAreAskedAboutOnlyWhereThatMatters(t *testing.T) {
 	}
 }
 
-// What a node has left is read once for a plan, however often it is asked for.
+// A plan reads the free resources of a node once, however often it asks for them.
 func TestANodeIsReadOnceForAPlan(t *testing.T) {
 	t.Parallel()
 	w := contendedCores()

@@ -23,8 +23,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
-// booting is a Middle container for whose neighbour or itself a node is opened whose machine takes long. High overruns on another core of its node
-// as soon as late says so, and has a Low neighbour that fits on a third.
+// booting is a Middle container for whose neighbour or itself a node is opened whose machine takes long. High overruns on
+// another core of its node as soon as late says so. High has a Low neighbour that fits on a third core.
 func booting(t testing.TB) (s *stage, late *bool) {
 	s, late = newStage(t), new(bool)
 	s.node("a", 3)
@@ -52,17 +52,17 @@ func pod(name string) v1alpha1.ActionPod {
 	return v1alpha1.ActionPod{Namespace: "default", Name: name, UID: types.UID(name)}
 }
 
-// remove has somebody delete a pod.
+// remove deletes a pod.
 func (s *stage) remove(name string) {
 	s.Helper()
 	s.must(s.api.Delete(s.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}))
 }
 
-// has tells of a line of the actions.
+// has tells whether a line is among the actions.
 func (s *stage) has(line string) bool { return slices.Contains(s.actions(), line) }
 
-// Whoever is more critical does not wait for the machine of somebody less critical, which is opened on.
-func TestHighDoesNotWaitForTheNodeOfAMiddleOne(t *testing.T) {
+// A more critical container does not wait for the machine of a less critical one. The opening of that machine goes on.
+func TestHighDoesNotWaitForNodeOpenedForMiddle(t *testing.T) {
 	s, late := booting(t)
 	p := s.spawn()
 	s.turns(p, 6)
@@ -75,8 +75,9 @@ func TestHighDoesNotWaitForTheNodeOfAMiddleOne(t *testing.T) {
 	expectLines(t, "later", s.actions(), "OpenNode RTPressure Running mid", "Rearrange RTPressure Succeeded")
 }
 
-// A node that is opened is given up when nobody is left for whom it is, also while others suffer on, and by whatever process.
-func TestTheNodeOfAPodThatGoesIsGivenUp(t *testing.T) {
+// The controller withdraws the opening of a node when no beneficiary of it is left, also while other containers are affected,
+// and in any process.
+func TestOpeningIsWithdrawnWhenItsPodIsGone(t *testing.T) {
 	for name, others := range map[string]bool{"nobody else suffers": false, "another suffers on": true} {
 		t.Run(name, func(t *testing.T) {
 			s, late := booting(t)
@@ -98,7 +99,7 @@ func TestTheNodeOfAPodThatGoesIsGivenUp(t *testing.T) {
 	}
 }
 
-// shared is a Middle container on the core of a High one. A node is opened for the Middle one, which suffers first.
+// shared is a Middle container on the core of a High one. An action opens a node for the Middle one, which is affected first.
 func shared(t testing.TB) (s *stage, late *bool) {
 	s, late = newStage(t), new(bool)
 	s.node("a", 2)
@@ -110,8 +111,9 @@ func shared(t testing.TB) (s *stage, late *bool) {
 	return s, late
 }
 
-// What has the pod that is in the way of somebody more critical is given up first: no pod is ever in two hands.
-func TestANodeIsNotOpenedForWhoIsInTheWay(t *testing.T) {
+// The controller first withdraws an action that has the pod in the way of a more critical container: no two actions ever have a
+// pod.
+func TestOpeningIsWithdrawnForPodInTheWay(t *testing.T) {
 	s, late := shared(t)
 	p := s.spawn()
 	s.turns(p, 6)
@@ -127,7 +129,7 @@ func TestANodeIsNotOpenedForWhoIsInTheWay(t *testing.T) {
 }
 
 // The same, with the process killed before each of its writes.
-func TestWhatGivesWayDoesSoWhereverAProcessDies(t *testing.T) {
+func TestActionsGiveWayWhereverAProcessDies(t *testing.T) {
 	play := func(s *stage, late *bool, p *process) {
 		s.turns(p, 6)
 		*late = true
@@ -161,8 +163,8 @@ func TestWhatGivesWayDoesSoWhereverAProcessDies(t *testing.T) {
 	}
 }
 
-// What only waits for somebody less critical gives way, and no more than that.
-func TestWhatWaitsForALesserOneGivesWay(t *testing.T) {
+// An action that only waits for a less critical container gives way, and no other action does.
+func TestActionWaitingForLessCriticalGivesWay(t *testing.T) {
 	for name, c := range map[string]struct {
 		helps bool
 		want  []string
@@ -199,14 +201,14 @@ func TestWhatWaitsForALesserOneGivesWay(t *testing.T) {
 			s.turns(p, 5)
 			got := s.actions()
 			if c.helps {
-				got = got[:min(len(got), len(c.want))] // what follows is for the Middle one again
+				got = got[:min(len(got), len(c.want))] // the later ones are for the Middle one again
 			}
 			expectLines(t, "after", got, c.want...)
 		})
 	}
 }
 
-// while has an action be under way for a pod.
+// while is an action in progress for a pod.
 func while(kind rules.Kind, phase rules.Phase, beneficiary string, criticality mcv1.Criticality, pods ...v1alpha1.ActionPod) *v1alpha1.RTAction {
 	return &v1alpha1.RTAction{
 		ObjectMeta: metav1.ObjectMeta{Name: "under-way"},
@@ -218,12 +220,12 @@ func while(kind rules.Kind, phase rules.Phase, beneficiary string, criticality m
 	}
 }
 
-// Nobody has two answers at once: beside a node that is opened those who have nothing of it are helped, by what is cheaper where they are no more
-// critical, and nothing is done to its pods for them.
-func TestBesideANodeThatIsOpened(t *testing.T) {
+// No container has two answers at once. Beside the opening of a node the planner helps the containers that it does not serve.
+// For containers no more critical it looks at cheaper levels, and leaves the pods of the opening alone.
+func TestAnswersBesideNodeOpening(t *testing.T) {
 	t.Parallel()
-	build := func(second mcv1.Criticality, room int64) *town {
-		w := newTown()
+	build := func(second mcv1.Criticality, room int64) *cluster {
+		w := newCluster()
 		w.node("a", 3)
 		w.run("first", "a", "Middle", 40, 40, 0)
 		w.run("nbr", "a", "Middle", 40, 40, 0)
@@ -237,7 +239,7 @@ func TestBesideANodeThatIsOpened(t *testing.T) {
 		return w
 	}
 	for name, c := range map[string]struct {
-		w        *town
+		w        *cluster
 		under    *v1alpha1.RTAction
 		affected []string
 		want     string
@@ -259,18 +261,19 @@ func TestBesideANodeThatIsOpened(t *testing.T) {
 	}
 }
 
-// lonely has nobody evict the small one, as it would come again.
-func lonely(w *town) *town {
+// lonely keeps the planner from evicting the small pod, as that would come again.
+func lonely(w *cluster) *cluster {
 	w.pods["small"].Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	return w
 }
 
-// Whatever is chosen beside a node that is opened: no pod is in two hands, unless the opening gives way; no second node is opened for the same sake;
-// and nobody less critical, and nobody who has something of it and is no more critical, has an answer.
-func TestWhateverIsChosenBesideANodeThatIsOpened(t *testing.T) {
+// Any choice beside the opening of a node: no two actions have a pod, unless the opening gives way. No second node is opened for
+// the same containers. No less critical container has an answer, and no container that the opening serves and that is no more
+// critical.
+func TestAnyChoiceBesideNodeOpening(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		w, p := someTown(t)
+		w, p := someCluster(t)
 		beneficiary, goes := rapid.SampledFrom(namesOf(w)).Draw(t, "whom"), rapid.SampledFrom(namesOf(w)).Draw(t, "goes")
 		of := rapid.SampledFrom([]mcv1.Criticality{"Low", "Middle", "High"}).Draw(t, "criticality")
 		under := while(rules.OpenNode, rules.Running, beneficiary, of, pod(goes))

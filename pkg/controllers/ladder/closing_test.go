@@ -15,9 +15,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// A node may be kept in deletion for ever by a pod that may not be evicted. Nothing more is done for it, and its pressure ends when
-// nobody suffers any longer: neither condition nor taint is left.
-func TestThePressureOfANodeThatIsBeingClosedEnds(t *testing.T) {
+// A pod that must not be evicted may keep a node in deletion forever. The controller does nothing more for the node. Its
+// pressure ends when no container is affected any longer: neither condition nor taint is left.
+func TestPressureOfDeletedNodeEnds(t *testing.T) {
 	s := simple(t)
 	for _, kind := range rules.Kinds {
 		s.conduct[kind] = rules.Result{Undo: true, Message: "no"}
@@ -36,7 +36,7 @@ func TestThePressureOfANodeThatIsBeingClosedEnds(t *testing.T) {
 	expectLines(t, "late again", s.turns(p, 5), "Ended")
 }
 
-// closes has a node be deleted, which its finalizer keeps until the returned function is called.
+// closes deletes a node, which its finalizer keeps until the test calls the returned function.
 func (s *stage) closes(name string) (gone func()) {
 	s.Helper()
 	key, n := client.ObjectKey{Name: s.namespace + "-" + name}, &corev1.Node{}
@@ -51,7 +51,8 @@ func (s *stage) closes(name string) (gone func()) {
 	}
 }
 
-// A pressure that goes on is looked at again and again, however long the calm: the queue forgets what was done for a cause that nobody asks about.
+// The controller looks at a lasting pressure again and again, however long the calm: the queue forgets the actions for a cause
+// after a while without a query.
 func TestAPressureIsNeverLeftAloneForLong(t *testing.T) {
 	s := simple(t)
 	p := s.spawn()
@@ -69,7 +70,7 @@ func TestAPressureIsNeverLeftAloneForLong(t *testing.T) {
 	}
 }
 
-// An agent that does not come back leaves no taint, and nothing that waits; one that comes back meanwhile has the same pressure go on.
+// A lost agent leaves no taint and no waiting action. If the agent comes back before, the same pressure goes on.
 func TestAnAgentThatDoesNotComeBack(t *testing.T) {
 	s := simple(t)
 	s.options.Patience = time.Hour
@@ -96,8 +97,9 @@ func TestAnAgentThatDoesNotComeBack(t *testing.T) {
 	}
 }
 
-// One pod of which nobody can say how it would go is passed over, and named; where nothing else helps either, that is an error.
-func TestAPodOfWhichNobodyCanSayHowItWouldGo(t *testing.T) {
+// The planner passes over a pod whose passage is unknown, and names it. If nothing else helps either, the unknown passage is an
+// error.
+func TestPodWithUnknownPassageIsPassedOver(t *testing.T) {
 	s := simple(t)
 	s.node("b", 1)
 	s.lost = []string{"low"}
@@ -112,7 +114,7 @@ func TestAPodOfWhichNobodyCanSayHowItWouldGo(t *testing.T) {
 	}
 }
 
-func TestWhereNobodyCanSayHowAnybodyWouldGo(t *testing.T) {
+func TestUnknownPassagesOfAllPodsAreAnError(t *testing.T) {
 	s := simple(t)
 	s.node("b", 1)
 	s.lost = []string{"high", "low", "other"}

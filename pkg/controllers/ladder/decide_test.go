@@ -112,7 +112,7 @@ func TestTheNextStep(t *testing.T) {
 	}
 }
 
-// Two pressures of a node never have the same beginning, and so never the same cause, whatever its clock does.
+// Two pressures of a node never begin at the same time, so they never have the same cause, whatever the clock does.
 func TestEachPressureHasACauseOfItsOwn(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -13,9 +13,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 )
 
-// lookout watches a node of a town second by second.
+// lookout watches a node of a cluster second by second.
 type lookout struct {
-	*town
+	*cluster
 	watch ladder.Watch
 	now   time.Time
 	o     ladder.Options
@@ -32,7 +32,7 @@ func (l *lookout) look(pressed bool) []string {
 	return out
 }
 
-// after lets seconds pass, each with a look before which f changes the town.
+// after lets seconds pass. Before each look f changes the cluster.
 func (l *lookout) after(seconds int, f func()) []string {
 	var out []string
 	for range seconds {
@@ -44,12 +44,12 @@ func (l *lookout) after(seconds int, f func()) []string {
 }
 
 func newLookout() *lookout {
-	w := newTown()
+	w := newCluster()
 	w.node("a", 2)
 	w.run("high", "a", "High", 20, 40, 0)
 	w.run("middle", "a", "Middle", 20, 30, 1)
 	w.run("low", "a", "Low", 20, 30, 1)
-	l := &lookout{town: w, now: start, o: ladder.Defaults()}
+	l := &lookout{cluster: w, now: start, o: ladder.Defaults()}
 	l.look(false)
 	return l
 }
@@ -110,9 +110,9 @@ func TestMissesWithinTheirPeriod(t *testing.T) {
 	expect(t, "for longer", l.after(2, func() {}))
 }
 
-// The looks of a crowded loop are far apart. What one finds may have been before an action that was done in between, and does not
-// ask for another; what the next ones find does, once it is as much as is pressure: a stray event that an agent was slow to report
-// must not move a pod.
+// The looks of a busy loop are far apart. The events of one look may be older than an action made in between, and do not ask for
+// another action. The events of the next looks do, once they count as pressure. A stray event that an agent reported late must
+// not move a pod.
 func TestALateLookDoesNotMakeEventsLater(t *testing.T) {
 	t.Parallel()
 	l := newLookout()
@@ -168,7 +168,7 @@ func TestBusyWithoutRoom(t *testing.T) {
 	expect(t, "a raise that is asked for", l.after(1, func() {}))
 }
 
-// A process that finds a node under pressure takes one event for enough, and says that nobody suffers only after it has
+// A process that finds a node under pressure takes one event for enough. It says that no container is affected only after it has
 // watched for as long as events count.
 func TestANewProcessIsNotSure(t *testing.T) {
 	t.Parallel()

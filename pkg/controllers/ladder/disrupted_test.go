@@ -11,7 +11,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// consolidating has a command for a node, whose replacement boots for minutes.
+// consolidating has a consolidation command for a node, whose replacement boots for minutes.
 type consolidating struct{ node string }
 
 func (c *consolidating) Disrupted(name string) string {
@@ -25,7 +25,8 @@ func (*consolidating) Allowed(context.Context) (map[string]orchestration.PoolAll
 	return map[string]orchestration.PoolAllowance{"edge": {Nodes: 1}}, nil
 }
 
-// besideLow has a High container suffer from its Low neighbour, on a node that consolidation has; the other core has room for Low, or none.
+// besideLow has a Low neighbour affect a High container, on a node that consolidation has. The other core has room for Low, or
+// none.
 func besideLow(t *testing.T, other int64) (*stage, *process, *consolidating) {
 	t.Helper()
 	s := newStage(t)
@@ -44,7 +45,7 @@ func besideLow(t *testing.T, other int64) (*stage, *process, *consolidating) {
 	return s, p, c
 }
 
-// turnsUntil has turns of two seconds until something is so, for so long at most; it returns how long that took.
+// turnsUntil plays turns of two seconds until a condition holds, up to a limit. It returns how long that took.
 func (s *stage) turnsUntil(p *process, long time.Duration, so func() bool) time.Duration {
 	s.Helper()
 	began := s.clock.Now()
@@ -54,16 +55,16 @@ func (s *stage) turnsUntil(p *process, long time.Duration, so func() bool) time.
 	return s.clock.Since(began)
 }
 
-// Who suffers on a node that consolidation is about to close is moved within it meanwhile.
-func TestWhoSuffersOnANodeThatConsolidationHasIsHelped(t *testing.T) {
+// The controller moves an affected container within a node while consolidation is about to close the node.
+func TestAffectedContainerOnConsolidatingNodeIsHelped(t *testing.T) {
 	s, p, _ := besideLow(t, 45)
 	if took := s.turnsUntil(p, time.Minute, func() bool { return len(s.done) > 0 }); !slices.Equal(s.done, []string{"low to core 1"}) {
 		t.Errorf("after %s: %q, %q", took, s.done, s.actions())
 	}
 }
 
-// What must wait for consolidation to let go is tried soon after that, as if it had never been asked for.
-func TestWhatConsolidationHasKeptIsTriedSoonAfter(t *testing.T) {
+// The controller repeats an action that must wait for consolidation soon after that lets go, as if it had never asked for it.
+func TestActionKeptByConsolidationIsRetriedSoon(t *testing.T) {
 	s, p, c := besideLow(t, 70)
 	s.conduct[rules.OpenNode] = rules.Result{Undo: true, Message: "no machine is free"}
 	evicted := func() bool { return strings.Contains(strings.Join(s.actions(), ";"), "Preempt RTPressure Succeeded") }

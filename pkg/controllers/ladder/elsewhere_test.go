@@ -29,8 +29,9 @@ func targets(p ladder.Planner, times int) (out []string) {
 	return out
 }
 
-// A node that had no room when the pod's turn came is passed over for another one, three times; then it is the turn of the roomiest again.
-func TestAPodGoesElsewhereWhereItsTargetIsFull(t *testing.T) {
+// The planner passes over a node that had no room when the pod's turn came, and takes another, three times. Then the roomiest
+// node comes again.
+func TestPodGoesElsewhereIfItsTargetIsFull(t *testing.T) {
 	t.Parallel()
 	w := contendedCores()
 	for i, node := range []string{"b", "c", "d", "e"} {
@@ -44,10 +45,10 @@ func TestAPodGoesElsewhereWhereItsTargetIsFull(t *testing.T) {
 	}
 }
 
-// So is one for the first of several that are in the way together.
-func TestASetGoesElsewhereWhereItsTargetIsFull(t *testing.T) {
+// The same holds for a node for the first of several pods that are in the way together.
+func TestSetGoesElsewhereIfItsTargetIsFull(t *testing.T) {
 	t.Parallel()
-	w := newTown()
+	w := newCluster()
 	w.node("a", 1)
 	w.run("x", "a", "Low", 30, 30, 0)
 	w.run("y", "a", "Low", 32, 32, 0)
@@ -61,8 +62,8 @@ func TestASetGoesElsewhereWhereItsTargetIsFull(t *testing.T) {
 	}
 }
 
-// Rather without its state than to a node that was full.
-func TestAPodGoesAnewRatherThanWhereItWasFull(t *testing.T) {
+// A pod goes without its state rather than to a node that was full.
+func TestPodLosesStateRatherThanGoToFullNode(t *testing.T) {
 	t.Parallel()
 	w := contendedCores()
 	w.node("b", 1)
@@ -75,8 +76,8 @@ func TestAPodGoesAnewRatherThanWhereItWasFull(t *testing.T) {
 	}
 }
 
-// A target is no reason where the action was undone for another, was not wanted any longer, or was not undone at all.
-func TestOnlyWhatWasUndoneForItsTargetSpeaksAgainstIt(t *testing.T) {
+// A target does not count as full if the action was undone for another reason, was withdrawn, or was not undone.
+func TestOnlyActionsUndoneForTheirTargetCountAgainstIt(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*v1alpha1.RTActionStatus){
 		"for another reason":  func(s *v1alpha1.RTActionStatus) { s.Progress = nil },

@@ -17,8 +17,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// Whoever ends is no sufferer: nothing is asked for on its account while it takes its grace, and the pressure is over.
-func TestNothingIsDoneForAPodThatIsEnding(t *testing.T) {
+// A container of a terminating pod is not affected. The controller asks for nothing on its account during its grace period, and
+// the pressure is over.
+func TestNoActionForTerminatingPod(t *testing.T) {
 	s := newStage(t)
 	s.node("a", 2)
 	high := s.run("high", "a", "High", 50, 0)
@@ -52,14 +53,15 @@ func TestNothingIsDoneForAPodThatIsEnding(t *testing.T) {
 }
 
 // thrifty has NodePools whose budgets let no node go.
-type thrifty struct{ anybody }
+type thrifty struct{ undisrupted }
 
 func (thrifty) Allowed(context.Context) (map[string]orchestration.PoolAllowance, error) {
 	return map[string]orchestration.PoolAllowance{"edge": {Nodes: 0}}, nil
 }
 
-// A replacement ends when the pod goes for which it is, whether it waits or runs, and while others that are less critical suffer on.
-func TestAReplacementEndsWithWhomItIsFor(t *testing.T) {
+// A replacement ends when its beneficiary is gone, whether it waits or runs, and while less critical containers are still
+// affected.
+func TestReplacementEndsWithItsBeneficiary(t *testing.T) {
 	for name, c := range map[string]struct {
 		waits bool
 		want  string
@@ -103,7 +105,7 @@ func TestAReplacementEndsWithWhomItIsFor(t *testing.T) {
 	}
 }
 
-// missing has a miss of deadlines be too many for some.
+// missing sets a limit of missed deadlines for some pods.
 func (s *stage) missing(names ...string) {
 	s.Helper()
 	for _, name := range names {
@@ -114,10 +116,10 @@ func (s *stage) missing(names ...string) {
 	}
 }
 
-// A pod that ends does not keep its node from being late as a whole.
-func TestANodeIsLateThoughAPodOfItEnds(t *testing.T) {
+// A terminating pod does not keep its node from being late as a whole.
+func TestNodeIsLateDespiteTerminatingPod(t *testing.T) {
 	t.Parallel()
-	w := newTown()
+	w := newCluster()
 	w.node("a", 3)
 	w.run("one", "a", "High", 30, 30, 0)
 	w.run("two", "a", "High", 30, 30, 1)

@@ -19,9 +19,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
-// wholeClimb is a High container whose core is crowded in such a way that each rung helps a little: small fits on the
-// other core, large on another node, and bare nowhere. It overruns while more than 12 % of its core are others'.
-func wholeClimb(t testing.TB) *stage {
+// fullEscalation is a High container with a crowded core where each escalation level helps a little: small fits on the other
+// core, large on another node, and bare nowhere. It overruns while other containers have more than 12 % of its core.
+func fullEscalation(t testing.TB) *stage {
 	s := newStage(t)
 	s.node("a", 2)
 	s.node("b", 1)
@@ -44,7 +44,7 @@ func wholeClimb(t testing.TB) *stage {
 // tick is how much time a turn takes.
 const tick = 2 * time.Second
 
-// play goes on until the node's pressure is over, and has been for a while. A process that dies is followed by another.
+// play goes on until the node's pressure has been over for a while. Another process follows one that dies.
 func (s *stage) play(p *process) []string {
 	s.Helper()
 	var stages []string
@@ -71,7 +71,7 @@ func (s *stage) play(p *process) []string {
 	return stages
 }
 
-// wanted is how it must have gone, whatever has happened to processes meanwhile.
+// wanted is the required course, whatever has happened to processes meanwhile.
 func (s *stage) wentWell() {
 	s.Helper()
 	expectLines(s, "what was done", s.done, "small to core 1", "large to node b", "small to core 0")
@@ -94,8 +94,8 @@ func expectLines(t testing.TB, what string, got []string, want ...string) {
 	}
 }
 
-func TestTheWholeClimb(t *testing.T) {
-	s := wholeClimb(t)
+func TestFullEscalation(t *testing.T) {
+	s := fullEscalation(t)
 	p := s.spawn()
 	stages := s.play(p)
 	s.wentWell()
@@ -111,12 +111,12 @@ func TestTheWholeClimb(t *testing.T) {
 // `make test`. A play has 15 to 50 points, and takes seconds.
 const deathsPerPlay = 2
 
-// Whatever write a process dies before, or is not told of, the next look, of a process that knows nothing but the API,
-// goes on: everything is done once, and nothing is left.
+// A process dies before a write, or does not learn of it. A new process, which knows only the API, continues: it does everything
+// once, and leaves nothing behind.
 func TestAnotherProcessGoesOnWhereverOneDies(t *testing.T) {
 	points := 0
 	t.Run("undisturbed", func(t *testing.T) {
-		s := wholeClimb(t)
+		s := fullEscalation(t)
 		p := s.spawn()
 		s.play(p)
 		points = p.points
@@ -129,7 +129,7 @@ func TestAnotherProcessGoesOnWhereverOneDies(t *testing.T) {
 		t.Run(fmt.Sprintf("loses reply %t", losesReply), func(t *testing.T) {
 			for _, at := range sampling.Points(t, 1, points, deathsPerPlay) {
 				t.Run(fmt.Sprintf("at %d", at), func(t *testing.T) {
-					s := wholeClimb(t)
+					s := fullEscalation(t)
 					p := s.spawn()
 					p.at, p.losesReply = at, losesReply
 					s.play(p)
@@ -140,7 +140,7 @@ func TestAnotherProcessGoesOnWhereverOneDies(t *testing.T) {
 	}
 }
 
-// turns lets a process go on for some turns, and returns the stages of node a that it came through.
+// turns lets a process go on for some turns, and returns the stages of node a that it passed.
 func (s *stage) turns(p *process, turns int) []string {
 	s.Helper()
 	var stages []string
@@ -171,8 +171,8 @@ func simple(t testing.TB) *stage {
 	return s
 }
 
-// Nothing helps: that is told, once; and when the pressure goes by itself nothing is left of it.
-func TestPressureThatNothingHelps(t *testing.T) {
+// Nothing helps: the controller publishes that once. When the pressure ends by itself nothing is left of it.
+func TestPressureWithoutAnswer(t *testing.T) {
 	s := simple(t)
 	for _, kind := range rules.Kinds {
 		s.conduct[kind] = rules.Result{Undo: true, Message: "no"}
@@ -187,9 +187,9 @@ func TestPressureThatNothingHelps(t *testing.T) {
 	expectLines(t, "stages", s.turns(p, 20), "OverrunsAtHighBudget+taint", "Eased+taint", "Recovering+taint", "Lifting+taint", "Lifting", "Ended")
 }
 
-// A kind that nobody does, and a budget that forbids the eviction for ever, cost their time and no more: the next rung is
-// tried. When the pressure vanishes meanwhile, what waits is withdrawn.
-func TestWhatCannotBeginIsPassedOver(t *testing.T) {
+// A kind without an executor, and a budget that always forbids the eviction, cost only time: the planner tries the next level.
+// When the pressure vanishes meanwhile, the controller withdraws waiting actions.
+func TestActionThatCannotBeginIsPassedOver(t *testing.T) {
 	s := simple(t)
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "none"},
@@ -229,10 +229,10 @@ func TestPressureThatVanishesWhileAnActionWaits(t *testing.T) {
 	}
 }
 
-// Pressure that comes back on the way back is the same: nothing is moved twice for it. When nothing else helps that is told,
-// and once it has gone by itself everything ends.
+// Pressure that comes back during the recovery is the same: the controller moves nothing twice for it. When nothing else helps
+// it publishes that. Once the pressure has ended by itself everything ends.
 func TestPressureThatComesBack(t *testing.T) {
-	s := wholeClimb(t)
+	s := fullEscalation(t)
 	s.overrun = func(pod string, others int64) int64 {
 		if pod == "high" && others > 5 {
 			return 5
@@ -253,9 +253,9 @@ func TestPressureThatComesBack(t *testing.T) {
 	}
 }
 
-// What was moved stays where it is, when its core would be fuller than the one it has, for as long as the one for whom it was
-// moved is on the node: back there it would be in its way again.
-func TestWhatWouldCrowdItsCoreStays(t *testing.T) {
+// A moved container stays if its old core would be fuller than its new one, as long as the beneficiary is on the node: back
+// there it would be in its way again.
+func TestContainerStaysIfItsOldCoreIsFuller(t *testing.T) {
 	s := newStage(t)
 	s.node("a", 2)
 	s.run("high", "a", "High", 40, 0)
@@ -270,7 +270,7 @@ func TestWhatWouldCrowdItsCoreStays(t *testing.T) {
 	expectLines(t, "what was done", s.done, "low to core 1")
 }
 
-// A silent agent says nothing that counts: nobody climbs, and nothing is given back.
+// The report of a silent agent does not count: the controller escalates nothing, and moves nothing back.
 func TestASilentAgentStopsEverything(t *testing.T) {
 	s := simple(t)
 	s.conduct[rules.Preempt] = rules.Result{Message: "it takes its time"}
@@ -282,7 +282,7 @@ func TestASilentAgentStopsEverything(t *testing.T) {
 	expectLines(t, "actions", s.actions(), "Preempt RTPressure Running low")
 }
 
-// A taint without a pressure goes, also when the RTNode is no longer there.
+// The controller removes a taint without a pressure, also when the RTNode no longer exists.
 func TestTaintsThatAreLeftGo(t *testing.T) {
 	s := simple(t)
 	s.overrun = func(string, int64) int64 { return 0 }
@@ -305,7 +305,7 @@ func TestTaintsThatAreLeftGo(t *testing.T) {
 	}
 }
 
-// Of two nodes that want the same room one has it, and the other goes on without.
+// Of two nodes that want the same room one gets it, and the other continues without.
 func TestTwoPressuresThatWantTheSameRoom(t *testing.T) {
 	s := newStage(t)
 	for _, node := range []string{"a", "c"} {
@@ -332,7 +332,7 @@ func TestTwoPressuresThatWantTheSameRoom(t *testing.T) {
 	}
 }
 
-// A node that goes takes what waits for it along.
+// The actions that wait for a node end with the node.
 func TestANodeThatGoes(t *testing.T) {
 	s := simple(t)
 	s.must(s.api.Create(t.Context(), &policyv1.PodDisruptionBudget{

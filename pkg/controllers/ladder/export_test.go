@@ -15,7 +15,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// What tests outside the package may see.
+// These types are for tests outside the package.
 type (
 	Planner = planner
 	Answer  = answer

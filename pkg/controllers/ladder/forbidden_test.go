@@ -19,9 +19,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 )
 
-// A policy of the cluster that forbids what the ladder has to write leaves the node without an answer: that is told, once, and counted; once it
-// allows it the climb goes on.
-func TestAPolicyThatForbidsTheLaddersWritesIsTold(t *testing.T) {
+// A policy of the cluster that forbids the writes of the ladder leaves the node without an answer. The controller publishes and
+// counts that once. Once the policy allows the writes the escalation continues.
+func TestForbiddenWritesAreReported(t *testing.T) {
 	for name, like := range map[string]client.Object{
 		"the condition": &v1alpha1.RTNode{}, "the taint": &corev1.Node{}, "the note on a McKube": &mcv1.McKube{}, "the action": &v1alpha1.RTAction{},
 	} {
@@ -61,7 +61,7 @@ func TestAPolicyThatForbidsTheLaddersWritesIsTold(t *testing.T) {
 	}
 }
 
-// forbids has the cluster forbid writes of objects like one.
+// forbids makes the cluster forbid writes of objects like one.
 func (s *stage) forbids(like client.Object) {
 	s.policy = func(o client.Object) error {
 		if fmt.Sprintf("%T", o) == fmt.Sprintf("%T", like) {
@@ -71,7 +71,7 @@ func (s *stage) forbids(like client.Object) {
 	}
 }
 
-// unanswered is what is told of nodes without an answer.
+// unanswered are the published reasons why nodes have no answer.
 func (s *stage) unanswered() (out []string) {
 	for _, e := range s.told.list {
 		if _, node := e.InvolvedObject.(*corev1.Node); node && e.Reason == "PressureUnanswered" {
@@ -81,8 +81,8 @@ func (s *stage) unanswered() (out []string) {
 	return out
 }
 
-// A pressure that goes before its condition may be written is counted no longer.
-func TestWhatMayNotBeWrittenAndIsNeededNoLongerIsNotCounted(t *testing.T) {
+// A pressure that ends before its condition may be written is counted no longer.
+func TestObsoleteForbiddenWriteIsNotCounted(t *testing.T) {
 	s := newStage(t)
 	s.node("a", 2)
 	s.sick("a")
@@ -101,8 +101,8 @@ func TestWhatMayNotBeWrittenAndIsNeededNoLongerIsNotCounted(t *testing.T) {
 	}
 }
 
-// Nor does a node keep its taint without a word.
-func TestATaintThatMayNotBeLiftedIsTold(t *testing.T) {
+// The controller also reports a taint that it may not remove.
+func TestForbiddenTaintRemovalIsReported(t *testing.T) {
 	s := newStage(t)
 	s.node("a", 2)
 	s.sick("a")

@@ -20,7 +20,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// budget is one over all real-time pods, of which it lets so many go.
+// budget is a budget over all real-time pods. It lets a number of them go.
 func (s *stage) budget(name string, allowed int32) {
 	s.Helper()
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
@@ -31,7 +31,7 @@ func (s *stage) budget(name string, allowed int32) {
 	s.must(s.api.Status().Update(s.Context(), b))
 }
 
-// beside has pods on core 0 of node a, and somebody who suffers for as long as there are others.
+// beside has pods on core 0 of node a, and a container that is affected as long as there are others.
 func (s *stage) beside(lows int) {
 	s.Helper()
 	s.node("a", 1)
@@ -47,9 +47,9 @@ func (s *stage) beside(lows int) {
 	}
 }
 
-// A node for which all that would help is tried in vain counts as one without an answer all the time, also where each is tried for the first time:
-// the alert is for who has been without for minutes.
-func TestWhatIsTriedInVainIsNoAnswer(t *testing.T) {
+// A node for which all that would help is tried in vain always counts as one without an answer, also while each is tried for the
+// first time. The alert is for nodes that have had no answer for minutes.
+func TestActionInVainIsNoAnswer(t *testing.T) {
 	s := newStage(t)
 	s.beside(6)
 	s.budget("none", 0)
@@ -72,7 +72,7 @@ func TestWhatIsTriedInVainIsNoAnswer(t *testing.T) {
 	}
 }
 
-// evictions are how many pods there were to be evicted.
+// evictions are how many pods the actions were to evict.
 func (s *stage) evictions() int {
 	s.Helper()
 	out := map[string]bool{}
@@ -84,9 +84,9 @@ func (s *stage) evictions() int {
 	return len(out)
 }
 
-// A budget that allows nothing keeps its pods, and not the climb: it is waited for once, and a node asked for as soon with many of them in the way as with
-// one.
-func TestPodsThatABudgetKeepsDoNotKeepTheClimb(t *testing.T) {
+// A budget that allows nothing blocks its pods, and not the escalation. The controller waits for it once. It asks for a node as
+// soon with many blocked pods in the way as with one.
+func TestPodsBlockedByBudgetDoNotBlockEscalation(t *testing.T) {
 	for _, n := range []int{1, 24} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			s := newStage(t)
@@ -114,9 +114,9 @@ func TestPodsThatABudgetKeepsDoNotKeepTheClimb(t *testing.T) {
 	}
 }
 
-// Two of four must go for one without a core, and a budget keeps one of the cheapest two: with real budgets, queue and evictions, one of those and one
-// that costs more go at once.
-func TestOfFourThoseGoWhomABudgetLetsGo(t *testing.T) {
+// Two of four pods must go for a container without a core, and a budget blocks one of the cheapest two. With real budgets, queue
+// and evictions, the other one and a more expensive one go at once.
+func TestBudgetDecidesWhichOfFourPodsGo(t *testing.T) {
 	s := newStage(t)
 	s.node("a", 1)
 	for _, name := range []string{"a1", "b1", "c1", "d1"} {
@@ -133,22 +133,23 @@ func TestOfFourThoseGoWhomABudgetLetsGo(t *testing.T) {
 		s.must(s.api.Status().Update(t.Context(), p))
 	}
 	high := s.run("high", "a", "High", 45, 0)
-	s.spec(high.Spec.NodeName, func(r *v1alpha1.RTNode) { r.Spec.Servers = r.Spec.Servers[:4] }) // no core of it takes it
+	s.spec(high.Spec.NodeName, func(r *v1alpha1.RTNode) { r.Spec.Servers = r.Spec.Servers[:4] }) // no core of the node holds it
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "ab"}}
 	b.Spec.MaxUnavailable, b.Spec.Selector = ptr.To(intstr.FromInt32(1)), &metav1.LabelSelector{MatchLabels: map[string]string{"covered": "true"}}
 	s.must(s.api.Create(t.Context(), b))
 	b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: b.Generation, DisruptionsAllowed: 1, CurrentHealthy: 2, DesiredHealthy: 1, ExpectedPods: 2}
 	s.must(s.api.Status().Update(t.Context(), b))
 	s.turns(s.spawn(), 10)
-	got, _, _ := strings.Cut(strings.Join(s.actions(), ";"), ";") // then it is put on the core
+	got, _, _ := strings.Cut(strings.Join(s.actions(), ";"), ";") // after that the controller puts it on the core
 	covered := strings.Count(got, "a1") + strings.Count(got, "b1")
 	if !strings.HasPrefix(got, "Preempt RTPressure Succeeded") || len(strings.Fields(got)) != 5 || covered != 1 || len(s.actions()) > 2 {
 		t.Errorf("got %q, want one preemption of two, of whom the budget covers one", s.actions())
 	}
 }
 
-// What a PodDisruptionBudget keeps is waited for once, goes after everything dearer that it does not keep from then on, and is told.
-func TestWhatABudgetKeepsGoesLast(t *testing.T) {
+// The planner waits once for a PodDisruptionBudget. From then on the pods that it blocks go after all more expensive pods that
+// it does not block. The controller publishes that.
+func TestPodsBlockedByBudgetGoLast(t *testing.T) {
 	t.Parallel()
 	w := contendedCores()
 	w.node("b", 1)
@@ -183,8 +184,8 @@ func TestWhatABudgetKeepsGoesLast(t *testing.T) {
 	}
 }
 
-// While a budget is waited for that may let somebody less critical go, nobody more critical does.
-func TestABudgetIsWaitedForBeforeSomebodyMoreCriticalGoes(t *testing.T) {
+// While an action waits for a budget that may let a less critical pod go, no more critical pod goes.
+func TestBudgetIsAwaitedBeforeMoreCriticalPodGoes(t *testing.T) {
 	t.Parallel()
 	w := contendedCores()
 	w.node("b", 1)
@@ -198,7 +199,7 @@ func TestABudgetIsWaitedForBeforeSomebodyMoreCriticalGoes(t *testing.T) {
 	}
 }
 
-// expired is an action that nobody let begin.
+// expired is an action that expired before it began.
 func expired(kind rules.Kind) *v1alpha1.RTAction {
 	return &v1alpha1.RTAction{Spec: v1alpha1.RTActionSpec{Kind: v1alpha1.ActionKind(kind), Beneficiary: v1alpha1.ActionBeneficiary{Criticality: "High"}}, Status: v1alpha1.RTActionStatus{Phase: "Expired"}}
 }

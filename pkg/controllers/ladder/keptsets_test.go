@@ -22,9 +22,10 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// four is a node on whose only core two of four have to go for one who has none: a1 and b1 cost less than c1 and d1.
-func four() *town {
-	w := newTown()
+// four is a node with one core on which two of four pods have to go for a container without a core: a1 and b1 cost less than c1
+// and d1.
+func four() *cluster {
+	w := newCluster()
 	w.node("a", 1)
 	for name, ms := range map[string]int64{"a1": 20, "b1": 20, "c1": 21, "d1": 21} {
 		w.run(name, "a", "Low", ms, ms, 0)
@@ -34,24 +35,25 @@ func four() *town {
 	return w
 }
 
-// The cheapest of those go whom budgets let go together, at once; of those who move, who may go one after the other.
-func TestASetIsOfThoseWhomBudgetsLetGo(t *testing.T) {
+// The cheapest pods that budgets let go together are evicted at once. Of moved pods the budgets must let each go after the
+// other.
+func TestSetHasPodsThatBudgetsLetGo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*town)
+		change func(*cluster)
 		want   string
 	}{
-		"no budget":            {func(*town) {}, "Preempt: evicting default/a1, default/b1"},
-		"none of two may go":   {func(w *town) { w.budget("x", 0, "a1", "b1") }, "Preempt: evicting default/c1, default/d1"},
-		"one of two may go":    {func(w *town) { w.budget("x", 1, "a1", "b1") }, "Preempt: evicting default/a1, default/c1"},
-		"each of two budgets":  {func(w *town) { w.budget("x", 1, "a1", "c1"); w.budget("y", 1, "b1", "d1") }, "Preempt: evicting default/a1, default/b1"},
-		"several over one":     {func(w *town) { w.budget("x", 1, "a1"); w.budget("y", 1, "a1", "c1") }, "Preempt: evicting default/b1, default/c1"},
-		"one of three may go":  {func(w *town) { w.budget("x", 1, "a1", "b1", "c1") }, "Preempt: evicting default/a1, default/d1"},
-		"none: it is waited":   {func(w *town) { w.budget("x", 0, "a1", "b1", "c1", "d1") }, "Preempt: evicting default/a1, default/b1"},
-		"they move":            {func(w *town) { w.node("b", 1) }, "Migrate: moving default/a1 to node b"},
-		"one after the other":  {func(w *town) { w.node("b", 1); w.budget("x", 1, "a1", "b1") }, "Migrate: moving default/a1 to node b"},
-		"one of them may not":  {func(w *town) { w.node("b", 1); w.budget("x", 0, "a1") }, "Migrate: moving default/b1 to node b"},
-		"none moves: it waits": {func(w *town) { w.node("b", 1); w.budget("x", 0, "a1", "b1", "c1") }, "Migrate: moving default/a1 to node b"},
+		"no budget":            {func(*cluster) {}, "Preempt: evicting default/a1, default/b1"},
+		"none of two may go":   {func(w *cluster) { w.budget("x", 0, "a1", "b1") }, "Preempt: evicting default/c1, default/d1"},
+		"one of two may go":    {func(w *cluster) { w.budget("x", 1, "a1", "b1") }, "Preempt: evicting default/a1, default/c1"},
+		"each of two budgets":  {func(w *cluster) { w.budget("x", 1, "a1", "c1"); w.budget("y", 1, "b1", "d1") }, "Preempt: evicting default/a1, default/b1"},
+		"several over one":     {func(w *cluster) { w.budget("x", 1, "a1"); w.budget("y", 1, "a1", "c1") }, "Preempt: evicting default/b1, default/c1"},
+		"one of three may go":  {func(w *cluster) { w.budget("x", 1, "a1", "b1", "c1") }, "Preempt: evicting default/a1, default/d1"},
+		"none: it is waited":   {func(w *cluster) { w.budget("x", 0, "a1", "b1", "c1", "d1") }, "Preempt: evicting default/a1, default/b1"},
+		"they move":            {func(w *cluster) { w.node("b", 1) }, "Migrate: moving default/a1 to node b"},
+		"one after the other":  {func(w *cluster) { w.node("b", 1); w.budget("x", 1, "a1", "b1") }, "Migrate: moving default/a1 to node b"},
+		"one of them may not":  {func(w *cluster) { w.node("b", 1); w.budget("x", 0, "a1") }, "Migrate: moving default/b1 to node b"},
+		"none moves: it waits": {func(w *cluster) { w.node("b", 1); w.budget("x", 0, "a1", "b1", "c1") }, "Migrate: moving default/a1 to node b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -64,27 +66,28 @@ func TestASetIsOfThoseWhomBudgetsLetGo(t *testing.T) {
 	}
 }
 
-// Of those who go one after the other, the one goes first whom a budget keeps: so none goes for nothing. Where two budgets keep two it is not begun.
-func TestNobodyMovesForNothing(t *testing.T) {
+// Of pods that go one after the other, the pod that a budget blocks goes first, so that no pod goes in vain. If two budgets
+// block two pods the action does not begin.
+func TestNoPodMovesInVain(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*town)
+		change func(*cluster)
 		answer []*v1alpha1.RTAction
 		want   string
 		vain   bool
 	}{
-		"all may":                {func(*town) {}, nil, "Migrate: moving default/one to node b", false},
-		"the second may not yet": {func(w *town) { w.budget("x", 0, "two") }, nil, "Migrate: moving default/two to node b", false},
-		"the second may not": {func(w *town) { w.budget("x", 0, "two") }, []*v1alpha1.RTAction{expired(rules.Migrate)},
+		"all may":                {func(*cluster) {}, nil, "Migrate: moving default/one to node b", false},
+		"the second may not yet": {func(w *cluster) { w.budget("x", 0, "two") }, nil, "Migrate: moving default/two to node b", false},
+		"the second may not": {func(w *cluster) { w.budget("x", 0, "two") }, []*v1alpha1.RTAction{expired(rules.Migrate)},
 			"Migrate: moving default/two to node b", true},
-		"neither may yet":      {func(w *town) { w.budget("x", 0, "one", "two") }, nil, "Migrate: moving default/one to node b", false},
-		"two budgets, not yet": {func(w *town) { w.budget("x", 0, "one"); w.budget("y", 0, "two") }, nil, "Preempt: evicting default/one, default/two", false},
-		"two budgets": {func(w *town) { w.budget("x", 0, "one"); w.budget("y", 0, "two") }, []*v1alpha1.RTAction{expired(rules.Preempt)},
+		"neither may yet":      {func(w *cluster) { w.budget("x", 0, "one", "two") }, nil, "Migrate: moving default/one to node b", false},
+		"two budgets, not yet": {func(w *cluster) { w.budget("x", 0, "one"); w.budget("y", 0, "two") }, nil, "Preempt: evicting default/one, default/two", false},
+		"two budgets": {func(w *cluster) { w.budget("x", 0, "one"); w.budget("y", 0, "two") }, []*v1alpha1.RTAction{expired(rules.Preempt)},
 			"Preempt: evicting default/one, default/two", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newTown()
+			w := newCluster()
 			w.node("a", 1)
 			w.node("b", 1)
 			w.run("one", "a", "Low", 32, 32, 0)
@@ -102,13 +105,13 @@ func TestNobodyMovesForNothing(t *testing.T) {
 }
 
 func must(p ladder.Planner) ladder.Answer {
-	a, _ := p.Choose() // what it is was looked at before
+	a, _ := p.Choose() // the caller has checked which one it is
 	return a
 }
 
-// The API server evicts nobody whom several budgets cover, whatever they allow: that is not waited for, but told. Where another serves first
-// nobody is evicted.
-func TestWhomSeveralBudgetsCover(t *testing.T) {
+// The API server evicts no pod that several budgets cover, whatever they allow. The controller does not wait for that, but
+// reports it. If the replacement serves first no pod is evicted.
+func TestPodsCoveredBySeveralBudgets(t *testing.T) {
 	t.Parallel()
 	said := "these must stay: pod default/large: PodDisruptionBudgets x, y cover it, and the API server evicts no pod that several cover, pod default/small"
 	for name, c := range map[string]struct {
@@ -145,8 +148,8 @@ func TestWhomSeveralBudgetsCover(t *testing.T) {
 	}
 }
 
-// So it is from the first look on: no action is ever asked for that waits for two budgets.
-func TestTwoBudgetsAreNotWaitedFor(t *testing.T) {
+// The same holds from the first look on: the controller never submits an action that waits for two budgets.
+func TestNoActionWaitsForTwoBudgets(t *testing.T) {
 	s := newStage(t)
 	s.beside(3)
 	s.budget("one", 1)
@@ -162,8 +165,9 @@ func TestTwoBudgetsAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A node is opened for nobody whom a budget keeps, not even when nothing else is left: whoever opens it asks no budget.
-func TestNoNodeIsOpenedForWhomABudgetKeeps(t *testing.T) {
+// The controller opens no node for a pod that a budget blocks, not even when nothing else is left: the executor that opens it
+// asks no budget.
+func TestNoNodeIsOpenedForPodBlockedByBudget(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		allowed int32
@@ -175,7 +179,7 @@ func TestNoNodeIsOpenedForWhomABudgetKeeps(t *testing.T) {
 	} {
 		w := contendedCores()
 		w.mckubes["high"].Spec.Migration = &mcv1.Migration{Policy: mcv1.MigrationNever}
-		for _, name := range []string{"small", "large"} { // as nothing else but to move them helps
+		for _, name := range []string{"small", "large"} { // only moving them helps
 			w.pods[name].Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		}
 		w.budget("x", c.allowed, "small", "large")
@@ -195,10 +199,11 @@ func TestNoNodeIsOpenedForWhomABudgetKeeps(t *testing.T) {
 	}
 }
 
-// Nobody is moved again, with the node as the last resort, before what budgets keep was waited for as often as what rests is.
-func TestTheLastResortComesAfterWhatBudgetsKeep(t *testing.T) {
+// No pod is moved again, with the node as the last resort, before the controller has waited for budgets as often as for actions
+// in backoff.
+func TestLastResortComesAfterBudgets(t *testing.T) {
 	t.Parallel()
-	w := newTown()
+	w := newCluster()
 	w.node("a", 2)
 	w.node("b", 2)
 	w.run("one", "a", "High", 20, 40, 0)
@@ -223,10 +228,10 @@ func TestTheLastResortComesAfterWhatBudgetsKeep(t *testing.T) {
 	}
 }
 
-// However many a budget keeps, who may go is found behind them.
-func TestWhoMayGoIsFoundBehindManyWhoMayNot(t *testing.T) {
+// The planner finds a pod that may go behind any number of pods that a budget blocks.
+func TestAllowedPodIsFoundBehindManyBlockedOnes(t *testing.T) {
 	t.Parallel()
-	w := newTown()
+	w := newCluster()
 	w.node("a", 1)
 	var kept []string
 	for i := range 36 {
@@ -245,12 +250,12 @@ func TestWhoMayGoIsFoundBehindManyWhoMayNot(t *testing.T) {
 	}
 }
 
-// Whatever budgets there are: what is chosen and not in vain is let go, and in vain only that which must wait for its budget; and nothing is in vain
-// while one core could be cleared of some whom budgets let go together.
-func TestWhateverBudgetsKeep(t *testing.T) {
+// For any budgets: a choice that is not in vain is allowed, and a choice in vain must wait for its budget. Nothing is in vain
+// while the departure of pods that budgets let go together could make room on a core.
+func TestAnyChoiceUnderBudgets(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		w, p := someTown(t)
+		w, p := someCluster(t)
 		for i := range rapid.IntRange(1, 3).Draw(t, "budgets") {
 			covers := slices.DeleteFunc(namesOf(w), func(string) bool { return rapid.Bool().Draw(t, "covers") })
 			w.budget(fmt.Sprint("b", i), rapid.Int32Range(0, 2).Draw(t, "allowed"), covers...)
@@ -271,7 +276,7 @@ func TestWhateverBudgetsKeep(t *testing.T) {
 	})
 }
 
-func (w *town) list(names ...types.UID) []*corev1.Pod {
+func (w *cluster) list(names ...types.UID) []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, p := range w.pods {
 		if len(names) == 0 || slices.Contains(names, p.UID) {
@@ -281,18 +286,19 @@ func (w *town) list(names ...types.UID) []*corev1.Pod {
 	return out
 }
 
-// overdrawn tells by what else judges budgets whether pods may not go together.
-func (w *town) overdrawn(pods []types.UID) bool {
+// overdrawn tells by the package that judges budgets whether the pods may not go together.
+func (w *cluster) overdrawn(pods []types.UID) bool {
 	list := w.list(pods...)
 	return slices.ContainsFunc(w.budgets, func(b policyv1.PodDisruptionBudget) bool { return len(pdb.Overdrawn(&b, list)) > 0 }) ||
 		slices.ContainsFunc(list, func(pod *corev1.Pod) bool { return len(pdb.Covering(w.budgets, pod)) > 1 })
 }
 
 // alone tells whether not even one pod may go.
-func (w *town) alone(pod types.UID) bool { return w.overdrawn([]types.UID{pod}) }
+func (w *cluster) alone(pod types.UID) bool { return w.overdrawn([]types.UID{pod}) }
 
-// clearable tells whether the sufferer has room on some core without some of the less critical ones there that budgets let go together: each set is tried.
-func clearable(w *town, p ladder.Planner) bool {
+// clearable tells whether the affected container has room on some core without some of the less critical containers there that
+// budgets let go together. It tries each set.
+func clearable(w *cluster, p ladder.Planner) bool {
 	s := p.Affected[0]
 	for _, c := range p.Node.Cores {
 		var lesser []rt.Server

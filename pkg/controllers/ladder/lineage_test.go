@@ -23,9 +23,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 )
 
-// A container that misses its deadlines wherever it is is not sent round the cluster: it is moved once, and then it is told
-// that nothing helps, also by the next controller.
-func TestWhoIsLateEverywhereIsMovedOnce(t *testing.T) {
+// The controller does not send a container round the cluster that misses its deadlines everywhere. It moves the container once.
+// Then it publishes that nothing helps, also in the next process.
+func TestPodLateEverywhereIsMovedOnce(t *testing.T) {
 	s := newStage(t)
 	for _, n := range []string{"a", "b", "c"} {
 		s.node(n, 2)
@@ -73,8 +73,8 @@ func (s *stage) mckube(name string) *mcv1.McKube {
 	return m
 }
 
-// leftLate says of the pod in whose place a pod is which node it left for being late, how long ago, and how often.
-func (w *town) leftLate(pod, node string, ago time.Duration, times int) {
+// leftLate records for the predecessor of a pod which node it left for being late, how long ago, and how often.
+func (w *cluster) leftLate(pod, node string, ago time.Duration, times int) {
 	before := "before-" + pod
 	value, err := json.Marshal([]map[string]any{{"pod": before, "node": node, "at": start.Add(-ago), "times": times, "newest": statetest.Birth}})
 	if err != nil {
@@ -84,8 +84,8 @@ func (w *town) leftLate(pod, node string, ago time.Duration, times int) {
 	w.pods[pod].Annotations = map[string]string{mcv1.AnnotationReplaces: before}
 }
 
-// noted has what must be noted before an action stand on the McKubes of pods.
-func (w *town) noted(t *testing.T, a ladder.Answer, pods ...string) {
+// noted writes on the McKubes of pods what the controller must record before an action.
+func (w *cluster) noted(t *testing.T, a ladder.Answer, pods ...string) {
 	t.Helper()
 	if len(a.Leaving) != 1 {
 		t.Fatalf("%s: leaving are %v", a.What, a.Leaving)
@@ -99,12 +99,12 @@ func (w *town) noted(t *testing.T, a ladder.Answer, pods ...string) {
 	}
 }
 
-// Who is late on two nodes pays for it, and so does who takes its place, and no other pod of its McKube: not while the action has not
-// moved anybody, and not after that.
-func TestASiblingOfWhoIsLateEverywhereIsHelped(t *testing.T) {
+// A pod that is late on two nodes pays for it, and so does its replacement, but no other pod of its McKube. That holds before
+// the action has moved a pod, and after it.
+func TestSiblingOfPodLateEverywhereIsHelped(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		// heir says whose place it has; made is when, after the others.
+		// replaces is the pod that it replaces; made is when, after the others.
 		replaces string
 		made     time.Duration
 	}{
@@ -112,7 +112,7 @@ func TestASiblingOfWhoIsLateEverywhereIsHelped(t *testing.T) {
 		"an owner has made it":                          {"", time.Minute},
 		"in the second in which the others were made":   {"", 0},
 	} {
-		w := newTown()
+		w := newCluster()
 		for _, n := range []string{"a", "b", "c", "d"} {
 			w.node(n, 2)
 		}
@@ -161,10 +161,10 @@ func TestASiblingOfWhoIsLateEverywhereIsHelped(t *testing.T) {
 	}
 }
 
-// Two pods of a McKube leave two nodes, and the second look has not seen yet what the first has written: nothing of it is lost.
-func TestTwoWhoLeaveAtOnceAreBothRemembered(t *testing.T) {
+// Two pods of a McKube leave two nodes, and the second look has not seen the write of the first. No record is lost.
+func TestTwoPodsLeavingAtOnceAreBothRecorded(t *testing.T) {
 	t.Parallel()
-	w := newTown()
+	w := newCluster()
 	for _, n := range []string{"a", "b", "c"} {
 		w.node(n, 2)
 	}
@@ -212,7 +212,7 @@ func TestTwoWhoLeaveAtOnceAreBothRemembered(t *testing.T) {
 	}
 }
 
-func TestANodeIsNotReplacedForWhoeverIsLateEverywhere(t *testing.T) {
+func TestNodeIsNotReplacedForPodLateEverywhere(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -225,7 +225,7 @@ func TestANodeIsNotReplacedForWhoeverIsLateEverywhere(t *testing.T) {
 		{"late on another", "z", 9 * time.Minute, "nothing"},
 		{"late on another long ago", "z", 11 * time.Minute, "ReplaceNode: replacing node a"},
 	} {
-		w := newTown()
+		w := newCluster()
 		w.node("a", 2)
 		w.node("b", 2)
 		for i, pod := range []string{"one", "two"} {
@@ -240,10 +240,10 @@ func TestANodeIsNotReplacedForWhoeverIsLateEverywhere(t *testing.T) {
 	}
 }
 
-// Neighbours of one that is late everywhere may still give it room, and it rests the longer the more often it was moved.
-func TestWhoIsLateEverywhereMayBeGivenRoom(t *testing.T) {
+// Neighbours of a pod that is late everywhere may still give it room. Its backoff is the longer the more often it was moved.
+func TestPodLateEverywhereMayGetRoom(t *testing.T) {
 	t.Parallel()
-	w := newTown()
+	w := newCluster()
 	w.node("a", 2)
 	w.node("b", 2)
 	w.run("sick", "a", "High", 40, 40, 0)

@@ -16,7 +16,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
-// wander lets a container that is late on two nodes be so for a while, in as many processes as that takes, and then no longer, until all is over.
+// wander keeps a container late on two nodes for a while, in as many processes as that takes, and then no longer, until all is
+// over.
 func (s *stage) wander(p *process) {
 	s.Helper()
 	const late, most = 20, 120
@@ -37,8 +38,8 @@ func (s *stage) wander(p *process) {
 	s.Errorf("it does not end: %q and %q, %q", s.pressure("a"), s.pressure("b"), s.actions())
 }
 
-// wandered is how it must have gone: the container was moved once, which is noted once, and its McKube says whose place the pod on the other
-// node has.
+// wandered is the required course: the container was moved once, which is recorded once, and its McKube says which pod the pod
+// on the other node replaces.
 func (s *stage) wandered(pod types.UID) {
 	s.Helper()
 	expectLines(s, "what was done", s.done, "sick to node b")
@@ -66,9 +67,10 @@ func (s *stage) uid(node string) types.UID {
 	return n.UID
 }
 
-// Whatever write a process dies before, or is not told of, while somebody leaves a node for being late there, the note of that on the McKube among
-// them: who was late on two nodes is moved once, and not again by a process that knows nothing but the API.
-func TestTheNoteOfWhoLeftOutlivesEachProcess(t *testing.T) {
+// A process dies before a write, or does not learn of it, while a pod leaves a node for being late there. The record of that on
+// the McKube is one of these writes. A pod that was late on two nodes is moved once, and not again by a process that knows only
+// the API.
+func TestRecordOfDepartureSurvivesEachProcess(t *testing.T) {
 	begin := func(t *testing.T) (*stage, types.UID) {
 		s := newStage(t)
 		s.node("a", 1)
@@ -91,7 +93,7 @@ func TestTheNoteOfWhoLeftOutlivesEachProcess(t *testing.T) {
 	})
 	for _, losesReply := range []bool{false, true} {
 		t.Run(fmt.Sprintf("loses reply %t", losesReply), func(t *testing.T) {
-			at := append(sampling.Points(t, 1, points, deathsPerPlay-1), noted) // the note is what this is about
+			at := append(sampling.Points(t, 1, points, deathsPerPlay-1), noted) // the record is the subject of this test
 			slices.Sort(at)
 			for _, at := range slices.Compact(at) {
 				t.Run(fmt.Sprintf("at %d", at), func(t *testing.T) {

@@ -6,10 +6,10 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 )
 
-// Two Low containers cost less than a Middle one, here as where room is made for pending pods.
+// Two Low containers cost less than a Middle one, here as in the preemption for pending pods.
 func TestTwoLowContainersGoBeforeAMiddleOne(t *testing.T) {
 	t.Parallel()
-	w := newTown()
+	w := newCluster()
 	w.node("a", 1)
 	w.run("x", "a", "Low", 22, 22, 0)
 	w.run("y", "a", "Low", 22, 22, 0)

@@ -17,7 +17,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// record has actions of a planner be over as they are chosen, as the queue would say it.
+// record lets the chosen actions of a planner end, and records them as the queue would.
 type record struct {
 	ladder.Planner
 	tickets map[string]orchestration.Ticket
@@ -36,7 +36,7 @@ func (r *record) key(q orchestration.Request) string {
 	return fmt.Sprint(q.Kind, q.Node, q.TargetNode, q.Pods, q.Moves)
 }
 
-// over is what became of an answer just now.
+// over is the result of an answer that just ended.
 func (r *record) over(a ladder.Answer, phase rules.Phase) {
 	before := r.tickets[r.key(a.Request)]
 	t := orchestration.Ticket{Name: "x", Phase: phase, Attempt: before.Attempt + 1}
@@ -50,7 +50,8 @@ func (r *record) over(a ladder.Answer, phase rules.Phase) {
 	})
 }
 
-// chosen are the answers for so long, each of which ends at once as is said of its kind: "kind pods after", the last word since the one before.
+// chosen are the answers over a time, each of which ends at once as given for its kind: "kind pods after", where after is the
+// time since the answer before.
 func (r *record) chosen(long time.Duration, phases map[rules.Kind]rules.Phase) (out []string) {
 	last := r.Now
 	for end := r.Now.Add(long); r.Now.Before(end); r.Now = r.Now.Add(10 * time.Second) {
@@ -69,9 +70,9 @@ func (r *record) chosen(long time.Duration, phases map[rules.Kind]rules.Phase) (
 	return out
 }
 
-// equals is a node that nobody replaces, on which a High container suffers that must stay, beside as critical ones.
-func equals(n int) *town {
-	w := newTown()
+// equals is a node without a NodePool, with an affected High container that must stay, beside containers as critical.
+func equals(n int) *cluster {
+	w := newCluster()
 	w.node("a", 1)
 	w.run("high", "a", "High", 20, 20, 0)
 	w.pods["high"].OwnerReferences = nil
@@ -81,7 +82,8 @@ func equals(n int) *town {
 	return w
 }
 
-// A node that was opened and is taken by others, or gone, is followed by another after a rest: three times, while nobody goes anywhere.
+// Other pods take an opened node, or it is gone. The controller opens another one after a backoff: three times, while no pod
+// goes to any node.
 func TestANodeThatHelpsNoLongerIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	r := newRecord(equals(1).planner("a", ladder.SourceOverruns, "high"))
@@ -94,13 +96,14 @@ func TestANodeThatHelpsNoLongerIsFollowedByAnother(t *testing.T) {
 		t.Errorf("%q is passed over", a.Passed)
 	}
 	r.over(ladder.Answer{Request: orchestration.Request{Kind: rules.Migrate}}, rules.Succeeded)
-	r.Answers[len(r.Answers)-1].Spec.Kind = "Migrate" // somebody did go
+	r.Answers[len(r.Answers)-1].Spec.Kind = "Migrate" // a pod did go
 	if got, want := r.chosen(time.Hour, done), 3; len(got) != want {
 		t.Errorf("then %q", got)
 	}
 }
 
-// What came of one node speaks against the next, for whomever: the other rungs come first, and then each is asked for after a longer rest.
+// The result of one node counts against the next, whatever its beneficiary. The other levels come first, and then the controller
+// asks for each node after a longer backoff.
 func TestOneProviderIsNotAskedForEachNeighbour(t *testing.T) {
 	t.Parallel()
 	for _, ends := range []rules.Phase{rules.RolledBack, rules.Failed, rules.Succeeded} {
@@ -124,10 +127,11 @@ func TestOneProviderIsNotAskedForEachNeighbour(t *testing.T) {
 	}
 }
 
-// What came of nodes for somebody less critical speaks against none for a more critical one; what came of those speaks against the less critical.
-func TestNodesForALesserOneSpeakAgainstNoMoreCriticalOne(t *testing.T) {
+// The results of nodes for a less critical container do not count for a more critical one. Results of the latter count for the
+// former.
+func TestNodesForLessCriticalDoNotCountForMoreCritical(t *testing.T) {
 	t.Parallel()
-	w := newTown()
+	w := newCluster()
 	w.node("a", 2)
 	w.run("mid", "a", "Middle", 40, 40, 0)
 	w.run("m0", "a", "Middle", 40, 40, 0)
@@ -150,11 +154,11 @@ func TestNodesForALesserOneSpeakAgainstNoMoreCriticalOne(t *testing.T) {
 	}
 }
 
-// Nor does a budget that was waited for for a lesser one: it is waited for once more.
-func TestABudgetIsWaitedForAnewForAMoreCriticalOne(t *testing.T) {
+// The same holds for a budget: an action for a more critical container waits for it once more.
+func TestBudgetIsAwaitedAgainForMoreCritical(t *testing.T) {
 	t.Parallel()
 	for of, want := range map[mcv1.Criticality]bool{"Low": false, "Middle": false, "High": true} {
-		w := newTown()
+		w := newCluster()
 		w.node("a", 1)
 		w.run("high", "a", "High", 40, 40, 0)
 		w.run("low", "a", "Low", 30, 30, 0)
@@ -167,8 +171,8 @@ func TestABudgetIsWaitedForAnewForAMoreCriticalOne(t *testing.T) {
 	}
 }
 
-// What did not begin, or was not wanted any longer, says nothing about the provider.
-func TestWhatDidNotBeginSpeaksAgainstNothing(t *testing.T) {
+// An action that did not begin, or was withdrawn, says nothing about the provider.
+func TestActionThatDidNotBeginDoesNotCount(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*v1alpha1.RTActionStatus){
 		"withdrawn": func(s *v1alpha1.RTActionStatus) { s.Phase = "Withdrawn" },
@@ -188,7 +192,7 @@ func TestWhatDidNotBeginSpeaksAgainstNothing(t *testing.T) {
 	}
 }
 
-// The same on an API server with the real queue: minutes of a pressure whose nodes are taken by others as soon as they are ready.
+// The same on an API server with the real queue: for minutes other pods take the opened nodes as soon as they are ready.
 func TestNodesThatAreTakenAreFollowedByOthers(t *testing.T) {
 	s := newStage(t)
 	s.node("a", 2)

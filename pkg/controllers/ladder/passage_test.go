@@ -10,7 +10,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// going has pods go as is said of "pod" or "pod node"; of others nothing is in the way.
+// going gives pods the passages for "pod" or "pod node". Nothing is in the way of other pods.
 func going(p ladder.Planner, ways map[string]ladder.Passage) ladder.Planner {
 	p.Passage = func(pod *state.PodView, node string) ladder.Passage {
 		if way, ok := ways[pod.Name+" "+node]; ok {
@@ -21,21 +21,21 @@ func going(p ladder.Planner, ways map[string]ladder.Passage) ladder.Planner {
 	return p
 }
 
-func TestWhoMovesHow(t *testing.T) {
+func TestPassages(t *testing.T) {
 	t.Parallel()
 	veto := ladder.Passage{Veto: "its state cannot come along"}
 	for name, c := range map[string]struct {
-		change func(*town)
+		change func(*cluster)
 		ways   map[string]ladder.Passage
 		want   string
 	}{
 		"whoever may not go stays": {nil, map[string]ladder.Passage{"large": veto}, "Migrate: moving default/small to node b"},
 		"nobody may go":            {nil, map[string]ladder.Passage{"large": veto, "small": veto, "high": veto}, "Preempt: evicting default/large"},
-		"where it may go": {func(w *town) {
+		"where it may go": {func(w *cluster) {
 			w.node("c", 1)
 			w.run("there", "c", "Low", 10, 10, 0)
 		}, map[string]ladder.Passage{"large b": veto}, "Migrate: moving default/large to node c"},
-		"where it can take its state": {func(w *town) {
+		"where it can take its state": {func(w *cluster) {
 			w.node("c", 1)
 			w.run("there", "c", "Low", 10, 10, 0)
 		}, map[string]ladder.Passage{"large b": {Anew: "node b cannot"}}, "Migrate: moving default/large to node c"},
@@ -56,8 +56,8 @@ func TestWhoMovesHow(t *testing.T) {
 	}
 }
 
-// For who may not go at all no node is opened, and it is told why.
-func TestNoNodeIsOpenedForWhoMayNotGo(t *testing.T) {
+// The controller opens no node for a pod that must stay, and reports why.
+func TestNoNodeIsOpenedForPodThatMustStay(t *testing.T) {
 	t.Parallel()
 	w := contendedCores()
 	w.gone("small", "large")
@@ -77,7 +77,7 @@ func TestNoNodeIsOpenedForWhoMayNotGo(t *testing.T) {
 	}
 }
 
-// The action says what the queue has to know of the way: whether PodDisruptionBudgets are charged, and how long it may take.
+// The action tells the queue whether PodDisruptionBudgets are charged, and how long the move may take.
 func TestAMoveIsAskedForAsItIsMade(t *testing.T) {
 	t.Parallel()
 	w := contendedCores()
@@ -95,9 +95,9 @@ func TestAMoveIsAskedForAsItIsMade(t *testing.T) {
 	}
 }
 
-// Who is late itself goes without another before it, which might be late wherever it runs, and never prove itself; so does a less critical one that is
-// late, too, when it goes as a neighbour. Whoever only lacks a core, or room, does not.
-func TestWhoIsLateItselfGoesWithoutAnotherBeforeIt(t *testing.T) {
+// A late pod goes without a ready replacement: the replacement might be late on every node, and never become ready. So does a
+// less critical late pod when it goes as a neighbour. A pod that only lacks a core or room has a ready replacement first.
+func TestLatePodGoesWithoutReadyReplacement(t *testing.T) {
 	t.Parallel()
 	for source, beside := range map[string]bool{
 		ladder.SourceMisses: false, ladder.SourceOverruns: false, ladder.SourceNoCore: true, ladder.SourceNoRoom: true,
@@ -119,10 +119,10 @@ func TestWhoIsLateItselfGoesWithoutAnotherBeforeIt(t *testing.T) {
 	}
 }
 
-// Who closes a node does not see to it that a pod takes its state along.
+// The controller that closes a node does not move the state of a pod.
 func TestANodeIsNotReplacedUnderAPodThatMustTakeItsStateAlong(t *testing.T) {
 	t.Parallel()
-	w := newTown()
+	w := newCluster()
 	w.node("a", 1)
 	w.run("high", "a", "High", 40, 40, 0)
 	w.run("equal", "a", "High", 20, 30, 0)

@@ -8,10 +8,10 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 )
 
-// The choice for one of 100 nodes of 4 cores with 2,000 pods: no core of the node has room, so that every neighbour is
-// looked at with every node that it might go to.
+// BenchmarkChoose makes the choice for one of 100 nodes of 4 cores with 2,000 pods. No core of the node has room, so the planner
+// looks at every neighbour with every possible target.
 func BenchmarkChoose(b *testing.B) {
-	w := newTown()
+	w := newCluster()
 	for i := range 100 {
 		node := fmt.Sprintf("n%03d", i)
 		w.node(node, 4)

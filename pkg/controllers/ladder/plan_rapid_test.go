@@ -17,9 +17,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// someTown is a node under pressure among others, with containers wherever their cores take them.
-func someTown(t *rapid.T) (*town, ladder.Planner) {
-	w := newTown()
+// someCluster is a node under pressure among others, with containers on any cores that hold them.
+func someCluster(t *rapid.T) (*cluster, ladder.Planner) {
+	w := newCluster()
 	nodes := rapid.IntRange(1, 3).Draw(t, "nodes")
 	used := map[string][]int64{}
 	for i := range nodes {
@@ -65,7 +65,7 @@ func someTown(t *rapid.T) (*town, ladder.Planner) {
 	return w, w.planner("a", source, affected)
 }
 
-func namesOf(w *town) []string {
+func namesOf(w *cluster) []string {
 	var out []string
 	for name := range w.pods {
 		out = append(out, name)
@@ -74,13 +74,13 @@ func namesOf(w *town) []string {
 	return out
 }
 
-// Whatever is chosen: it helps; every core that gains passes its test; nobody as critical is evicted, or more critical
-// moved; nothing was touched that is in other hands or must stay, or, but as the last resort, was moved before; no cheaper rung, and no better action of the same,
-// was there to take; and the same question has the same answer.
-func TestWhateverIsChosen(t *testing.T) {
+// Any choice helps, and every core that gains passes its test. No pod as critical is evicted, and no more critical pod is moved.
+// The choice touches no pod that another action has or that must stay, or, except as the last resort, that was moved before.
+// There is no cheaper level and no better action of the same level. The same question has the same answer.
+func TestAnyChoice(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		w, p := someTown(t)
+		w, p := someCluster(t)
 		held, moved := map[types.UID]bool{}, map[types.UID]bool{}
 		before := &v1alpha1.RTAction{Spec: v1alpha1.RTActionSpec{Kind: "Rearrange"}, Status: v1alpha1.RTActionStatus{Phase: "Succeeded"}}
 		for _, name := range namesOf(w) {
@@ -139,7 +139,7 @@ func TestWhateverIsChosen(t *testing.T) {
 	})
 }
 
-// touched are the pods that an action moves, as its record will say.
+// touched are the pods that an action moves, as in its record.
 func touched(a ladder.Answer) []types.UID {
 	out := slices.Clone(a.Pods)
 	for _, m := range a.Moves {
@@ -170,8 +170,8 @@ func holds(t *rapid.T, n *state.NodeView, a ladder.Answer) {
 	}
 }
 
-// unbeaten expects of a move that frees bandwidth that no other single pod of the core, which might be moved as well, frees
-// more and costs less.
+// unbeaten checks a move that frees bandwidth: no other single pod of the core that could move as well frees more and costs
+// less.
 func unbeaten(t *rapid.T, p ladder.Planner, a ladder.Answer) {
 	own, _ := p.Node.Server(p.Affected[0].ID)
 	at, _ := p.Node.Server(string(a.Pods[0]) + "/app")
@@ -195,8 +195,8 @@ func unbeaten(t *rapid.T, p ladder.Planner, a ladder.Answer) {
 	}
 }
 
-// useful expects of a node that is opened that its pods go there, if it is of the same kind.
-func useful(t *rapid.T, w *town, p ladder.Planner, a ladder.Answer) {
+// useful checks that the pods go to an opened node of the same kind.
+func useful(t *rapid.T, w *cluster, p ladder.Planner, a ladder.Answer) {
 	w.node("opened", w.cores["a"])
 	p.Snapshot = w.snapshot()
 	p.Node, _ = p.Snapshot.NodeView("a")
@@ -208,11 +208,11 @@ func useful(t *rapid.T, w *town, p ladder.Planner, a ladder.Answer) {
 	}
 }
 
-// Rung by rung: what is refused once is not chosen again, so a climb ends, and it never goes down.
-func TestAClimbGoesUpAndEnds(t *testing.T) {
+// Level by level: the planner does not choose again what was refused once, so the escalation ends, and it never goes down.
+func TestEscalationRisesAndEnds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		_, p := someTown(t)
+		_, p := someCluster(t)
 		tried := map[string]bool{}
 		key := func(r orchestration.Request) string {
 			return fmt.Sprint(r.Kind, r.Pods, r.Moves, r.TargetNode)

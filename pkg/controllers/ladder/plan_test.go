@@ -18,8 +18,8 @@ import (
 )
 
 // crowded is a node whose first core has a High container between Low ones of 10 and 30 %, and whose second core is full.
-func contendedCores() *town {
-	w := newTown()
+func contendedCores() *cluster {
+	w := newCluster()
 	w.node("a", 2)
 	w.run("high", "a", "High", 20, 40, 0)
 	w.run("small", "a", "Low", 10, 10, 0)
@@ -28,84 +28,84 @@ func contendedCores() *town {
 	return w
 }
 
-func TestTheCheapestRungThatHelps(t *testing.T) {
+func TestCheapestLevelThatHelps(t *testing.T) {
 	t.Parallel()
-	pinned := func(w *town, names ...string) {
+	pinned := func(w *cluster, names ...string) {
 		for _, name := range names {
 			w.mckubes[name].Spec.Migration = &mcv1.Migration{Policy: mcv1.MigrationNever}
 		}
 	}
-	tolerant := func(w *town, name string) {
+	tolerant := func(w *cluster, name string) {
 		w.pods[name].Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}
 	for name, c := range map[string]struct {
-		change func(*town)
+		change func(*cluster)
 		source string
 		want   string
 	}{
-		"a core of the node has room for it": {func(w *town) { w.cores["a"] = 3 }, ladder.SourceOverruns,
+		"a core of the node has room for it": {func(w *cluster) { w.cores["a"] = 3 }, ladder.SourceOverruns,
 			"Rearrange: moving container app of pod default/large to core 2"},
-		"only the small one fits elsewhere on the node": {func(w *town) {
+		"only the small one fits elsewhere on the node": {func(w *cluster) {
 			w.gone("other")
 			w.run("other", "a", "High", 65, 65, 1)
 		}, ladder.SourceOverruns, "Rearrange: moving container app of pod default/small to core 1"},
-		"the one that fits would crowd the other core as much": {func(w *town) {
+		"the one that fits would crowd the other core as much": {func(w *cluster) {
 			w.gone("other")
 			w.run("other", "a", "High", 75, 75, 1)
 		}, ladder.SourceOverruns, "Preempt: evicting default/large"},
-		"the core with the most room": {func(w *town) {
+		"the core with the most room": {func(w *cluster) {
 			w.cores["a"] = 4
 			w.run("fill", "a", "Low", 20, 20, 2)
 		}, ladder.SourceOverruns, "Rearrange: moving container app of pod default/large to core 3"},
-		"the largest Low one finds a core elsewhere": {func(w *town) { w.node("b", 1) }, ladder.SourceOverruns, "Migrate: moving default/large to node b"},
-		"it must stay": {func(w *town) { w.node("b", 1); pinned(w, "large") }, ladder.SourceOverruns, "Migrate: moving default/small to node b"},
-		"nobody makes it again": {func(w *town) { w.node("b", 1); w.pods["large"].OwnerReferences = nil }, ladder.SourceOverruns,
+		"the largest Low one finds a core elsewhere": {func(w *cluster) { w.node("b", 1) }, ladder.SourceOverruns, "Migrate: moving default/large to node b"},
+		"it must stay": {func(w *cluster) { w.node("b", 1); pinned(w, "large") }, ladder.SourceOverruns, "Migrate: moving default/small to node b"},
+		"nobody makes it again": {func(w *cluster) { w.node("b", 1); w.pods["large"].OwnerReferences = nil }, ladder.SourceOverruns,
 			"Migrate: moving default/small to node b"},
-		"both must stay, so the High one moves itself": {func(w *town) { w.node("b", 1); pinned(w, "large", "small") }, ladder.SourceOverruns,
+		"both must stay, so the High one moves itself": {func(w *cluster) { w.node("b", 1); pinned(w, "large", "small") }, ladder.SourceOverruns,
 			"Migrate: moving default/high itself to node b"},
-		"the other node would be as crowded with the large one": {func(w *town) {
+		"the other node would be as crowded with the large one": {func(w *cluster) {
 			w.node("b", 1)
 			w.run("crowd", "b", "High", 55, 55, 0)
 		}, ladder.SourceOverruns, "Migrate: moving default/small to node b"},
-		"the other node is under pressure as well": {func(w *town) {
+		"the other node is under pressure as well": {func(w *cluster) {
 			w.node("b", 1).Spec.Taints = []corev1.Taint{{Key: mcv1.TaintPressure, Effect: corev1.TaintEffectNoSchedule}}
 		}, ladder.SourceOverruns, "Preempt: evicting default/large"},
-		"no other node": {func(*town) {}, ladder.SourceOverruns, "Preempt: evicting default/large"},
-		"the large one would be made again on the node that is tainted": {func(w *town) { tolerant(w, "large") }, ladder.SourceOverruns,
+		"no other node": {func(*cluster) {}, ladder.SourceOverruns, "Preempt: evicting default/large"},
+		"the large one would be made again on the node that is tainted": {func(w *cluster) { tolerant(w, "large") }, ladder.SourceOverruns,
 			"Preempt: evicting default/small"},
-		"it is of a DaemonSet": {func(w *town) {
+		"it is of a DaemonSet": {func(w *cluster) {
 			tolerant(w, "large")
 			w.pods["large"].OwnerReferences[0].Kind = "DaemonSet"
 		}, ladder.SourceOverruns, "Preempt: evicting default/small"},
-		"nobody makes it again who tolerates the taint": {func(w *town) {
+		"nobody makes it again who tolerates the taint": {func(w *cluster) {
 			tolerant(w, "large")
 			w.pods["large"].OwnerReferences = nil
 		}, ladder.SourceOverruns, "Preempt: evicting default/large"},
-		"only as critical ones": {func(w *town) {
+		"only as critical ones": {func(w *cluster) {
 			w.gone("small", "large")
 			w.run("equal", "a", "High", 20, 30, 0)
 		}, ladder.SourceOverruns, "OpenNode: opening a node for default/equal"},
-		"as critical ones that must stay": {func(w *town) {
+		"as critical ones that must stay": {func(w *cluster) {
 			w.gone("small", "large")
 			w.run("equal", "a", "High", 20, 30, 0)
 			pinned(w, "equal")
 		}, ladder.SourceOverruns, "OpenNode: opening a node for default/high"},
-		"the other node would be as crowded with any of them": {func(w *town) {
+		"the other node would be as crowded with any of them": {func(w *cluster) {
 			w.gone("small", "large")
 			w.run("equal", "a", "High", 20, 30, 0)
 			w.node("b", 1)
 			w.run("crowd", "b", "High", 45, 45, 0)
 		}, ladder.SourceOverruns, "OpenNode: opening a node for default/equal"},
-		"alone on its core": {func(w *town) { w.gone("small", "large") }, ladder.SourceOverruns, "nothing"},
-		"alone on its core with all the room there is": {func(w *town) {
+		"alone on its core": {func(w *cluster) { w.gone("small", "large") }, ladder.SourceOverruns, "nothing"},
+		"alone on its core with all the room there is": {func(w *cluster) {
 			w.gone("small", "large")
 			w.gone("other")
 		}, ladder.SourceOverruns, "nothing"},
-		"alone on a core that is promised in part": {func(w *town) {
+		"alone on a core that is promised in part": {func(w *cluster) {
 			w.gone("small", "large", "other")
 			w.capacity = 700_000
 		}, ladder.SourceOverruns, "nothing"},
-		"late, alone on its core": {func(w *town) {
+		"late, alone on its core": {func(w *cluster) {
 			w.gone("small", "large")
 			w.gone("other")
 			w.node("b", 1)
@@ -122,9 +122,9 @@ func TestTheCheapestRungThatHelps(t *testing.T) {
 	}
 }
 
-// homeless is a node that refuses a High container of 55 %: each core has two Low ones in the way.
-func homeless() *town {
-	w := newTown()
+// withoutCore is a node that refuses a High container of 55 %: each core has two Low ones in the way.
+func withoutCore() *cluster {
+	w := newCluster()
 	w.node("a", 2)
 	for core := range 2 {
 		for i, name := range []string{"x", "y"} {
@@ -137,7 +137,7 @@ func homeless() *town {
 
 func TestRoomForAContainerWithoutACore(t *testing.T) {
 	t.Parallel()
-	w := homeless()
+	w := withoutCore()
 	// 55 beside 30 fit into 90: the one of 40 has to go.
 	if got := chosen(t, w.planner("a", ladder.SourceNoCore, "high")); got != "Preempt: evicting default/y0" {
 		t.Errorf("got %q", got)
@@ -158,8 +158,8 @@ func TestRoomForAContainerWithoutACore(t *testing.T) {
 	}
 }
 
-// What was tried in vain and rests is passed over, and so is what was done; the request says why.
-func TestWhatRestsIsPassedOver(t *testing.T) {
+// The planner passes over an action that was tried in vain and is in backoff, and one that was done. The request says why.
+func TestActionInBackoffIsPassedOver(t *testing.T) {
 	t.Parallel()
 	w := contendedCores()
 	w.cores["a"] = 3
@@ -198,8 +198,8 @@ func TestWhatRestsIsPassedOver(t *testing.T) {
 	}
 }
 
-// A node is not replaced for somebody who is less critical than others that run there.
-func TestNobodyMoreCriticalGoesWithTheNode(t *testing.T) {
+// A node is not replaced for a container that is less critical than others that run there.
+func TestNoMoreCriticalPodGoesWithTheNode(t *testing.T) {
 	t.Parallel()
 	w := contendedCores()
 	p := w.planner("a", ladder.SourceMisses, "small")
@@ -211,7 +211,8 @@ func TestNobodyMoreCriticalGoesWithTheNode(t *testing.T) {
 	}
 }
 
-// What was tried in vain, or is kept by a PodDisruptionBudget, is asked for only where no rung has anything else, however long it has rested.
+// The planner asks for an action that was tried in vain, or that a PodDisruptionBudget blocks, only if no level has another one,
+// however long the backoff has been over.
 func TestWhatIsTriedAgainInVain(t *testing.T) {
 	t.Parallel()
 	w := contendedCores()
@@ -241,7 +242,7 @@ func TestWhatIsTriedAgainInVain(t *testing.T) {
 	}
 }
 
-// Nothing that was moved for the cause, in whatever way, and nothing that another action has, is touched.
+// The planner touches nothing that was moved for the cause in any way, and nothing that another action has.
 func TestNothingIsMovedTwice(t *testing.T) {
 	t.Parallel()
 	w := contendedCores()
@@ -262,11 +263,12 @@ func TestNothingIsMovedTwice(t *testing.T) {
 	}
 }
 
-// Who went to another core for the pressure does not leave with the node for it, unless everything else has come to nothing: then as the
-// last resort, which has a cause of its own and says so. Nobody is taken along whom another action has.
-func TestWhoWasMovedLeavesWithTheNodeAsTheLastResort(t *testing.T) {
+// A pod that went to another core for the pressure does not leave with the node for it, unless all other attempts have failed.
+// Then it leaves as the last resort, which has a cause of its own and says so. Pods that another action has do not leave with
+// the node.
+func TestMovedPodLeavesWithTheNodeAsLastResort(t *testing.T) {
 	t.Parallel()
-	w := newTown()
+	w := newCluster()
 	w.node("a", 2)
 	w.node("b", 2)
 	w.run("one", "a", "High", 20, 40, 0)
@@ -315,15 +317,15 @@ func TestWhenANodeIsReplaced(t *testing.T) {
 		return orchestration.Ticket{Name: "x", Phase: rules.Failed}, r.Kind != rules.ReplaceNode
 	}
 	for name, c := range map[string]struct {
-		change func(*town, *ladder.Planner)
+		change func(*cluster, *ladder.Planner)
 		want   string
 	}{
-		"late":               {func(*town, *ladder.Planner) {}, "ReplaceNode: replacing node a"},
-		"without a NodePool": {func(_ *town, p *ladder.Planner) { p.Pool = "" }, "nothing"},
-		"with a pod that must stay": {func(w *town, _ *ladder.Planner) {
+		"late":               {func(*cluster, *ladder.Planner) {}, "ReplaceNode: replacing node a"},
+		"without a NodePool": {func(_ *cluster, p *ladder.Planner) { p.Pool = "" }, "nothing"},
+		"with a pod that must stay": {func(w *cluster, _ *ladder.Planner) {
 			w.mckubes["other"].Spec.Migration = &mcv1.Migration{Policy: mcv1.MigrationNever}
 		}, "nothing"},
-		"with a pod that nobody makes again": {func(w *town, _ *ladder.Planner) { w.pods["other"].OwnerReferences = nil }, "nothing"},
+		"with a pod that nobody makes again": {func(w *cluster, _ *ladder.Planner) { w.pods["other"].OwnerReferences = nil }, "nothing"},
 	} {
 		w := contendedCores()
 		first := w.planner("a", ladder.SourceMisses, "high")
@@ -336,10 +338,10 @@ func TestWhenANodeIsReplaced(t *testing.T) {
 	}
 }
 
-// A node on which everything is late is itself what is wrong, and is replaced before anybody leaves it one by one.
+// A node on which all pods are late is itself at fault. The controller replaces it before any pod leaves it one by one.
 func TestANodeOnWhichAllAreLate(t *testing.T) {
 	t.Parallel()
-	w := newTown()
+	w := newCluster()
 	w.node("a", 2)
 	w.node("b", 2)
 	w.run("one", "a", "High", 20, 40, 0)
@@ -357,8 +359,8 @@ func TestANodeOnWhichAllAreLate(t *testing.T) {
 	}
 }
 
-// The calm doubles with each relapse, also when the pressure comes again soon after it has ended. They are counted by what is
-// stored, so that each may be seen by another process.
+// The calm doubles with each relapse, also when the pressure comes again soon after its end. The stored condition counts the
+// relapses, so that each may be seen by another process.
 func TestRelapses(t *testing.T) {
 	t.Parallel()
 	n, now := &state.NodeView{RTNode: &v1alpha1.RTNode{}}, start
@@ -387,7 +389,7 @@ func TestRelapses(t *testing.T) {
 	}
 }
 
-// What the node cannot hold beside cores is no destination.
+// A node without enough resources other than cores is no destination.
 func TestDestinationsHaveWhatElseThePodAsks(t *testing.T) {
 	t.Parallel()
 	w := contendedCores()

@@ -16,7 +16,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// Two are in the way of a container that lacks room. Where another node has room for only one of them, none is sent there for nothing.
+// Two pods are in the way of a container that lacks room. If another node has room for only one of them, none goes there in
+// vain.
 func TestASetIsMovedWhereItFitsTogether(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -26,7 +27,7 @@ func TestASetIsMovedWhereItFitsTogether(t *testing.T) {
 		{10, "Migrate: moving default/one to node b"},
 		{50, "Preempt: evicting default/one, default/two"},
 	} {
-		w := newTown()
+		w := newCluster()
 		w.node("a", 1)
 		w.node("b", 1)
 		w.run("one", "a", "Low", 32, 32, 0)
@@ -40,11 +41,11 @@ func TestASetIsMovedWhereItFitsTogether(t *testing.T) {
 	}
 }
 
-// So it is with what else they ask for: a node that has it for each of the two, and not for both, is of no use.
+// The same holds for other resources: a node that has them for each of the two, and not for both, is of no use.
 func TestASetIsMovedWhereAllOfItHasWhatItAsksFor(t *testing.T) {
 	t.Parallel()
 	for most, want := range map[int]string{1: "Preempt: evicting default/one, default/two", 2: "Migrate: moving default/one to node b"} {
-		w := newTown()
+		w := newCluster()
 		w.node("a", 1)
 		w.node("b", 1)
 		w.run("one", "a", "Low", 32, 32, 0)
@@ -59,26 +60,27 @@ func TestASetIsMovedWhereAllOfItHasWhatItAsksFor(t *testing.T) {
 	}
 }
 
-// Of the sets that would make room only such are looked at all of whom may go: a cheaper one with somebody who may not is in nobody's way.
-func TestASetIsOfThoseWhoMayGo(t *testing.T) {
+// The planner looks only at sets that make room and whose pods all may go. A cheaper set with a pod that must stay does not
+// block these.
+func TestSetHasOnlyPodsThatMayGo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*town)
+		change func(*cluster)
 		want   string
 	}{
-		"all may be evicted": {func(*town) {}, "Preempt: evicting default/x, default/z"},
-		"one would be made again on the node": {func(w *town) {
+		"all may be evicted": {func(*cluster) {}, "Preempt: evicting default/x, default/z"},
+		"one would be made again on the node": {func(w *cluster) {
 			w.pods["x"].Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		}, "Preempt: evicting default/y, default/z"},
-		"all may move": {func(w *town) { w.node("b", 1) }, "Migrate: moving default/x to node b"},
-		"one must stay": {func(w *town) {
+		"all may move": {func(w *cluster) { w.node("b", 1) }, "Migrate: moving default/x to node b"},
+		"one must stay": {func(w *cluster) {
 			w.node("b", 1)
 			w.mckubes["x"].Spec.Migration = &mcv1.Migration{Policy: mcv1.MigrationNever}
 		}, "Migrate: moving default/y to node b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newTown()
+			w := newCluster()
 			w.node("a", 1)
 			w.run("x", "a", "Low", 8, 8, 0)
 			w.run("y", "a", "Low", 9, 9, 0)
@@ -93,13 +95,13 @@ func TestASetIsOfThoseWhoMayGo(t *testing.T) {
 	}
 }
 
-// Who takes long to end is waited for, each of several: the action must not end between two of them.
+// The action waits for pods that end slowly, for each of several: it must not end between two of them.
 func TestEachOfSeveralIsGivenItsGrace(t *testing.T) {
 	t.Parallel()
 	for grace, want := range map[time.Duration]time.Duration{
 		30 * time.Second: 3 * time.Minute, 5 * time.Minute: 7*time.Minute + 30*time.Second, time.Hour: 12*time.Minute + 30*time.Second, 0: 3 * time.Minute,
 	} {
-		w := newTown()
+		w := newCluster()
 		w.node("a", 1)
 		w.run("one", "a", "Low", 32, 32, 0).Spec.TerminationGracePeriodSeconds = ptr.To(int64(grace.Seconds()))
 		w.run("two", "a", "Low", 33, 33, 0)
@@ -111,7 +113,7 @@ func TestEachOfSeveralIsGivenItsGrace(t *testing.T) {
 	}
 }
 
-// A node may be opened in any NodePool that takes the pods: the one that opens it knows which are the cheapest.
+// A node may be opened in any NodePool that takes the pods: the executor knows which are the cheapest.
 func TestANodeIsOpenedInAnyNodePool(t *testing.T) {
 	t.Parallel()
 	w := contendedCores()
@@ -123,9 +125,9 @@ func TestANodeIsOpenedInAnyNodePool(t *testing.T) {
 	}
 }
 
-// Of a preemption that failed, or succeeded as there was room before all had gone, some were evicted and are gone. Who is still there was not
-// moved, and may be now.
-func TestWhoWasNotEvictedMayStillBe(t *testing.T) {
+// A preemption failed, or succeeded because there was room before all pods had gone: some were evicted and are gone. A pod that
+// still exists was not moved, and may be now.
+func TestPodNotEvictedMayBeEvictedLater(t *testing.T) {
 	t.Parallel()
 	w := contendedCores()
 	w.gone("small")
@@ -145,17 +147,17 @@ func TestWhoWasNotEvictedMayStillBe(t *testing.T) {
 	}
 }
 
-// Of a node that takes nobody for now, as one that was opened may, it is told why.
-func TestItIsToldWhichNodesTakeNobody(t *testing.T) {
+// The controller reports why a node accepts no pods now, such as a node that was opened.
+func TestClosedNodesAreReported(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*town)
+		change func(*cluster)
 		want   string
 	}{
-		"its agent was not heard of": {func(w *town) { w.rtNodes["b"].Status.Conditions = nil }, "elsewhere (these take nobody now: b: the node's agent has not been heard of)"},
-		"it is not ready":            {func(w *town) { w.nodes["b"].Status.Conditions = nil }, "elsewhere (these take nobody now: b: the node is not ready)"},
-		"it does not suit":           {func(w *town) { w.node("b", 0) }, "elsewhere; "},
-		"many": {func(w *town) {
+		"its agent was not heard of": {func(w *cluster) { w.rtNodes["b"].Status.Conditions = nil }, "elsewhere (these take nobody now: b: the node's agent has not been heard of)"},
+		"it is not ready":            {func(w *cluster) { w.nodes["b"].Status.Conditions = nil }, "elsewhere (these take nobody now: b: the node is not ready)"},
+		"it does not suit":           {func(w *cluster) { w.node("b", 0) }, "elsewhere; "},
+		"many": {func(w *cluster) {
 			for _, name := range []string{"b", "c", "d", "e", "f"} {
 				w.node(name, 1).Spec.Unschedulable = true
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// A NodePool with a fixed number of nodes replaces none for pressure, and none is asked for.
+// A NodePool with a fixed number of nodes replaces none for pressure, and the controller asks for none.
 func TestNoNodeOfAFixedNumberIsReplaced(t *testing.T) {
 	for name, fixed := range map[string]*int64{"as many as are needed": nil, "two": ptr.To[int64](2)} {
 		t.Run(name, func(t *testing.T) {

@@ -71,7 +71,7 @@ func (e *eviction) pod(name string) *corev1.Pod {
 	return p
 }
 
-// step has the executor take one, on what there is.
+// step has the executor make one step on the current state.
 func (e *eviction) step(phase rules.Phase) rules.Result {
 	e.Helper()
 	e.process.look()
@@ -108,8 +108,8 @@ func TestPodsAreEvictedOneAtATime(t *testing.T) {
 	e.is(e.step(rules.Running), rules.Succeeded, false, "evicted "+ns+"/low, "+ns+"/little")
 }
 
-// The first goes only when all may; a budget that says no is waited for.
-func TestNobodyIsEvictedWhileABudgetKeepsOneOfThem(t *testing.T) {
+// The first pod goes only when all may. The executor waits for a budget that refuses.
+func TestNoPodIsEvictedWhileABudgetBlocksOne(t *testing.T) {
 	e := newEviction(t)
 	little := e.pod("little")
 	little.Labels["app"] = "little"
@@ -125,8 +125,9 @@ func TestNobodyIsEvictedWhileABudgetKeepsOneOfThem(t *testing.T) {
 	e.is(e.step(rules.RollingBack), rules.RolledBack, false, "nobody was evicted")
 }
 
-// Nobody goes for a pressure that has eased, is another, or for one who is no longer more critical; what went by then is told.
-func TestNobodyIsEvictedForNothing(t *testing.T) {
+// No pod goes for a pressure that has eased or is another, or for a pod that is no longer more critical. The result names the
+// pods that went before.
+func TestNoPodIsEvictedInVain(t *testing.T) {
 	e := newEviction(t)
 	begun := metav1.NewTime(e.clock.Now().Truncate(time.Second))
 	e.condition("Eased", begun)
@@ -148,7 +149,7 @@ func TestNobodyIsEvictedForNothing(t *testing.T) {
 	e.is(e.step(rules.RollingBack), rules.Failed, false, "evicted "+e.namespace+"/low; not "+e.namespace+"/little")
 }
 
-// A policy that says no ends the attempt: another rung is tried meanwhile.
+// A policy that refuses ends the attempt: the planner tries another level meanwhile.
 func TestAPolicyThatForbidsAnEviction(t *testing.T) {
 	e := newEviction(t)
 	says := errors.New("not on weekdays")
@@ -165,7 +166,7 @@ func TestAPolicyThatForbidsAnEviction(t *testing.T) {
 	e.here("low", "little")
 }
 
-// The gate makes migrations of evictions, but not of those that say for which action they are.
+// The gate turns evictions into migrations, except those that name their action.
 func TestEvictionsSayForWhichActionTheyAre(t *testing.T) {
 	e := newEviction(t)
 	said := ""
@@ -181,7 +182,7 @@ func TestEvictionsSayForWhichActionTheyAre(t *testing.T) {
 	}
 }
 
-// Another pod that has taken the name is none of the action's.
+// Another pod that has taken the name is not in the action.
 func TestAnotherPodOfTheNameStays(t *testing.T) {
 	e := newEviction(t)
 	e.object.Spec.Pods[0].UID, e.object.Spec.Pods[1].UID = "earlier", "earlier-too"
@@ -189,8 +190,8 @@ func TestAnotherPodOfTheNameStays(t *testing.T) {
 	e.here("low", "little")
 }
 
-// Nobody goes, or no further one, for a pod that is no longer there.
-func TestNobodyIsEvictedForAPodThatIsGone(t *testing.T) {
+// No pod goes, or no further one, for a pod that no longer exists.
+func TestNoPodIsEvictedForPodThatIsGone(t *testing.T) {
 	for name, before := range map[string]int{"before the first": 0, "before the second": 1} {
 		t.Run(name, func(t *testing.T) {
 			e := newEviction(t)
@@ -207,8 +208,8 @@ func TestNobodyIsEvictedForAPodThatIsGone(t *testing.T) {
 	}
 }
 
-// Of several nobody goes, or no further one, once there is room without: because another one has gone by itself.
-func TestNobodyIsEvictedForRoomThatIsThere(t *testing.T) {
+// Of several pods none goes, or no further one, once there is room without it, because another pod has gone by itself.
+func TestNoPodIsEvictedForExistingRoom(t *testing.T) {
 	for name, before := range map[string]int{"before the first": 0, "before the second": 1} {
 		t.Run(name, func(t *testing.T) {
 			e := newEviction(t)
@@ -230,8 +231,8 @@ func TestNobodyIsEvictedForRoomThatIsThere(t *testing.T) {
 	}
 }
 
-// Nobody goes, or no further one, on a node that is being closed: all of them leave it, and the one for whom they would go, too.
-func TestNobodyIsEvictedFromANodeThatIsBeingClosed(t *testing.T) {
+// No pod is evicted, or no further one, on a node that is being deleted: all pods leave it, and so does the beneficiary.
+func TestNoPodIsEvictedFromDeletedNode(t *testing.T) {
 	for name, before := range map[string]int{"before the first": 0, "before the second": 1} {
 		t.Run(name, func(t *testing.T) {
 			e := newEviction(t)
@@ -250,8 +251,8 @@ func TestNobodyIsEvictedFromANodeThatIsBeingClosed(t *testing.T) {
 	}
 }
 
-// What a silent agent said does not count: nobody goes for it, until it is heard again.
-func TestNobodyIsEvictedForWhatASilentAgentSaid(t *testing.T) {
+// The report of a silent agent does not count: no pod goes for it, until the agent reports again.
+func TestNoPodIsEvictedWhileAgentIsSilent(t *testing.T) {
 	e := newEviction(t)
 	e.silent = true
 	e.live()

@@ -10,8 +10,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
 )
 
-// What a pod has in memory that stands still for a migration may be nowhere else: nobody goes where one of them does, and the attempt is called off.
-func TestNobodyIsEvictedWhileOneOfThemStandsStill(t *testing.T) {
+// The memory of a pod frozen for a migration may exist nowhere else: no pod goes if one of them is frozen, and the executor
+// calls the attempt off.
+func TestNoPodIsEvictedWhileOneIsFrozen(t *testing.T) {
 	e := newEviction(t)
 	little := e.pod("little")
 	nc := &v1alpha1.NodeCheckpoint{ObjectMeta: metav1.ObjectMeta{Name: e.namespace}, Spec: v1alpha1.NodeCheckpointSpec{

@@ -12,7 +12,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// pair has both pods ready under one budget that allows so many.
+// pair has both pods ready under one budget that allows a number of disruptions.
 func (e *eviction) pair(allowed int32) *policyv1.PodDisruptionBudget {
 	e.Helper()
 	for _, name := range []string{"low", "little"} {
@@ -29,15 +29,15 @@ func (e *eviction) pair(allowed int32) *policyv1.PodDisruptionBudget {
 	return b
 }
 
-// allows has the budget let so many go now.
+// allows sets how many pods the budget lets go now.
 func (e *eviction) allows(b *policyv1.PodDisruptionBudget, n int32) {
 	e.Helper()
 	b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: b.Generation, DisruptionsAllowed: n, CurrentHealthy: 2, DesiredHealthy: 2 - n, ExpectedPods: 2}
 	e.must(e.api.Status().Update(e.Context(), b))
 }
 
-// Each of two may go, but not both: the first would have gone for nothing.
-func TestNobodyIsEvictedWhileOneBudgetKeepsOneOfTwo(t *testing.T) {
+// Each of two pods may go, but not both: the first would go in vain.
+func TestNoPodIsEvictedWhileOneBudgetBlocksOneOfTwo(t *testing.T) {
 	e := newEviction(t)
 	b := e.pair(1)
 	e.live()
@@ -50,7 +50,7 @@ func TestNobodyIsEvictedWhileOneBudgetKeepsOneOfTwo(t *testing.T) {
 	e.is(e.step(rules.Running), "", false, "evicted pod "+e.namespace+"/little")
 }
 
-// What was called off meanwhile leaves both.
+// An action that was called off meanwhile leaves both.
 func TestAPairThatABudgetKeepsIsLeftWhenItIsCalledOff(t *testing.T) {
 	e := newEviction(t)
 	e.pair(1)

@@ -48,7 +48,7 @@ func (s *stage) spawn() *process {
 	guarded := mortal.Guarded(p.noting(), p.alive, p.point)
 	var err error
 	p.queue, err = orchestration.New(orchestration.Dependencies{
-		Clock: s.clock, Client: guarded, Reader: guarded, Recorder: silent{}, Nodes: anybody{}, Lease: client.ObjectKey{Namespace: s.namespace, Name: "queue"},
+		Clock: s.clock, Client: guarded, Reader: guarded, Recorder: silent{}, Nodes: undisrupted{}, Lease: client.ObjectKey{Namespace: s.namespace, Name: "queue"},
 		Identity: fmt.Sprintf("process-%d", s.processes),
 	})
 	s.must(err)
@@ -68,7 +68,7 @@ func (s *stage) spawn() *process {
 	return p
 }
 
-// passage is the one way of all pods: another serves first.
+// passage is the passage of all pods: the replacement serves first.
 func (s *stage) passage(_ context.Context, pod *state.PodView, _ string) (ladder.Passage, error) {
 	if slices.Contains(s.lost, pod.Name) {
 		return ladder.Passage{}, errors.New("its policy cannot be read")
@@ -76,7 +76,8 @@ func (s *stage) passage(_ context.Context, pod *state.PodView, _ string) (ladder
 	return ladder.Passage{Beside: true}, nil
 }
 
-// noting keeps at which points notes on McKubes were written, and asks the policy of the cluster. Nobody has made the type of NodePools known to it.
+// noting records at which points records on McKubes were written, and asks the policy of the cluster. The scheme does not know
+// the type of NodePools.
 func (p *process) noting() client.WithWatch {
 	return interceptor.NewClient(p.api, interceptor.Funcs{
 		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
@@ -134,14 +135,14 @@ func (p *process) point(do func() error) error {
 	case p.points != p.at:
 		return do()
 	case p.losesReply:
-		_ = do() // it is not heard
+		_ = do() // the process does not learn of it
 		return apierrors.NewTimeoutError("who knows", 1)
 	}
 	p.dead = true
 	return mortal.ErrDied
 }
 
-// turn has every loop look once.
+// turn lets every loop look once.
 func (p *process) turn() {
 	p.Helper()
 	p.look()
@@ -190,17 +191,17 @@ func (p *process) look() {
 	p.seen = now
 }
 
-// silent hears no Events: those of the queue are its own business.
+// silent drops Events: those of the queue are not the subject of these tests.
 type silent struct{}
 
 func (silent) Publish(...events.Event) {}
 
-// anybody has nodes that nobody disrupts.
-type anybody struct{}
+// undisrupted has nodes without disruptions.
+type undisrupted struct{}
 
-func (anybody) Disrupted(string) string { return "" }
+func (undisrupted) Disrupted(string) string { return "" }
 
-func (anybody) Allowed(context.Context) (map[string]orchestration.PoolAllowance, error) {
+func (undisrupted) Allowed(context.Context) (map[string]orchestration.PoolAllowance, error) {
 	return map[string]orchestration.PoolAllowance{"edge": {Nodes: 1}}, nil
 }
 
@@ -217,7 +218,7 @@ func (w watched) Step(ctx context.Context, task orchestration.Task) (rules.Resul
 	return w.Executor.Step(ctx, task)
 }
 
-// crew does what other packages do, as they promise: each step may be repeated.
+// crew does the work of other packages, as they promise: each step may be repeated.
 type crew struct{ *process }
 
 func (c crew) Step(ctx context.Context, task orchestration.Task) (rules.Result, error) {
@@ -260,13 +261,13 @@ func (c crew) rearrange(o *v1alpha1.RTAction) error {
 	})
 }
 
-// fits tells whether nobody else has come to the target, or the one who moves is there already.
+// fits tells whether no other pod has come to the target, or the moved pod is there already.
 func (c crew) fits(o *v1alpha1.RTAction) bool {
 	servers := c.rtNode(o.Spec.TargetNode).Spec.Servers
 	return len(servers) == 0 || servers[0].Pod == o.Spec.Pods[0].Name
 }
 
-// migrate has the pod go, and another of its name come on the target.
+// migrate removes the pod, and makes another of its name on the target.
 func (c crew) migrate(ctx context.Context, o *v1alpha1.RTAction) error {
 	return c.point(func() error {
 		named := o.Spec.Pods[0]

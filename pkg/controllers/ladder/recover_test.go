@@ -30,11 +30,11 @@ func made(kind string, seconds int, pods ...string) *v1alpha1.RTAction {
 	return o
 }
 
-func TestWhoGoesBackNext(t *testing.T) {
+func TestNextContainerToGoBack(t *testing.T) {
 	t.Parallel()
 	// All claims are on core 0; one and two run on core 1, three on core 2.
-	scattered := func() *town {
-		w := newTown()
+	scattered := func() *cluster {
+		w := newCluster()
 		w.node("a", 3)
 		w.run("high", "a", "High", 20, 20, 0)
 		for name, core := range map[string]int32{"one": 1, "two": 1, "three": 2} {
@@ -48,25 +48,25 @@ func TestWhoGoesBackNext(t *testing.T) {
 	}
 	answers := []*v1alpha1.RTAction{made("Rearrange", 1, "one"), made("Rearrange", 2, "two"), made("Rearrange", 3, "three")}
 	for name, c := range map[string]struct {
-		change  func(*town)
+		change  func(*cluster)
 		answers []*v1alpha1.RTAction
 		returns []*v1alpha1.RTAction
 		want    string
 	}{
-		"the last that does not crowd its core":          {func(*town) {}, answers, nil, "two"},
-		"the last, when nobody is left for whom it went": {func(w *town) { w.gone("high") }, answers, nil, "three"},
-		"none that was not moved for this pressure":      {func(*town) {}, answers[2:], nil, "nobody"},
-		"none whose core has no room":                    {func(w *town) { w.run("big", "a", "High", 60, 60, 0) }, answers, nil, "nobody"},
-		"none that has gone":                             {func(w *town) { w.gone("two") }, answers, nil, "one"},
-		"none that is back": {func(w *town) {
+		"the last that does not crowd its core":          {func(*cluster) {}, answers, nil, "two"},
+		"the last, when nobody is left for whom it went": {func(w *cluster) { w.gone("high") }, answers, nil, "three"},
+		"none that was not moved for this pressure":      {func(*cluster) {}, answers[2:], nil, "nobody"},
+		"none whose core has no room":                    {func(w *cluster) { w.run("big", "a", "High", 60, 60, 0) }, answers, nil, "nobody"},
+		"none that has gone":                             {func(w *cluster) { w.gone("two") }, answers, nil, "one"},
+		"none that is back": {func(w *cluster) {
 			for i, s := range w.rtNodes["a"].Spec.Servers {
 				if s.Pod == "two" {
 					w.rtNodes["a"].Spec.Servers[i].Cores = []int32{0}
 				}
 			}
 		}, answers, nil, "one"},
-		"none that answered a relapse": {func(*town) {}, answers, []*v1alpha1.RTAction{made("Rearrange", 2, "other")}, "two"},
-		"none that answered it later":  {func(*town) {}, answers, []*v1alpha1.RTAction{made("Rearrange", 1, "other")}, "one"},
+		"none that answered a relapse": {func(*cluster) {}, answers, []*v1alpha1.RTAction{made("Rearrange", 2, "other")}, "two"},
+		"none that answered it later":  {func(*cluster) {}, answers, []*v1alpha1.RTAction{made("Rearrange", 1, "other")}, "one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -92,10 +92,10 @@ func TestWhoGoesBackNext(t *testing.T) {
 	}
 }
 
-// A return that came to nothing is made again after its rest, and given up after a few times.
+// The controller repeats a failed return after its backoff, and gives up after a few attempts.
 func TestAReturnThatFailsIsMadeAgain(t *testing.T) {
 	t.Parallel()
-	w := newTown()
+	w := newCluster()
 	w.node("a", 2)
 	w.run("one", "a", "Low", 15, 15, 0)
 	w.run("fill", "a", "Middle", 40, 40, 1)
@@ -126,9 +126,9 @@ func TestAReturnThatFailsIsMadeAgain(t *testing.T) {
 	}
 }
 
-// The same on an API server: what was moved is back in the end, and only then the taint goes.
-func TestWhatFailsToGoBackOnceIsBackInTheEnd(t *testing.T) {
-	s := wholeClimb(t)
+// The same on an API server: in the end all moved containers are back, and only then the taint goes.
+func TestFailedReturnSucceedsInTheEnd(t *testing.T) {
+	s := fullEscalation(t)
 	p := s.spawn()
 	failed := false
 	for range 150 {

@@ -10,7 +10,7 @@ import (
 )
 
 // unwritable is a node whose agent cannot write the budget of its High container, beside others for which there is room.
-func unwritable() *town {
+func unwritable() *cluster {
 	w := contendedCores()
 	w.gone("large")
 	w.run("equal", "a", "High", 10, 10, 0)
@@ -19,8 +19,8 @@ func unwritable() *town {
 	return w
 }
 
-// pressed is the planner for whoever is found to suffer on a node.
-func (w *town) pressed(t *testing.T, node string) ladder.Planner {
+// pressed is the planner for the container that the detection finds on a node.
+func (w *cluster) pressed(t *testing.T, node string) ladder.Planner {
 	t.Helper()
 	p := w.planner(node, ladder.SourceNoCore)
 	var watch ladder.Watch
@@ -33,8 +33,9 @@ func (w *town) pressed(t *testing.T, node string) ladder.Planner {
 	return p
 }
 
-// An agent that cannot apply a budget for which there is room has nobody else leave: that helps as little as to be told that there is no core.
-func TestAnAgentsErrorMovesNobodyElse(t *testing.T) {
+// No other pod leaves for a container whose agent cannot apply a budget for which there is room: that would help as little as to
+// report that there is no core.
+func TestAgentErrorMovesNoOtherPod(t *testing.T) {
 	t.Parallel()
 	w := unwritable()
 	p := w.pressed(t, "a")
@@ -50,14 +51,14 @@ func TestAnAgentsErrorMovesNobodyElse(t *testing.T) {
 	if got := chosen(t, w.pressed(t, "a")); got != "Migrate: moving default/high itself to node b" {
 		t.Errorf("another node: %s", got)
 	}
-	w.pods["high"].OwnerReferences = nil // nobody makes it again
+	w.pods["high"].OwnerReferences = nil // no controller makes it again
 	if got := chosen(t, w.pressed(t, "a")); got != "nothing" {
 		t.Errorf("it cannot leave: %s", got)
 	}
 }
 
-// Where its core does not have the room, those in the way go.
-func TestWhatIsRefusedForWantOfRoomHasOthersLeave(t *testing.T) {
+// If its core does not have the room, the pods in its way go.
+func TestBudgetRefusedForLackOfRoomMovesOthers(t *testing.T) {
 	t.Parallel()
 	w := unwritable()
 	w.run("more", "a", "Low", 40, 40, 0)
@@ -66,8 +67,8 @@ func TestWhatIsRefusedForWantOfRoomHasOthersLeave(t *testing.T) {
 	}
 }
 
-// One that is refused on the next node, too, stays there for a while: it may be its own fault.
-func TestWhatIsRefusedOnTheNextNodeTooStays(t *testing.T) {
+// A container that is refused on the next node, too, stays there for a while: it may be at fault itself.
+func TestPodRefusedOnNextNodeStays(t *testing.T) {
 	t.Parallel()
 	w := unwritable()
 	w.node("b", 2)

@@ -19,7 +19,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
-// removes a node, as one that was closed.
+// removes deletes a node, as if it was closed.
 func (s *stage) removes(name string) {
 	s.Helper()
 	name = s.namespace + "-" + name
@@ -30,8 +30,8 @@ func (s *stage) removes(name string) {
 	s.nodes = slices.DeleteFunc(s.nodes, func(n string) bool { return n == name })
 }
 
-// A pressure goes on for long, and nodes come and go meanwhile (consolidation, drift): no attempt at having the sufferer go to any of them helps. They
-// rest as those at one node would, and few of them are kept.
+// A pressure goes on for long, while nodes come and go (consolidation, drift). No attempt to move the affected pod to any of
+// them helps. The attempts have the backoff of attempts at one node, and the queue keeps few of them.
 func TestAttemptsAtNodesThatComeAndGoRest(t *testing.T) {
 	for name, c := range map[string]struct {
 		phase  string
@@ -81,7 +81,7 @@ func TestAttemptsAtNodesThatComeAndGoRest(t *testing.T) {
 	}
 }
 
-// sent is an attempt at having the pods of an answer go to a node.
+// sent is an attempt to move the pods of an answer to a node.
 func sent(a ladder.Answer, to string, phase rules.Phase, at time.Time) *v1alpha1.RTAction {
 	return &v1alpha1.RTAction{
 		ObjectMeta: metav1.ObjectMeta{Name: "to-" + to},
@@ -90,8 +90,9 @@ func sent(a ladder.Answer, to string, phase rules.Phase, at time.Time) *v1alpha1
 	}
 }
 
-// Two nodes speak for nothing, and a third is tried at once; from then on the next is tried after the rest of three, and only for want of anything else.
-func TestFromThreeNodesOnAllAttemptsSpeakAgainstTheNext(t *testing.T) {
+// Two nodes do not count, and the planner tries a third at once. From then on it tries the next after the backoff of three, and
+// only if nothing else is left.
+func TestAfterThreeNodesAllAttemptsCountAgainstTheNext(t *testing.T) {
 	t.Parallel()
 	w, few := contendedCores(), equals(1) // the less critical may be evicted; as critical ones not
 	w.node("b", 1)
@@ -111,7 +112,7 @@ func TestFromThreeNodesOnAllAttemptsSpeakAgainstTheNext(t *testing.T) {
 		t.Errorf("after three nodes, at once: %s %s", a.Kind, a.What)
 	}
 	began := only.Now
-	slices.Reverse(only.Answers) // which are by age: one after another that did not begin is as old as that
+	slices.Reverse(only.Answers) // they are sorted by age: an attempt after another that did not begin is as old as that one
 	for i, o := range only.Answers {
 		o.Status.PhaseTime.Time = began.Add(-time.Duration(i) * time.Minute)
 	}
@@ -125,9 +126,9 @@ func TestFromThreeNodesOnAllAttemptsSpeakAgainstTheNext(t *testing.T) {
 	}
 }
 
-// What came of having a pod go for somebody less critical speaks against nothing for a more critical one, nor does what was not wanted any longer, as with nodes
-// that are opened.
-func TestAttemptsForALesserOneSpeakAgainstNoMoreCriticalOne(t *testing.T) {
+// Attempts to move a pod for a less critical container do not count for a more critical one, nor do withdrawn ones. The same
+// holds for opened nodes.
+func TestAttemptsForLessCriticalDoNotCountForMoreCritical(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*v1alpha1.RTAction)
@@ -154,10 +155,10 @@ func TestAttemptsForALesserOneSpeakAgainstNoMoreCriticalOne(t *testing.T) {
 	}
 }
 
-// The last resort waits for three attempts at one pod together, whichever nodes it was to go to, also where one of these is at hand still.
+// The last resort waits for three attempts at one pod together, whatever their targets, also if one of the targets still exists.
 func TestTheLastResortCountsAttemptsAtAllNodes(t *testing.T) {
 	t.Parallel()
-	w := newTown()
+	w := newCluster()
 	w.node("a", 2)
 	w.node("b", 2)
 	w.run("one", "a", "High", 20, 40, 0)

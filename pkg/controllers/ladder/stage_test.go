@@ -28,7 +28,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/apiserver"
 )
 
-// stage is an API server with nodes under pressure. Tests play scheduler, kubelets, agents, and who moves pods.
+// stage is an API server with nodes under pressure. Tests play scheduler, kubelets, agents and the migration executor.
 type stage struct {
 	testing.TB
 	api       client.WithWatch
@@ -45,18 +45,18 @@ type stage struct {
 	overrun func(pod string, others int64) int64
 	misses  map[string]int64
 	counted map[string]int64
-	// unable are kinds that nobody does; conduct says what becomes of actions of a kind instead.
+	// unable are kinds without an executor; conduct is the result of actions of a kind instead.
 	unable  map[rules.Kind]bool
 	conduct map[rules.Kind]rules.Result
 	// fixed is how many nodes every NodePool has for good; nil: as many as are needed.
 	fixed *int64
-	// lost are pods of which nobody can say how they would go to another node.
+	// lost are pods with an unknown passage to other nodes.
 	lost []string
-	// policy is asked before anything is written; nil: nothing is forbidden.
+	// policy decides on each write; nil: nothing is forbidden.
 	policy func(client.Object) error
-	// notes are the points at which it was written on a McKube that a pod leaves its node.
+	// notes are the points at which the controller recorded on a McKube that a pod leaves its node.
 	notes []int
-	// done is what was done to whom, in order; episodes are the beginnings that were seen.
+	// done are the completed operations with their pods, in order; episodes are the beginnings that the test saw.
 	done     []string
 	episodes map[string]bool
 }
@@ -119,7 +119,7 @@ func (s *stage) node(name string, cores int) {
 	status := n.Status
 	status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("100")}
 	s.must(s.api.Create(s.Context(), n))
-	n.Spec.Taints = nil // nobody else takes away what the API server puts on new nodes
+	n.Spec.Taints = nil // no other controller removes the taints that the API server puts on new nodes
 	s.must(s.api.Update(s.Context(), n))
 	n.Status = status
 	s.must(s.api.Status().Update(s.Context(), n))
@@ -132,7 +132,7 @@ func (s *stage) node(name string, cores int) {
 	s.nodes = append(s.nodes, n.Name)
 }
 
-// run has a pod of one container run on a core with a claim there. What is made in its place has its name, as a StatefulSet's has.
+// run makes a pod of one container run on a core with a claim there. Its replacement has its name, as in a StatefulSet.
 func (s *stage) run(name, node string, criticality mcv1.Criticality, budgetMs int64, core int) *corev1.Pod {
 	s.Helper()
 	m := statetest.McKube(s.namespace, name, name, criticality, budgetMs, budgetMs)
@@ -176,7 +176,7 @@ func (s *stage) place(p *corev1.Pod, criticality string, budgetMs int64, core in
 	})
 }
 
-// spec changes what should run on a node.
+// spec changes the RTNode's spec of a node.
 func (s *stage) spec(node string, change func(*v1alpha1.RTNode)) {
 	s.Helper()
 	r := s.rtNode(node)
@@ -191,7 +191,7 @@ func (s *stage) rtNode(name string) *v1alpha1.RTNode {
 	return r
 }
 
-// live plays everybody else for a while: what is gone leaves its node, and agents report what containers do.
+// live plays all other components for a while: deleted pods leave their nodes, and agents report their containers.
 func (s *stage) live() {
 	s.Helper()
 	pods := &corev1.PodList{}
@@ -217,7 +217,7 @@ func (s *stage) live() {
 	}
 }
 
-// report is the agent's: it has obeyed, and counts. What is the same is not reported again.
+// report is the agent's report: it has applied the spec, and counts events. It does not repeat an unchanged report.
 func (s *stage) report(r *v1alpha1.RTNode) {
 	s.Helper()
 	before, heard := r.Status.DeepCopy(), metav1.ConditionTrue

@@ -10,8 +10,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 )
 
-// Each answer is told of once. Of those that the queue has forgotten nothing is remembered, however long the pressure lasts, and one that has the name
-// of such a one is told of again.
+// The controller publishes each answer once. It forgets the answers that the queue has forgotten, however long the pressure
+// lasts. It publishes a new answer that has the name of a forgotten one.
 func TestOnlyAnswersThatAreKnownAreRemembered(t *testing.T) {
 	looks := [][]*v1alpha1.RTAction{{}}
 	for i := range 100 {

@@ -8,35 +8,35 @@ import (
 )
 
 // byName has McKubes govern pods by their names.
-func (w *town) byName(names ...string) {
+func (w *cluster) byName(names ...string) {
 	for _, name := range names {
 		w.mckubes[name].Spec.Podname, w.mckubes[name].Spec.Selector = name, nil
 	}
 }
 
-// What a ReplicaSet makes in the place of a pod has another name, so a McKube that goes by the name would not govern it.
+// The replacement that a ReplicaSet makes for a pod has another name, so a McKube that governs by name would not govern it.
 func TestAPodThatWouldLoseItsBudgetStays(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*town)
+		change func(*cluster)
 		want   string
 	}{
-		"another goes": {func(w *town) { w.node("b", 1); w.byName("large") }, "Migrate: moving default/small to node b"},
-		"the one who suffers goes": {func(w *town) { w.node("b", 1); w.byName("large", "small") },
+		"another goes": {func(w *cluster) { w.node("b", 1); w.byName("large") }, "Migrate: moving default/small to node b"},
+		"the one who suffers goes": {func(w *cluster) { w.node("b", 1); w.byName("large", "small") },
 			"Migrate: moving default/high itself to node b"},
-		"it keeps its name": {func(w *town) {
+		"it keeps its name": {func(w *cluster) {
 			w.node("b", 1)
 			w.byName("large")
 			w.pods["large"].OwnerReferences[0].Kind = "StatefulSet"
 		}, "Migrate: moving default/large to node b"},
-		"nobody may go, and a lesser one is evicted": {func(w *town) { w.node("b", 1); w.byName("high", "small", "large") },
+		"nobody may go, and a lesser one is evicted": {func(w *cluster) { w.node("b", 1); w.byName("high", "small", "large") },
 			"Preempt: evicting default/large (without budget from then on: pod default/large: McKube large governs the pod by its name, and the one in its place has another; give it a selector)"},
-		"no node is opened for it": {func(w *town) {
+		"no node is opened for it": {func(w *cluster) {
 			w.gone("small", "large")
 			w.run("equal", "a", "High", 20, 30, 0)
 			w.byName("equal")
 		}, "OpenNode: opening a node for default/high"},
-		"nor replaced": {func(w *town) {
+		"nor replaced": {func(w *cluster) {
 			w.gone("small", "large", "other")
 			w.run("equal", "a", "High", 20, 30, 0)
 			w.byName("equal", "high")
@@ -57,8 +57,8 @@ func TestAPodThatWouldLoseItsBudgetStays(t *testing.T) {
 	}
 }
 
-// Whoever wonders why nobody was moved is told which pods must stay, and why: of many a few.
-func TestWhoMustStayIsTold(t *testing.T) {
+// The report that no pod was moved says which pods must stay, and why: of many it names a few.
+func TestPodsThatMustStayAreReported(t *testing.T) {
 	t.Parallel()
 	w := contendedCores()
 	w.node("b", 1)

@@ -7,9 +7,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/controllers/ladder"
 )
 
-// twin is a node on which a High container suffers beside one container of a pod, whose other one is alone on its core.
-func twin(criticality mcv1.Criticality, app, aux int64) *town {
-	w := newTown()
+// twin is a node with an affected High container beside one container of a pod, whose other container is alone on its core.
+func twin(criticality mcv1.Criticality, app, aux int64) *cluster {
+	w := newCluster()
 	w.node("a", 2)
 	w.run("high", "a", "High", 20, 40, 0)
 	w.pods["high"].OwnerReferences = nil // it stays
@@ -18,7 +18,7 @@ func twin(criticality mcv1.Criticality, app, aux int64) *town {
 	return w
 }
 
-// What counts is the core that is relieved: a container that is alone on its core, and would be so elsewhere, keeps nobody.
+// The relieved core counts: a container that is alone on its core, and would be so on the other node, does not keep its pod.
 func TestAPodOfTwoContainersGoesWhereTheyFit(t *testing.T) {
 	t.Parallel()
 	for _, criticality := range []mcv1.Criticality{"Low", "High"} {
@@ -35,7 +35,8 @@ func TestAPodOfTwoContainersGoesWhereTheyFit(t *testing.T) {
 	}
 }
 
-// Where both would come to one core, that is judged with both, and the next node is asked: one that is opened may be such a node.
+// If both containers would come to one core, the planner judges it with both, and looks at the next node. An opened node may be
+// such a node.
 func TestBothContainersCountWhereTheyGo(t *testing.T) {
 	t.Parallel()
 	w := twin("High", 25, 45) // the core that is relieved is at 65 %
@@ -51,10 +52,10 @@ func TestBothContainersCountWhereTheyGo(t *testing.T) {
 	}
 }
 
-// No node is opened for a pod that would be as crowded on an empty one: nobody would go there.
+// No node is opened for a pod that would be as crowded on an empty one: no pod would go there.
 func TestNoNodeIsOpenedThatWouldBeAsCrowded(t *testing.T) {
 	t.Parallel()
-	w := newTown()
+	w := newCluster()
 	w.node("a", 1)
 	w.run("twin", "a", "High", 30, 40, 0)
 	w.aux("twin", "High", 45, 0)
@@ -77,11 +78,11 @@ func TestNoNodeIsOpenedThatWouldBeAsCrowded(t *testing.T) {
 	}
 }
 
-// Nor for a neighbour of three containers, two of which would come to one core of it.
+// The same holds for a neighbour of three containers, two of which would come to one core of it.
 func TestNoNodeIsOpenedForANeighbourThatWouldBeAsCrowded(t *testing.T) {
 	t.Parallel()
 	for ms, want := range map[int64]string{40: "nothing", 20: "OpenNode: opening a node for default/trio"} {
-		w := newTown()
+		w := newCluster()
 		w.node("a", 2)
 		w.run("high", "a", "High", 20, 25, 0)
 		w.pods["high"].OwnerReferences = nil
@@ -98,10 +99,10 @@ func TestNoNodeIsOpenedForANeighbourThatWouldBeAsCrowded(t *testing.T) {
 	}
 }
 
-// Another container of the sufferer's own pod is a neighbour like any other.
+// Another container of the affected container's own pod is a neighbour like any other.
 func TestTheOtherContainerOfItsPodMakesRoom(t *testing.T) {
 	t.Parallel()
-	w := newTown()
+	w := newCluster()
 	w.node("a", 2)
 	w.run("twin", "a", "High", 20, 40, 0)
 	w.run("other", "a", "High", 35, 35, 1)

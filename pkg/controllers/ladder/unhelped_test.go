@@ -15,8 +15,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 )
 
-// suffer has each suffer from a source of its own, on a node that nobody replaces.
-func (w *town) affect(list ...[2]string) ladder.Planner {
+// affect has a source of its own affect each container, on a node without a NodePool.
+func (w *cluster) affect(list ...[2]string) ladder.Planner {
 	p := w.planner("a", list[0][1])
 	for _, x := range list {
 		p.Affected = append(p.Affected, w.planner("a", x[1], x[0]).Affected[0])
@@ -28,17 +28,17 @@ func (w *town) affect(list ...[2]string) ladder.Planner {
 	return p
 }
 
-func stay(w *town, names ...string) *town {
+func stay(w *cluster, names ...string) *cluster {
 	for _, name := range names {
 		w.mckubes[name].Spec.Migration = &mcv1.Migration{Policy: mcv1.MigrationNever}
 	}
 	return w
 }
 
-// One whom nothing helps, as no core holds it and it must stay, does not keep help from one as critical who would be helped.
-func TestOneWithoutHelpKeepsNoHelpFromAnother(t *testing.T) {
+// A container that nothing helps, because no core holds it and it must stay, does not keep help from another one as critical.
+func TestContainerWithoutHelpDoesNotBlockAnother(t *testing.T) {
 	t.Parallel()
-	w := newTown()
+	w := newCluster()
 	w.node("a", 3)
 	w.node("b", 1)
 	w.run("high", "a", "High", 50, 50, 0)
@@ -61,8 +61,9 @@ func TestOneWithoutHelpKeepsNoHelpFromAnother(t *testing.T) {
 	}
 }
 
-// Nor does a High one that is alone on its core, so that nothing helps it, keep help from a Middle one; but nothing is done at its cost.
-func TestAHighOneWithoutHelpKeepsNoHelpFromAMiddleOne(t *testing.T) {
+// A High container that is alone on its core, so that nothing helps it, does not keep help from a Middle one. But nothing is
+// done at its cost.
+func TestHighWithoutHelpDoesNotBlockMiddle(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		// low fits on core 0 beside high, and where there is one on core 2, too. With 60 ms mid lacks room beside it.
@@ -74,7 +75,7 @@ func TestAHighOneWithoutHelpKeepsNoHelpFromAMiddleOne(t *testing.T) {
 		"with no core but the one high is on": {2, 40, "Preempt: evicting default/low"},
 		"who lacks room, and none but that":   {2, 60, "Preempt: evicting default/low"},
 	} {
-		w := newTown()
+		w := newCluster()
 		w.node("a", c.cores)
 		w.run("high", "a", "High", 20, 20, 0)
 		w.run("mid", "a", "Middle", c.mid, c.mid, 1)
@@ -90,10 +91,10 @@ func TestAHighOneWithoutHelpKeepsNoHelpFromAMiddleOne(t *testing.T) {
 	}
 }
 
-// Nobody has another action for what was seen before the last one, whatever somebody else suffers.
-func TestOnlyWhoSuffersSinceTheLastActionIsHelped(t *testing.T) {
+// No container gets another action for events before the last action, whatever affects other containers.
+func TestOnlyContainersAffectedSinceTheLastActionAreHelped(t *testing.T) {
 	t.Parallel()
-	w := newTown()
+	w := newCluster()
 	w.node("a", 3)
 	w.run("high", "a", "High", 50, 50, 0)
 	w.run("low", "a", "Low", 20, 20, 0)
@@ -111,8 +112,8 @@ func TestOnlyWhoSuffersSinceTheLastActionIsHelped(t *testing.T) {
 	}
 }
 
-// homeless is a High pod on a node whose spec has no core for it, and that must stay there.
-func (s *stage) homeless(name, node string, ms int64) {
+// withoutCore is a High pod on a node whose spec has no core for it, and that must stay there.
+func (s *stage) withoutCore(name, node string, ms int64) {
 	s.Helper()
 	m := statetest.McKube(s.namespace, name, name, "High", ms, ms)
 	m.ObjectMeta = metav1.ObjectMeta{Namespace: s.namespace, Name: name}
@@ -129,7 +130,7 @@ func (s *stage) homeless(name, node string, ms int64) {
 	s.claim(p, 0, int64(ppm(ms)))
 }
 
-// The same by the loop, on a full inventory: it is told of the one whom nothing helps, while the other is helped.
+// The same by the loop, with a full inventory: it publishes the container that nothing helps, while it helps the other.
 func TestTheLoopHelpsBesideOneWithoutHelp(t *testing.T) {
 	s := newStage(t)
 	s.node("a", 2)
@@ -138,7 +139,7 @@ func TestTheLoopHelpsBesideOneWithoutHelp(t *testing.T) {
 	s.run("low", "a", "Low", 20, 0)
 	s.run("pin", "a", "High", 60, 1)
 	s.run("there", "b", "High", 35, 0)
-	s.homeless("big", "a", 70)
+	s.withoutCore("big", "a", 70)
 	for _, kind := range []rules.Kind{rules.OpenNode, rules.ReplaceNode} {
 		s.conduct[kind] = rules.Result{Undo: true, Message: "no machine is free"}
 	}

@@ -222,7 +222,7 @@ func TestEveryReplicaFollowsTheAPI(t *testing.T) {
 			return nil
 		})
 	}
-	expect("node: claim 301000 on 1") // nobody governs it yet
+	expect("node: claim 301000 on 1") // no McKube governs it yet
 	create(t, m)
 	expect("node: pod/app 301000 on 1")
 	r := statetest.RTNode(n, statetest.RTServer(p, "app", 0))

@@ -31,8 +31,8 @@ const granularity = 100
 
 var start = statetest.Birth.Add(time.Hour)
 
-// town is a cluster of nodes with containers on their cores, as the cache would have it.
-type town struct {
+// cluster is a cluster of nodes with containers on their cores, as in the cache.
+type cluster struct {
 	nodes   map[string]*corev1.Node
 	rtNodes map[string]*v1alpha1.RTNode
 	cores   map[string]int
@@ -46,15 +46,15 @@ type town struct {
 	more map[string][]runtime.Object
 }
 
-func newTown() *town {
-	return &town{
+func newCluster() *cluster {
+	return &cluster{
 		nodes: map[string]*corev1.Node{}, rtNodes: map[string]*v1alpha1.RTNode{}, cores: map[string]int{},
 		claims: map[string]*resourcev1.ResourceClaim{}, mckubes: map[string]*mcv1.McKube{}, pods: map[string]*corev1.Pod{},
 		more: map[string][]runtime.Object{},
 	}
 }
 
-func (w *town) node(name string, cores int) *corev1.Node {
+func (w *cluster) node(name string, cores int) *corev1.Node {
 	n := statetest.Node(name, types.UID(name))
 	r := statetest.RTNode(n)
 	r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAgentAlive, Status: metav1.ConditionTrue}}
@@ -62,8 +62,8 @@ func (w *town) node(name string, cores int) *corev1.Node {
 	return n
 }
 
-// run has a pod of one container run on a core; core -1 is a claim on core 0 that the spec has no core for.
-func (w *town) run(name, node string, criticality mcv1.Criticality, lowMs, highMs int64, core int) *corev1.Pod {
+// run makes a pod of one container run on a core; core -1 is a claim on core 0 that the spec has no core for.
+func (w *cluster) run(name, node string, criticality mcv1.Criticality, lowMs, highMs int64, core int) *corev1.Pod {
 	p := statetest.On(statetest.WithClaim(statetest.Pod("default", name, types.UID(name), "app"), "app", name+"-claim"), node)
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "set", UID: "set", Controller: ptr.To(true)}}
 	p.Labels["app"] = name
@@ -80,8 +80,8 @@ func (w *town) run(name, node string, criticality mcv1.Criticality, lowMs, highM
 	return p
 }
 
-// aux has a pod have one more container, on a core of its node: the second is "aux", the next "auxx".
-func (w *town) aux(name string, criticality mcv1.Criticality, ms int64, core int) {
+// aux gives a pod one more container, on a core of its node: the second is "aux", the next "auxx".
+func (w *cluster) aux(name string, criticality mcv1.Criticality, ms int64, core int) {
 	p, container := w.pods[name], "aux"+strings.Repeat("x", len(w.more[name])/2)
 	more := p.Spec.Containers[0].DeepCopy()
 	more.Name, more.Resources.Claims = container, nil
@@ -94,8 +94,8 @@ func (w *town) aux(name string, criticality mcv1.Criticality, ms int64, core int
 	w.serve(p, container, criticality, ms, ms, core)
 }
 
-// serve has a container be a server of its node, with its highest budget.
-func (w *town) serve(p *corev1.Pod, container string, criticality mcv1.Criticality, lowMs, highMs int64, core int) {
+// serve makes a container a server of its node, with its highest budget.
+func (w *cluster) serve(p *corev1.Pod, container string, criticality mcv1.Criticality, lowMs, highMs int64, core int) {
 	r := w.rtNodes[p.Spec.NodeName]
 	r.Spec.Servers = append(r.Spec.Servers, v1alpha1.RTServer{
 		PodUID: p.UID, Namespace: "default", Pod: p.Name, Container: container, Criticality: string(criticality),
@@ -106,8 +106,8 @@ func (w *town) serve(p *corev1.Pod, container string, criticality mcv1.Criticali
 	})
 }
 
-// gone has pods go, with all that was theirs.
-func (w *town) gone(names ...string) {
+// gone removes pods and all their objects.
+func (w *cluster) gone(names ...string) {
 	for _, name := range names {
 		delete(w.pods, name)
 		delete(w.mckubes, name)
@@ -120,8 +120,8 @@ func (w *town) gone(names ...string) {
 	}
 }
 
-// budget lets so many of some pods go.
-func (w *town) budget(name string, allowed int32, pods ...string) {
+// budget lets a number of some pods go.
+func (w *cluster) budget(name string, allowed int32, pods ...string) {
 	b := policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	b.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: pods}}}
 	b.Status.DisruptionsAllowed = allowed
@@ -129,7 +129,7 @@ func (w *town) budget(name string, allowed int32, pods ...string) {
 }
 
 // applied is what the agent reports of a pod's container.
-func (w *town) applied(node, pod string) *v1alpha1.RTServerStatus {
+func (w *cluster) applied(node, pod string) *v1alpha1.RTServerStatus {
 	r := w.rtNodes[node]
 	for i := range r.Status.Servers {
 		if r.Status.Servers[i].PodUID == types.UID(pod) {
@@ -141,8 +141,8 @@ func (w *town) applied(node, pod string) *v1alpha1.RTServerStatus {
 
 func ppm(ms int64) rt.PPM { return rt.PPM(ms*10_000 + 1_000) }
 
-// snapshot of the town now.
-func (w *town) snapshot() *state.Snapshot {
+// snapshot is the current snapshot of the cluster.
+func (w *cluster) snapshot() *state.Snapshot {
 	var all []runtime.Object
 	for name, n := range w.nodes {
 		cores := statetest.Cores(w.cores[name])
@@ -160,8 +160,8 @@ func (w *town) snapshot() *state.Snapshot {
 	return statetest.Build(all...)
 }
 
-// scene is the planner's view of a node on which containers suffer from a source.
-func (w *town) planner(node, source string, affected ...string) ladder.Planner {
+// planner is the planner's view of a node on which containers are affected by a source.
+func (w *cluster) planner(node, source string, affected ...string) ladder.Planner {
 	s := w.snapshot()
 	n, _ := s.NodeView(node)
 	p := ladder.Planner{
