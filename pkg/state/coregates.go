@@ -52,7 +52,8 @@ func (s *Snapshot) given(g Governed) Gate {
 	case v.Admitted:
 	case core.Policy == rt.FixedPriority:
 		return n.givenByPriority(gate, g, v)
-	case v.Reason == rt.ReasonReserveTooSmall && v.Server != g.Server.ID: // who needs more than the core keeps by now is told, not its neighbours
+	case v.Reason == rt.ReasonReserveTooSmall && v.Server != g.Server.ID:
+		// Another container needs more than the core keeps now. Its own gate reports that, not this one.
 	case v.Reason == rt.ReasonReserveTooSmall:
 		gate.OK, gate.Reason = false, v.Reason
 		gate.Message += fmt.Sprintf(", but its raise takes %s of it, and the core keeps %s for raises", percent(g.Server.Step()), percent(core.EscalationReserve))

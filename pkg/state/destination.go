@@ -101,8 +101,8 @@ func (s *Snapshot) destination(uid types.UID, taken arrivals, accept ...NodeFilt
 	return Destination{}, false
 }
 
-// CoresOf are the cores of another node that the governed containers of a pod would have there, as Destination chooses them. ok is false when they
-// have none there together.
+// CoresOf are the cores of another node that the governed containers of a pod would have there, as Destination chooses them. ok
+// is false when they have none there together.
 func (s *Snapshot) CoresOf(uid types.UID, n *NodeView) (cores map[string]int, ok bool) {
 	pod, found := s.Pod(uid)
 	if !found {

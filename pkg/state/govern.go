@@ -56,7 +56,7 @@ func (s *Snapshot) matchedBy(key pair, d *dirty) {
 	}
 }
 
-// regovern finds again who governs the pod's containers, and marks the nodes that this concerns.
+// regovern finds again which McKubes govern the pod's containers, and marks the nodes that this concerns.
 func (s *Snapshot) regovern(uid types.UID, d *dirty) {
 	for _, claim := range s.Claims(uid) {
 		for _, node := range claim.nodes() {

@@ -69,7 +69,8 @@ func ParsePreemption(text string) (Preemption, error) {
 	return p, nil
 }
 
-// InForce reports whether the plan's time has not ended. A deadline that is further away than a plan's whole life was not written by the controller.
+// InForce reports whether the plan's time has not ended. The controller did not write a deadline that is further away than a
+// plan's whole life.
 func (p Preemption) InForce(now time.Time) bool {
 	return now.Before(p.Deadline.Time) && p.Deadline.Sub(now) <= MaxPreemptionLife
 }

@@ -19,9 +19,8 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("reserving core %d of node %s: %s", e.Core, e.Node, e.Verdict)
 }
 
-// Reserve keeps room for a server until a time, if the core still takes it: the test and the
-// reservation are one step, so two who saw the same room cannot both have it. A reservation of the same
-// key is replaced. The error is a *RefusedError.
+// Reserve keeps room for a server until a time, if the core still takes it. The test and the reservation are one step, so two
+// callers that saw the same room cannot both have it. A reservation of the same key is replaced. The error is a *RefusedError.
 func (s *Store) Reserve(r Reservation) error { return s.ReserveAll([]Reservation{r}) }
 
 // ReserveAll is Reserve for servers that go together: all of them have their room, or none.

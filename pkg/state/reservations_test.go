@@ -78,8 +78,8 @@ func TestAReservationIsRedeemedByTheClaim(t *testing.T) {
 	}
 }
 
-// Of many who saw the same room exactly as many get it as there is room for; readers never see more
-// promised than there is.
+// Of many callers that saw the same room, exactly as many get it as there is room for. Readers never see more promised than
+// there is.
 func TestConcurrentReservationsNeverPromiseTooMuch(t *testing.T) {
 	t.Parallel()
 	store, err := state.Build(state.Options{}, statetest.Crowd(4)...)

@@ -168,7 +168,7 @@ func (s scene) calm() step {
 	return step{Stage: StageEnded, Message: s.Message}
 }
 
-// rest is how long to wait before the next step of the way back.
+// rest is the time until the next step of the recovery.
 func (s scene) rest() time.Duration {
 	pause, from := s.Options.RecoveryInterval, s.Entered
 	if s.Stage == StageEased {

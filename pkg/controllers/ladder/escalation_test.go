@@ -107,8 +107,8 @@ func TestFullEscalation(t *testing.T) {
 	expectLines(t, "Events of its McKube", s.told.chain(&mcv1.McKube{ObjectMeta: metav1.ObjectMeta{Name: "high"}}), chain...)
 }
 
-// deathsPerPlay is at how many of its points, chosen at random, a process dies, or is not told of what it did, in each play of a run of
-// `make test`. A play has 15 to 50 points, and takes seconds.
+// deathsPerPlay is at how many of its points, chosen at random, a process dies, or does not learn of its write, in each play of
+// a run of `make test`. A play has 15 to 50 points, and takes seconds.
 const deathsPerPlay = 2
 
 // A process dies before a write, or does not learn of it. A new process, which knows only the API, continues: it does everything

@@ -44,10 +44,10 @@ func (p *planner) turn(g []AffectedContainer) {
 	})
 }
 
-// choose returns the cheapest action of the lowest escalation level that helps. An action that was tried in vain and whose
-// backoff is over counts as no help. Neither does an action that a PodDisruptionBudget blocks, once an action has waited for a
-// budget. The planner takes such an action only when no level has another one for any affected container. ok is false when there
-// is none.
+// choose returns the cheapest action of the lowest escalation level that helps. An action that was tried in vain does not count
+// as help, even if its backoff is over. Neither does an action that a PodDisruptionBudget blocks, once an action has waited for
+// a budget. The planner takes such an action only when no level has another one for any affected container. ok is false when
+// there is none.
 func (p planner) choose() (out answer, ok bool) {
 	p.prepare()
 	var passed []string

@@ -17,7 +17,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// crowded is a node whose first core has a High container between Low ones of 10 and 30 %, and whose second core is full.
+// contendedCores is a node whose first core has a High container between Low ones of 10 and 30 %, and whose second core is full.
 func contendedCores() *cluster {
 	w := newCluster()
 	w.node("a", 2)
