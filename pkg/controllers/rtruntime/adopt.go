@@ -32,8 +32,8 @@ func (c *mckubes) adopt(ctx context.Context, g *governance) (time.Duration, erro
 		if !p.adoptable() {
 			continue
 		}
-		if wait := c.outbid.wait(p.Server.ID, c.Clock.Now()); wait > 0 {
-			g.blocked[p.Server.ID] = p.outbidden()
+		if wait := c.lostRaces.wait(p.Server.ID, c.Clock.Now()); wait > 0 {
+			g.blocked[p.Server.ID] = p.lostRaceGate()
 			after = earliest(after, wait)
 			continue
 		}
@@ -47,7 +47,7 @@ func (c *mckubes) adopt(ctx context.Context, g *governance) (time.Duration, erro
 		var refused *state.RefusedError
 		switch {
 		case errors.As(err, &refused):
-			after = earliest(after, soon) // somebody else was faster; another core may do
+			after = earliest(after, soon) // another allocation took the core first; another core may do
 		case err != nil:
 			failed = append(failed, err)
 		default:
@@ -66,7 +66,7 @@ func again(p part) time.Duration {
 	return refusedAgain
 }
 
-// adoptable tells whether the container runs without a claim that somebody else will allocate.
+// adoptable tells whether the container runs without a claim that the scheduler will allocate.
 func (p part) adoptable() bool {
 	if p.Err != nil || p.pod.NodeName == "" || p.Claim.Allocated() {
 		return false
@@ -94,8 +94,8 @@ func (c *mckubes) grow(ctx context.Context, g *governance) (time.Duration, error
 		if missing <= 0 {
 			continue
 		}
-		if wait := c.outbid.wait(p.Server.ID, c.Clock.Now()); wait > 0 {
-			g.blocked[p.Server.ID] = p.outbidden()
+		if wait := c.lostRaces.wait(p.Server.ID, c.Clock.Now()); wait > 0 {
+			g.blocked[p.Server.ID] = p.lostRaceGate()
 			after = earliest(after, wait)
 			continue
 		}

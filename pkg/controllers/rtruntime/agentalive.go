@@ -22,8 +22,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/heartbeat"
 )
 
-// leases has the loop look at a node whose agent is heard of by its Lease after it was silent. Every other heartbeat is
-// noted, and wakes nobody.
+// leases has the node loop look at a node when its agent renews the Lease after a silence. The loop only notes every
+// other renewal, and reconciles no node for it.
 func (c *nodes) leases(cache cache.Cache) source.Source {
 	hear := func(l *coordinationv1.Lease, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		rtNode, uid, renewed, ours := heartbeat.Of(l)
@@ -39,7 +39,7 @@ func (c *nodes) leases(cache cache.Cache) source.Source {
 			hear(e.ObjectNew, q)
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*coordinationv1.Lease], _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			if rtNode, uid, _, ours := heartbeat.Of(e.Object); ours && !c.stands(rtNode.Name, uid) { // a Lease that somebody takes away says nothing of the agent
+			if rtNode, uid, _, ours := heartbeat.Of(e.Object); ours && !c.stands(rtNode.Name, uid) { // a deleted Lease says nothing about the agent
 				c.agents.forget(uid)
 			}
 		},

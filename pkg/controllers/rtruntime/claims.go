@@ -131,8 +131,8 @@ func (d Dependencies) hold(ctx context.Context, h holding) (*resourcev1.Resource
 	return claim, nil
 }
 
-// takenError is a claim of somebody else that has the name of one to be made: of an earlier pod of the name,
-// with which it goes, or of a user.
+// takenError says that another claim has the name of the one to be made. It belongs to an earlier pod of the same name,
+// and goes with that pod, or to a user.
 type takenError struct{ namespace, name string }
 
 func (e *takenError) Error() string {

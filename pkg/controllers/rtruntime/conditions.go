@@ -217,7 +217,7 @@ func budgetTooLow(g *governance) metav1.Condition {
 	return metav1.Condition{Type: mcv1.ConditionBudgetTooLow, Status: metav1.ConditionFalse, Reason: reasonBudgetSuffices, Message: "budgets are longer than nodes take to end them"}
 }
 
-// preempted says who gave way for whom. A pod that was evicted is gone, so that stays said until a pod of
+// preempted says which container gave way for which pod. An evicted pod is gone, so the condition stays until a pod of
 // the McKube is in order again.
 func preempted(g *governance, verdicts []verdict) metav1.Condition {
 	c := metav1.Condition{Type: mcv1.ConditionPreempted, Status: metav1.ConditionTrue}

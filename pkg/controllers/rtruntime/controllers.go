@@ -49,10 +49,10 @@ type Dependencies struct {
 	Client   client.Client
 	Recorder karpenterevents.Recorder
 	Store    *state.Store
-	// InFlight tells whether a node may still come for a pending pod: one is being opened for it, or
-	// nobody has yet decided that none will.
+	// InFlight tells whether a node may still come for a pending pod: a node is being provisioned for it, or no
+	// provisioner has yet decided that none will come.
 	InFlight func(ctx context.Context, pod *corev1.Pod) bool
-	// Planned tells whether one comes that somebody has decided on.
+	// Planned tells whether a provisioner has decided on a node for the pod.
 	Planned func(ctx context.Context, pod *corev1.Pod) bool
 	// Placement tells where pods would be placed.
 	Placement Placement

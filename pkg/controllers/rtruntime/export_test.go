@@ -61,13 +61,13 @@ func Raisable(core rt.Core, servers []rt.Server, plan rt.CorePlan, held map[stri
 func Overbooked(n *state.NodeView) map[types.UID]bool { return overbooked(n) }
 
 // NewPatience counts who gave way.
-var NewPatience = newOutbid
+var NewPatience = newLostRaces
 
 // GaveWay has a server wait.
-func (o *outbid) GaveWay(id string, now time.Time) { o.gaveWay(id, now) }
+func (o *lostRaces) GaveWay(id string, now time.Time) { o.gaveWay(id, now) }
 
 // Wait is how long it waits.
-func (o *outbid) Wait(id string, now time.Time) time.Duration { return o.wait(id, now) }
+func (o *lostRaces) Wait(id string, now time.Time) time.Duration { return o.wait(id, now) }
 
 // Ask adds a reported overrun to those of an RTNode.
 func Ask(r *v1alpha1.RTNode, id string, timestamp uint64, at time.Time) (string, bool, error) {

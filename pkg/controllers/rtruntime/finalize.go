@@ -64,8 +64,8 @@ func (c *mckubes) matching(ctx context.Context, m *mcv1.McKube) ([]corev1.Pod, e
 	return out, nil
 }
 
-// release makes one container an ordinary one. It waits while its node is still told to run it as a
-// server of nobody.
+// release makes one container an ordinary one. It waits while the RTNode spec still tells the node to run the container
+// as a server that no McKube governs.
 func (c *mckubes) release(ctx context.Context, s *state.Snapshot, m *mcv1.McKube, pod *corev1.Pod) (waits bool, err error) {
 	container, err := mcv1.ContainerOf(m, pod)
 	if err != nil {

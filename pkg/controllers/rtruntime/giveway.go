@@ -15,14 +15,14 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// reasonOutbid is the reason of a container whose core the scheduler gave away at the same time.
-const reasonOutbid = "Outbid"
+// reasonLostRace is the reason of a container whose core the scheduler gave away at the same time.
+const reasonLostRace = "Outbid"
 
 const (
-	// outbidAgain is when to ask for a core again after the first time; every further time takes twice as long.
-	outbidAgain = time.Second
-	// outbidMost bounds that wait.
-	outbidMost = 5 * time.Minute
+	// lostRaceRetry is when to ask for a core again after the first time; every further time takes twice as long.
+	lostRaceRetry = time.Second
+	// lostRaceMaxWait bounds that wait.
+	lostRaceMaxWait = 5 * time.Minute
 )
 
 // giveWay lets go of held claims on overbooked cores, once nothing runs on them any more: the loop over nodes
@@ -35,12 +35,12 @@ func (c *mckubes) giveWay(ctx context.Context, g *governance) (time.Duration, er
 		if len(giving) == 0 {
 			continue
 		}
-		g.blocked[p.Server.ID] = p.outbidden()
+		g.blocked[p.Server.ID] = p.lostRaceGate()
 		if p.runsOn(giving, c.Options.Granularity) {
 			after = earliest(after, soon)
 			continue
 		}
-		c.outbid.gaveWay(p.Server.ID, c.Clock.Now())
+		c.lostRaces.gaveWay(p.Server.ID, c.Clock.Now())
 		if err := c.giveBack(ctx, giving); err != nil {
 			failed = append(failed, err)
 			continue
@@ -70,10 +70,10 @@ func (p part) runsOn(giving []*state.ClaimView, granularity int64) bool {
 	return serverOf(*p.server.Spec).Charge(granularity) > rest
 }
 
-// outbidden is the gate of a container that gave way.
-func (p part) outbidden() state.Gate {
+// lostRaceGate is the gate of a container that gave way.
+func (p part) lostRaceGate() state.Gate {
 	gate := state.Gate{
-		Name: state.GateCore, Container: p.Container, Reason: reasonOutbid,
+		Name: state.GateCore, Container: p.Container, Reason: reasonLostRace,
 		Message: fmt.Sprintf("the scheduler gave away the core of node %s that was held for it at the same moment; another one is looked for", p.pod.NodeName),
 	}
 	if p.Claim.Allocated() && !p.Claim.Held {
@@ -100,9 +100,9 @@ func (c *mckubes) giveBack(ctx context.Context, claims []*state.ClaimView) error
 	return nil
 }
 
-// outbid remembers, by server, who gave way how often, so that two allocators do not chase each other.
-// Losing it costs a shorter wait.
-type outbid struct {
+// lostRaces remembers, by server, how often it gave way, so that two allocators do not chase each other. A controller that
+// loses it only waits for a shorter time.
+type lostRaces struct {
 	mu   sync.Mutex
 	byID map[string]patience
 }
@@ -112,15 +112,16 @@ type patience struct {
 	until time.Time
 }
 
-func newOutbid() *outbid { return &outbid{byID: map[string]patience{}} }
+func newLostRaces() *lostRaces { return &lostRaces{byID: map[string]patience{}} }
 
-// gaveWay has the server wait, twice as long as the last time. Who has been left alone for outbidMost is forgotten.
+// gaveWay has the server wait, twice as long as the last time.
+// It forgets servers whose wait ended more than lostRaceMaxWait ago.
 // Trying to give way again within the wait counts once.
-func (o *outbid) gaveWay(id string, now time.Time) {
+func (o *lostRaces) gaveWay(id string, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for other, p := range o.byID {
-		if now.Sub(p.until) > outbidMost {
+		if now.Sub(p.until) > lostRaceMaxWait {
 			delete(o.byID, other)
 		}
 	}
@@ -128,14 +129,14 @@ func (o *outbid) gaveWay(id string, now time.Time) {
 	if now.Before(p.until) {
 		return
 	}
-	wait := min(outbidAgain<<min(p.times, 16), outbidMost)
+	wait := min(lostRaceRetry<<min(p.times, 16), lostRaceMaxWait)
 	o.byID[id] = patience{times: p.times + 1, until: now.Add(wait)}
 }
 
-// wait is how long the server has to wait for another core; 0 is not at all. A clock that jumped back makes nobody
-// wait longer than outbidMost.
-func (o *outbid) wait(id string, now time.Time) time.Duration {
+// wait is how long the server has to wait for another core; 0 is not at all. A clock that jumped back makes no server
+// wait longer than lostRaceMaxWait.
+func (o *lostRaces) wait(id string, now time.Time) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return min(max(0, o.byID[id].until.Sub(now)), outbidMost)
+	return min(max(0, o.byID[id].until.Sub(now)), lostRaceMaxWait)
 }

@@ -25,16 +25,17 @@ type mckubes struct {
 	Dependencies
 	outdated *sightings
 	// placed are the pods that are on their cores and whose agents have not said so yet.
-	placed *sightings
-	outbid *outbid
-	pace   *pace
+	placed    *sightings
+	lostRaces *lostRaces
+	pace      *pace
 	// statuses are the versions that statuses were written over.
 	statuses *superseded
 	refused  *refusedContainers
 }
 
 func newMcKubes(d Dependencies) *mckubes {
-	return &mckubes{Dependencies: d, outdated: newSightings(), placed: newSightings(), outbid: newOutbid(), pace: newPace(), statuses: newSuperseded(resourceVersion), refused: newRefusedContainers()}
+	return &mckubes{Dependencies: d, outdated: newSightings(), placed: newSightings(), lostRaces: newLostRaces(),
+		pace: newPace(), statuses: newSuperseded(resourceVersion), refused: newRefusedContainers()}
 }
 
 // Register adds the loop to the manager.
@@ -89,7 +90,7 @@ func (c *mckubes) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	g := govern(snapshot, m)
 	served, err := settled(c.serve(ctx, g))
 	c.recordRefusals(request.NamespacedName, g)
-	wait, failed := c.report(ctx, g, err == nil) // after an error nobody knows when it looks again
+	wait, failed := c.report(ctx, g, err == nil) // after an error the controller does not know when to look again
 	reported, failed := settled(reconcile.Result{RequeueAfter: wait}, failed)
 	return reconcile.Result{RequeueAfter: earliest(served.RequeueAfter, reported.RequeueAfter)}, errors.Join(err, failed)
 }
@@ -115,7 +116,7 @@ type governance struct {
 	rivals []*mcv1.McKube
 	// blocked are the gates that only an attempt has shown to be closed, by ID of the server.
 	blocked map[string]state.Gate
-	// taken is the claim template of somebody else that has the name of ours.
+	// taken is the name of a claim template that this McKube does not own and that has the name of its template.
 	taken string
 }
 

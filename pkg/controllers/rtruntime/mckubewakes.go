@@ -13,8 +13,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// wakes chooses the McKubes that a change of a node concerns. Agents write their status at
-// least once a minute; a heartbeat alone wakes nobody.
+// wakes chooses the McKubes that a change of a node concerns. Agents write their status at least once a minute; a
+// heartbeat alone reconciles no McKube.
 type wakes struct {
 	latest func() *state.Snapshot
 	mu     sync.Mutex

@@ -27,7 +27,7 @@ type moves struct {
 	action  string
 	undoing bool
 	to      rt.Placement
-	// held pods are in the hands of actions, and moved for nobody else's sake. nil: none.
+	// held pods belong to actions in progress, and the loop moves none of them for another server. nil: none.
 	held func(pod types.UID) bool
 }
 
@@ -42,8 +42,8 @@ func (m moves) heldOn(n *state.NodeView) map[string]bool {
 	return out
 }
 
-// movesOf are the moves that an action asks for now. Before it is on record where the containers were, these are none:
-// nobody could take them back.
+// movesOf are the moves that an action asks for now. There are none before the action has recorded where the containers
+// were: no later controller could take them back.
 func movesOf(o *v1alpha1.RTAction) moves {
 	from, ok, err := fromOf(o.Status.Progress)
 	out := moves{action: o.Name, undoing: rules.Phase(o.Status.Phase) == rules.RollingBack}

@@ -71,14 +71,14 @@ func (d *nodeDecision) candidates(n *state.NodeView, now time.Time, granularity 
 		firm, wait := firmly(s, over, now)
 		d.Wake = earliest(d.Wake, wait)
 		c, ok := candidateOf(n, firm, granularity)
-		c.outbid, c.asked = len(over.of(s)) > 0, reported[s.ID]
+		c.lostRace, c.asked = len(over.of(s)) > 0, reported[s.ID]
 		if c.fallback != nil {
 			c.fallback.asked = c.asked
 		}
 		switch {
-		case ok && (!c.outbid || c.server.Charge(granularity) <= firm.Claimed):
+		case ok && (!c.lostRace || c.server.Charge(granularity) <= firm.Claimed):
 			list = append(list, c)
-		case wait == 0 || c.outbid:
+		case wait == 0 || c.lostRace:
 			unpaid = append(unpaid, c)
 		}
 	}
@@ -161,8 +161,8 @@ func (d *nodeDecision) addCore(n *state.NodeView, core rt.Core, list []*candidat
 	return receding
 }
 
-// contested is a plan with only those raises that somebody wants: on a node that is not busy these are of servers
-// whose overruns were reported, and of those that are raised. Raises that are paid for take nothing from others.
+// contested is a plan with only the raises that a server needs. On a node that is not busy these are servers that are
+// raised, and servers with reported overruns. Raises that are paid for take nothing from other servers.
 func (d *nodeDecision) contested(plan rt.CorePlan, list []*candidate, now time.Time) rt.CorePlan {
 	if d.Pressure.Busy {
 		return plan
@@ -176,8 +176,8 @@ func (d *nodeDecision) contested(plan rt.CorePlan, list []*candidate, now time.T
 	return plan
 }
 
-// level of a server. That of a node whose agent is silent stays: its word on pressure is old, and nobody would
-// obey.
+// level of a server. On a node whose agent is silent it stays: what the agent said on pressure is old, and the agent
+// would not apply a new one.
 func (d *nodeDecision) level(n *state.NodeView, c *candidate, room bool, now time.Time) string {
 	if n.Agent == state.AgentSilent && c.view.Spec != nil && (room || c.view.Spec.Level != v1alpha1.LevelHigh) {
 		return cmp.Or(c.view.Spec.Level, v1alpha1.LevelLow)

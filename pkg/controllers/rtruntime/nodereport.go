@@ -99,7 +99,7 @@ func where(n *state.NodeView, s *state.ServerView, core int) events.Where {
 	return events.Where{Pod: s.Namespace + "/" + s.Pod, Container: s.Container, Node: n.Name, Core: core}
 }
 
-// placementEvents tell who got a core, who moved, and for whom.
+// placementEvents tell which container got a core, which one moved, and for which other container.
 func placementEvents(n *state.NodeView, d nodeDecision, asked moves) []events.Event {
 	var out []events.Event
 	for _, change := range d.Changes {
@@ -127,8 +127,8 @@ func placementEvents(n *state.NodeView, d nodeDecision, asked moves) []events.Ev
 	return out
 }
 
-// beneficiary is for whom a server moves: the most critical of those that come to the core it leaves, or
-// else of those that come to the node; nil when it moves for nobody.
+// beneficiary is the server for which another one moves: the most critical of those that come to the core it leaves, or
+// else of those that come to the node. It is nil when the server moves for no other.
 func beneficiary(n *state.NodeView, changes []rt.Change, victim rt.Change) *state.ServerView {
 	if victim.Reason != rt.ChangeDisplaced && victim.Reason != rt.ChangeReturned {
 		return nil
@@ -165,7 +165,7 @@ func whyMoved(change rt.Change, winner *state.ServerView, asked moves) string {
 	}
 }
 
-// unmovedEvents tell whom an action could not move, once for each action.
+// unmovedEvents tell which containers an action could not move, once for each action.
 func unmovedEvents(n *state.NodeView, known memory, d nodeDecision, asked moves) []events.Event {
 	var out []events.Event
 	for _, id := range slices.Sorted(maps.Keys(d.Unmoved)) {

@@ -143,7 +143,7 @@ func (c *nodes) write(ctx context.Context, n *state.NodeView, spec v1alpha1.RTNo
 	}
 	r := n.RTNode.DeepCopy()
 	r.Spec = spec
-	if len(r.OwnerReferences) == 0 { // somebody made it by hand; without an owner it would outlive its Node
+	if len(r.OwnerReferences) == 0 { // a user made it; without an owner it would stay when its Node is deleted
 		r.OwnerReferences = []metav1.OwnerReference{owner}
 	}
 	if err := c.replace(ctx, r); err != nil {

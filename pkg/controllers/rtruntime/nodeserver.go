@@ -19,8 +19,8 @@ type candidate struct {
 	entry  v1alpha1.RTServer
 	// fallback, when not nil, is what runs now, for settings that grew: should they not pass, it stays.
 	fallback *candidate
-	// outbid: claims of it give way, because the scheduler has given their core away, too.
-	outbid bool
+	// lostRace: claims of the server give way, because the scheduler has allocated their core, too.
+	lostRace bool
 	// asked is the last overrun that was reported; zero for none.
 	asked asked
 }
@@ -29,8 +29,8 @@ type candidate struct {
 func (c candidate) unpaid(n *state.NodeView, granularity int64) rt.Verdict {
 	v := rt.Verdict{Test: rt.TestT1, Need: c.server.Charge(granularity), Limit: c.view.Claimed, Reason: reasonClaimTooSmall, Server: c.server.ID}
 	switch {
-	case c.outbid:
-		v.Reason = reasonOutbid
+	case c.lostRace:
+		v.Reason = reasonLostRace
 	case paid(c.view, granularity):
 		v = unbacked(n, c.view)
 	}

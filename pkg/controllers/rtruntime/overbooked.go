@@ -102,9 +102,8 @@ func (o overbooking) of(s *state.ServerView) []*state.ClaimView {
 	return out
 }
 
-// firmly is a server with what its claims pay for: those that give way pay for nothing, and held ones that
-// are young not yet. It returns after what time they do. A clock that is far from the API server's makes
-// nobody wait.
+// firmly is a server with what its claims pay for. Claims that give way pay for nothing, and young held claims do not
+// pay yet. It returns the time after which they do. A clock that is far from the API server's makes no server wait.
 func firmly(s *state.ServerView, over overbooking, now time.Time) (*state.ServerView, time.Duration) {
 	firm, wait := *s, time.Duration(0)
 	for _, c := range claimsOf(s) {

@@ -172,7 +172,7 @@ func plannedRaise(n *state.NodeView, id string) bool {
 	return false
 }
 
-// write adds the overrun to the annotation, in competition with whoever else writes the RTNode.
+// write adds the overrun to the annotation, and tries again when another writer has changed the RTNode.
 func (o *Overruns) write(ctx context.Context, n *state.NodeView, id string, timestamp uint64) (news bool, err error) {
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		r := &v1alpha1.RTNode{}

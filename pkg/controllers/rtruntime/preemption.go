@@ -64,7 +64,7 @@ func (p *preemptions) Register(_ context.Context, m manager.Manager) error {
 	return controllerruntime.NewControllerManagedBy(m).
 		Named("rtruntime.preemption").
 		For(&corev1.Pod{}, builder.WithPredicates(predicate.NewPredicateFuncs(mayNeedRoom))).
-		WatchesRawSource(onChange(p.Store, nobody, waiting)).
+		WatchesRawSource(onChange(p.Store, noRequests, waiting)).
 		WatchesRawSource(onAction(p.Actions)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1,
@@ -80,8 +80,8 @@ func mayNeedRoom(o client.Object) bool {
 	return ok && (pod.Annotations[mcv1.AnnotationPreempting] != "" || pod.Spec.NodeName == "" && len(pod.Spec.ResourceClaims) > 0)
 }
 
-// nobody: pods that wait already are found by the watch.
-func nobody(*state.Snapshot) []reconcile.Request { return nil }
+// noRequests reconciles no pod when the loop starts: the watch finds the pods that wait already.
+func noRequests(*state.Snapshot) []reconcile.Request { return nil }
 
 // waiting picks pods that have no node, and those with plans for nodes on which something has changed. The
 // watch alone would not do: it may be ahead of the cache, which then says that a pod need not wait.
@@ -227,8 +227,9 @@ func (p *preemptions) proceed(ctx context.Context, c preemptor, plan state.Preem
 	return p.displace(ctx, c, plan, todo.Evict)
 }
 
-// comes tells whether a node comes for a pod for which room is being made, so that no further victims go. Once one has gone nobody waits for a decision: a provisioner
-// that has only just begun, as that of a new leader, might make it later than the plan ends, and that one would have gone for nothing.
+// comes tells whether a node comes for a pod for which a plan makes room, so that no further victims go. Once a victim
+// has gone, the plan does not wait for a provisioner's decision. A provisioner that has only just begun, as that of a
+// new leader, might decide after the plan ends, and that victim would have gone for nothing.
 func (p *preemptions) comes(ctx context.Context, c preemptor, s scene, plan state.Preemption) bool {
 	if s.displaced(plan) {
 		return p.Planned(ctx, c.pod)

@@ -42,7 +42,7 @@ func (s *siege) drama(pod string) int {
 			s.must(err)
 		}
 		s.clock.Step(200 * time.Millisecond)
-		s.bury()
+		s.endPods()
 		s.schedule(pod)
 		if s.pod(pod).Spec.NodeName != "" && s.plan(pod) == nil && strings.Contains(s.order(pod), "Preempt Succeeded") {
 			return acts
@@ -107,7 +107,7 @@ func TestAPlanThatHasBegunWaitsForNoDecision(t *testing.T) {
 					s.must(err)
 				}
 				s.clock.Step(200 * time.Millisecond)
-				s.bury()
+				s.endPods()
 				s.schedule("high")
 			}
 			if placed := s.pod("high").Spec.NodeName != ""; !s.inFlight || placed == planned || planned != (len(s.evicted) == 1) {

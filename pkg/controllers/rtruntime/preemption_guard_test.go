@@ -77,7 +77,7 @@ func (s *siege) raid() {
 			s.must(err)
 		}
 		s.clock.Step(200 * time.Millisecond)
-		s.bury()
+		s.endPods()
 		s.greedy()
 		if s.pod("high").Spec.NodeName != "" && s.plan("high") == nil && strings.Contains(s.order("high"), "Preempt Succeeded") {
 			return

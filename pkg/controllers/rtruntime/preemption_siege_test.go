@@ -231,8 +231,8 @@ func (s *siege) plan(pod string) *state.Preemption {
 	return &plan
 }
 
-// bury plays the kubelets: pods that are being deleted go, and their claims with them.
-func (s *siege) bury() {
+// endPods plays the kubelets: pods that are being deleted go, and their claims with them.
+func (s *siege) endPods() {
 	s.Helper()
 	pods := &corev1.PodList{}
 	s.must(s.API.List(s.Context(), pods, client.InNamespace(s.namespace)))

@@ -130,8 +130,8 @@ type preempt struct{ api client.Reader }
 
 // Step implements orchestration.Executor.
 func (e preempt) Step(ctx context.Context, task orchestration.Task) (rules.Result, error) {
-	whom := task.Object.Spec.Beneficiary
-	pod, err := e.read(ctx, whom.Namespace, whom.Name, whom.UID)
+	beneficiary := task.Object.Spec.Beneficiary
+	pod, err := e.read(ctx, beneficiary.Namespace, beneficiary.Name, beneficiary.UID)
 	if err != nil {
 		return rules.Result{}, err
 	}

@@ -15,8 +15,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// find looks for the cheapest room that may be made now, without those whom PodDisruptionBudgets keep; failing that, for the
-// cheapest of all, which then has to wait for a budget. Without victims, there is none or none is needed.
+// find looks for the cheapest room that may be made now, without the pods that PodDisruptionBudgets keep. Failing that,
+// it looks for the cheapest room of all, which then has to wait for a budget. Without victims, there is no room or the
+// pod needs none.
 func (p *preemptions) find(ctx context.Context, c preemptor, now time.Time) (room, error) {
 	s, machines := p.sceneFor(ctx, c, now)
 	if !s.possible() {

@@ -50,7 +50,7 @@ func others(plans []state.Preempting, pod types.UID, node string, now time.Time)
 	return slices.ContainsFunc(live(plans, pod, now), func(o state.Preempting) bool { return o.Node == node })
 }
 
-// release takes the taint off a node on which no room is made (any longer): whoever made it is gone with its plan.
+// release takes the taint off a node on which no plan makes room (any longer): the plan that put it there is gone.
 func (c *nodes) release(ctx context.Context, n *state.NodeView) error {
 	if !n.Tainted(makingRoom.Key) || others(c.Store.Snapshot().Preemptions(), "", n.Name, c.Clock.Now()) {
 		return nil
@@ -58,7 +58,8 @@ func (c *nodes) release(ctx context.Context, n *state.NodeView) error {
 	return c.setGuard(ctx, n.Name, false)
 }
 
-// setGuard puts the taint on a node, or takes it off, unless somebody has changed the node since it was read.
+// setGuard puts the taint on a node, or takes it off, unless another writer has changed the node since the controller
+// read it.
 func (d Dependencies) setGuard(ctx context.Context, name string, on bool) error {
 	node := &corev1.Node{}
 	if err := d.Client.Get(ctx, types.NamespacedName{Name: name}, node); err != nil {

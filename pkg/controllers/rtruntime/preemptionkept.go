@@ -14,7 +14,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// kept reads whom PodDisruptionBudgets let go now, of the pods that could be victims; nil: all. Only namespaces with budgets are looked at.
+// kept reads which of the possible victims PodDisruptionBudgets let go now; nil: all. It looks only at namespaces with
+// budgets.
 func (p *preemptions) kept(ctx context.Context, snapshot *state.Snapshot) (*pdb.Leave, error) {
 	budgets := &policyv1.PodDisruptionBudgetList{}
 	if err := p.Client.List(ctx, budgets, client.UnsafeDisableDeepCopy); err != nil {

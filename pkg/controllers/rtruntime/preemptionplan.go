@@ -43,7 +43,8 @@ type scene struct {
 	// spared pods are no victims; keepAll spares everybody.
 	spared  uids
 	keepAll bool
-	// kept is what PodDisruptionBudgets say now; nil: whoever has to go is waited for. forced pods go whoever else does.
+	// kept is what PodDisruptionBudgets say now; nil: the plan waits for every pod that has to go. forced pods go,
+	// whichever other pods do.
 	kept   *pdb.Leave
 	forced []types.UID
 	// promised cores are for the pods of other plans.

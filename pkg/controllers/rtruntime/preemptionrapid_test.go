@@ -94,12 +94,12 @@ func apart(t *rapid.T, a, b state.Preempting) {
 func holds(t *rapid.T, snapshot *state.Snapshot, pod *state.PodView, r rtruntime.Room) {
 	n, _ := snapshot.NodeView(r.Node)
 	most := rt.Low
-	newcomers := map[int][]rt.Server{}
+	added := map[int][]rt.Server{}
 	for i, g := range pod.Governed {
 		most = max(most, g.Server.Criticality)
-		newcomers[r.Cores[i]] = append(newcomers[r.Cores[i]], g.Server)
+		added[r.Cores[i]] = append(added[r.Cores[i]], g.Server)
 	}
-	for id, servers := range newcomers {
+	for id, servers := range added {
 		core, _ := n.Core(id)
 		for _, o := range n.Claims(core).Servers {
 			if v, _ := n.Server(o.ID); !slices.Contains(r.Victims, v.PodUID) {

@@ -17,8 +17,8 @@ const (
 	preemptionRestMost = 10 * time.Minute
 )
 
-// restAfter doubles the rest with every plan that was in vain: whoever takes the room each time must not cost
-// others their place for ever.
+// restAfter doubles the rest with every plan that was in vain: a pod whose room others take each time must not cost
+// other pods their place for ever.
 func restAfter(inVain int) time.Duration {
 	rest := preemptionRest
 	for i := 1; i < inVain && rest < preemptionRestMost; i++ {

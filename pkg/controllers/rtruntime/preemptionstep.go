@@ -18,7 +18,7 @@ const (
 	// preemptionLife is how long making room may take beside what victims take to end: while it lasts, less critical pods are
 	// held back.
 	preemptionLife = time.Minute
-	// usualGrace of pods is within that. More than mostGrace nobody is waited for.
+	// usualGrace of pods is within that. The plan waits for no pod longer than mostGrace.
 	usualGrace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
 	mostGrace  = 10 * time.Minute
 )

@@ -18,8 +18,9 @@ const (
 	mostWidened = 128
 )
 
-// wider is the cheapest room on a node that has everything else as well, where the cheapest for its cores alone has not: a pod that keeps the
-// comer off otherwise (by a port, by affinity, by what it requests) goes, and whoever else has to then. left is how many may be tried still.
+// wider is the cheapest room on a node that has everything else as well, where the room that is cheapest for the cores
+// alone does not. A pod that keeps the preemptor off otherwise (by a port, by affinity, by what it requests) goes, and
+// then every other pod that has to. left is how many candidates may still be tried.
 func (s scene) wider(n *state.NodeView, left *int) (best room, found bool) {
 	for i, c := range s.lesser(n) {
 		if i == mostForced || *left == 0 {

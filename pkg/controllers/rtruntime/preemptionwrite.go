@@ -18,7 +18,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// decide records a plan on its pod. Nobody has been touched before this is written.
+// decide records a plan on its pod. The controller evicts no pod before it has written this.
 func (p *preemptions) decide(ctx context.Context, c preemptor, r room, now time.Time) error {
 	cores := slices.DeleteFunc(r.Cores, func(id int) bool { return id == rt.NoCore })
 	life := lifeFor(p.Store.Snapshot(), r.Victims)
@@ -37,7 +37,7 @@ func (p *preemptions) decide(ctx context.Context, c preemptor, r room, now time.
 // finish takes a plan off its pod, which lets those go on that were held back for it.
 func (p *preemptions) finish(ctx context.Context, c preemptor, plan state.Preemption, end preemptionStep) error {
 	if err := p.unguard(ctx, c.pod.UID, plan.Node); err != nil {
-		return err // while the plan is on the pod, somebody ends it
+		return err // while the plan is on the pod, the controller ends it
 	}
 	inVain, rest, text := c.memory.inVain, c.memory.rest, ""
 	if end.Failed {
@@ -67,7 +67,8 @@ func (p *preemptions) waits(ctx context.Context, c preemptor, plan state.Preempt
 	return true, p.write(ctx, c, &plan, c.pod.Annotations[mcv1.AnnotationPreemptionRest])
 }
 
-// write puts a plan on its pod, or takes it off, with the rest that comes after, unless somebody has changed the pod since it was read.
+// write puts a plan on its pod, or takes it off, with the rest that comes after, unless another writer has changed the
+// pod since it was read.
 func (p *preemptions) write(ctx context.Context, c preemptor, plan *state.Preemption, rest string) error {
 	changed := c.pod.DeepCopy()
 	delete(changed.Annotations, mcv1.AnnotationPreempting)

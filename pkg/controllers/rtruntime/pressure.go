@@ -12,8 +12,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state"
 )
 
-// giveBackEvery is between two budgets of a node that are given back: nobody is surprised by all of them at once, and who is needed again after
-// the first finds the others still raised.
+// giveBackEvery is the time between two budgets of a node that the controller gives back. So it does not cut all of them
+// at once, and a server that needs its raise again after the first one finds the others still raised.
 const giveBackEvery = time.Second
 
 // defaultRecoveryDelay is how long a node must be calm before budgets raised for pressure are given back,
@@ -41,9 +41,9 @@ func (p pressure) next(n *state.NodeView, now time.Time) pressure {
 	return p
 }
 
-// level is the least budget to ask for, and after what time to look again. A node that is busy has
-// everybody raised whom the plan has room for, and so has an overrun that was reported its container; a raise
-// is kept until the node has been calm, and no overrun was reported, for the server's delay.
+// level is the least budget to ask for, and after what time to look again. A busy node has every server raised for which
+// the plan has room. A container is raised as well when the agent reported an overrun of it. The controller keeps a
+// raise until, for the server's delay, the node has been calm and the agent has reported no overrun.
 func (p pressure) level(c *candidate, room bool, now time.Time) (string, time.Duration) {
 	raised := c.view.Spec != nil && c.view.Spec.Level == v1alpha1.LevelHigh
 	delay := recoveryDelay(c.view.McKube)

@@ -84,8 +84,8 @@ func (e *Rearrange) on(node string) moves {
 	return out
 }
 
-// writes is held from before the moves of a node are asked for until what follows from them is written. So whoever has it
-// while an action is being undone knows that nobody writes what the action wanted any longer.
+// writes is held from before the node loop asks for the moves of a node until it has written what follows from them. So
+// a holder of the lock knows, while an action is being undone, that the loop no longer writes what the action wanted.
 func (e *Rearrange) writes(node string) *sync.Mutex {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(node)) // never fails

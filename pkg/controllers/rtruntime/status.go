@@ -88,8 +88,8 @@ func tooCoarse(g *governance) []events.Event {
 	return out
 }
 
-// statusOf is the status of a McKube. It depends on nothing but what one snapshot says, the status
-// before (times of transitions, what outlives its pods) and the time.
+// statusOf is the status of a McKube. It depends only on one snapshot, on the status before (times of transitions, what
+// stays when its pods are gone) and on the time.
 func statusOf(g *governance, now time.Time) mcv1.McKubeStatus {
 	status := *g.mckube.Status.DeepCopy()
 	status.ObservedGeneration = g.mckube.Generation

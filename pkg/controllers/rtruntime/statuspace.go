@@ -37,8 +37,8 @@ func pause(before, now mcv1.McKubeStatus) time.Duration {
 	return passing
 }
 
-// tells tells whether a condition is to be written at once. Who is raised or squeezed beside others can wait; who gives way to whom cannot, as
-// what is said of an eviction follows from it.
+// tells tells whether the controller writes a condition at once. It can delay which servers are raised or squeezed. It
+// cannot delay which pod gives way to which, as what it says of an eviction follows from that.
 func tells(before *metav1.Condition, now metav1.Condition) bool {
 	switch now.Type {
 	case mcv1.ConditionAdmitted, mcv1.ConditionPlaced, mcv1.ConditionConfigured:
