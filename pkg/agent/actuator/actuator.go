@@ -122,7 +122,8 @@ type Group interface {
 	Check() (drift []string, err error)
 	// Threads in the group, and how many of them have a real-time policy now.
 	Threads() (all, realtime int, err error)
-	// Below counts those in groups that the container has made below it, which nobody governs.
+	// Below counts the threads in groups that the container has made below its own. The agent does not govern these
+	// groups.
 	Below() (int, error)
 	// Close lets go of the group. With restore everything is put back as it was before the first Open, whatever
 	// the group is called by now; otherwise it stays in force.

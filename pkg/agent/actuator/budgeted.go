@@ -227,8 +227,9 @@ func (b *budgeted) take(s Server) (*budgetedGroup, error) {
 	return g, nil
 }
 
-// Spare leaves these groups as they are for as long as they are there: what is in force keeps each of them to a budget that its core was promised,
-// and whoever takes a group's budget takes the real-time policy of its threads with it, for good where they have it of their own.
+// Spare leaves these groups as they are for as long as they are there. What is in force keeps each of them to a budget
+// that its core was promised. Taking a group's budget takes the real-time policy of its threads with it, for good where
+// they have it of their own.
 func (b *budgeted) Spare(groups []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

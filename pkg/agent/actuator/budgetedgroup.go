@@ -178,9 +178,9 @@ func (g *budgetedGroup) Check() (drift []string, err error) {
 		err = errors.Join(err, b.grow(g.path, g.core), g.assert())
 	}
 	if err == nil {
-		var astray []string
-		astray, err = g.gather()
-		drift = append(drift, astray...)
+		var moved []string
+		moved, err = g.gather()
+		drift = append(drift, moved...)
 	}
 	g.claimFull()
 	strays, cleared := g.clearStrays()
@@ -294,7 +294,7 @@ func (g *budgetedGroup) Close(restore bool) error {
 	return err
 }
 
-// letGo of the descriptors: the group is nobody's, and Sweep puts it back unless it is opened again.
+// letGo closes the descriptors. No process governs the group then, and Sweep puts it back unless it is opened again.
 func (g *budgetedGroup) letGo() error {
 	b := g.backend
 	if g.closed {

@@ -29,7 +29,7 @@ const (
 // cfs caps ordinary tasks: nothing is guaranteed.
 type cfs struct{ *budgeted }
 
-// Capacity of each core: promises are bounded as elsewhere, though nobody keeps them.
+// Capacity of each core: promises are bounded as with other backends, though the kernel does not guarantee them.
 func (c *cfs) Capacity(cores []int) map[int]int64 { return capacity(c.host, cores) }
 
 // buildCFS writes a quota for its trial.
@@ -70,7 +70,7 @@ func (cfsFiles) most(_, _, _ int64) int64  { return 0 }
 func (cfsFiles) first(Server) table.First  { return table.First{} }
 
 // shape brings period and quota within the kernel's bounds. A quota below the least is more than was asked for, which
-// harms nobody here: a budget is only a bound.
+// harms no other server here: a budget is only a bound.
 func (cfsFiles) shape(b Budget) Budget {
 	period := b.PeriodUs
 	if period < leastCFSPeriodUs {

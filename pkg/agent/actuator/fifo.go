@@ -9,8 +9,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/host"
 )
 
-// fifo has containers run under SCHED_FIFO and takes that policy from their threads when their budget
-// ends: by whoever watches the budget, who calls Throttle and Replenish.
+// fifo has containers run under SCHED_FIFO. When their budget ends, the fast path, which watches the budget, takes that
+// policy from their threads: it calls Throttle and Replenish.
 type fifo struct{ plain }
 
 func newFIFO(m *machine) *fifo {

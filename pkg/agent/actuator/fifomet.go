@@ -151,7 +151,7 @@ func (g *fifoGroup) spares(a unix.SchedAttr, records int) bool {
 	return g.crowded.Load() && (!urgent(a.Policy) || records > 2*fifoThreads)
 }
 
-// tell the journal what is noted when the group is let go of: nobody will look again.
+// tell the journal what is noted when the backend lets go of the group: the backend will not look at it again.
 func (g *fifoGroup) tell() error {
 	if g.met.none() {
 		return nil

@@ -47,8 +47,8 @@ func MeasureGranularity(ctx context.Context, b Backend, core int) (int64, error)
 	if !ok {
 		return 0, fmt.Errorf("backend %s has nothing to measure", b.Name())
 	}
-	// A thread that the kernel holds keeps its place in Go's scheduler, and a process that keeps to one core has but one place: whoever is to
-	// free the thread needs another.
+	// A thread that the kernel holds keeps its place in Go's scheduler, and a process that keeps to one core has but one
+	// place. The thread that is to free it needs another.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))))
 	us, err := m.measure(ctx, core)
 	if err != nil {

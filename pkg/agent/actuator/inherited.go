@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// givenRecord is the controller of journal records that tell of no file but of a priority that threads of a group were given: one that has
-// it and no record was made by one of them since, whoever gave it, and has nothing of its own.
+// givenRecord is the controller of journal records that tell of no file but of a priority that threads of a group were
+// given. A thread that has this priority and no record was made by such a thread after it had it. It has nothing of its
+// own, whichever process gave it.
 const givenRecord = "given"
 
 func given(group string, inode uint64, priority uint32) record {
@@ -187,7 +188,8 @@ func (m *machine) takeFIFO(f files, threads []record, stopped bool) error {
 	return fmt.Errorf("taking our policy from %s: new threads appear faster than they are found: %w", group, ErrBusy)
 }
 
-// wholly repeats what releases groups until no thread of theirs may be making another, for at most ten seconds: nobody would take from that what it has.
+// wholly repeats what releases groups until no thread of theirs may be making another, for at most ten seconds. After
+// that, no process would take from a new thread the policy that it inherits.
 func (m *machine) wholly(release func() error) error {
 	const (
 		times = 1000
@@ -229,7 +231,7 @@ func (m *machine) wasPutBack(r record) bool {
 func (m *machine) likeFirst(tid int32, threads []record, stopped bool) (changed bool, err error) {
 	var a unix.SchedAttr
 	if m.kernel.attr(int(tid), &a) != nil {
-		return true, nil //nolint:nilerr // It has ended: whom it made before may live.
+		return true, nil //nolint:nilerr // It has ended: threads that it made before may live.
 	}
 	first := threads[len(threads)-1]
 	want := first.Attr.inherited()

@@ -68,9 +68,10 @@ func (r record) key() string {
 	return fmt.Sprint(r.Controller, "\x00", r.Group, "\x00", r.Inode, "\x00", r.File, "\x00", r.Thread, "\x00", r.Started)
 }
 
-// journal is the list of records, in a file before what they tell of is changed, so that they outlive the process. Records are
-// appended; removing some writes the whole anew beside the old and renames. Nothing waits for the disk: the first line names the
-// boot, which cgroups do not outlive, and whose inodes are given out again.
+// journal is the list of records. The backend writes them to a file before it changes what they tell of, so that they
+// are there after the process has ended. It appends records; to remove some, it writes the whole anew beside the old
+// file and renames. It does not wait for the disk: the first line names the boot, as a reboot removes the cgroups and
+// gives out their inodes again.
 type journal struct {
 	path    string
 	boot    string
@@ -162,8 +163,8 @@ func (r record) validate() error {
 	return nil
 }
 
-// keep writes records that are not held yet. When it returns they outlive this process. They need not outlive the machine,
-// whose control groups do not either: nothing waits for the disk.
+// keep writes records that are not held yet. When it returns they stay after this process ends. They need not stay after
+// a reboot, as the control groups do not either: keep does not wait for the disk.
 func (j *journal) keep(records ...record) error {
 	var lines bytes.Buffer
 	var fresh []record

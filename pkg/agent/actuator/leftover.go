@@ -28,8 +28,8 @@ func (l *levels) uses(s Server) {
 	}
 }
 
-// putBackLevel gives a level the budget that it had before all servers, and keeps in mind what may have been used of the last one. That is
-// nothing where room was made and nobody came.
+// putBackLevel gives a level the budget that it had before all servers, and keeps in mind what may have been used of the
+// last one. That is nothing where room was made and no server was opened.
 func (l *levels) putBackLevel(level string) error {
 	defer delete(l.bursts, level)
 	defer delete(l.since, level)
@@ -42,9 +42,9 @@ func (l *levels) putBackLevel(level string) error {
 	return l.release(level)
 }
 
-// mayHaveUsed is the most that is charged to a level when its budget is put back: what was left over before, and what its servers may have used
-// since it has a budget. It is throttled when that is more than the budget, so it is not more by more than an overshoot. Of the budget
-// of a former process nobody knows since when it was there.
+// mayHaveUsed is the most that is charged to a level when its budget is put back: what was left over before, and what
+// its servers may have used since it has a budget. The kernel throttles the level when that is more than the budget, so
+// it is not more by more than an overshoot. Since when the budget of a former process was there is not known.
 func (l *levels) mayHaveUsed(level string, held Budget) int64 {
 	rest := l.leftovers[level]
 	most := max(held.RuntimeUs+overshootUs, rest.us)

@@ -49,8 +49,8 @@ func (l *levels) ours(level string) map[string]Server {
 	return out
 }
 
-// sized are the levels that we size: those above servers, rooms and spared groups, and those of groups that the journal has from a
-// former process, whose turn in the table is still to come.
+// sized are the levels that we size: those above servers, rooms and spared groups, and those above groups that the
+// journal has from a former process and to which the table has still to come.
 func (l *levels) sized() map[string]bool {
 	if l.index != nil {
 		return l.index

@@ -178,7 +178,7 @@ func (linux) pause(d time.Duration) {
 	<-timer.C
 }
 
-// linuxFiles holds a directory open: names are looked up below it, so a rename does not lead astray.
+// linuxFiles holds a directory open: names are looked up below it, so a rename does not redirect them to another group.
 type linuxFiles struct {
 	fd    int
 	inode uint64

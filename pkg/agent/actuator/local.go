@@ -79,8 +79,8 @@ func (l *Local) Make(group string) error {
 	return nil
 }
 
-// Create makes a group that is not there in a group that is. The error is fs.ErrExist when it is there, in any hierarchy:
-// it is somebody else's then, and stays as it is.
+// Create makes a group that is not there in a group that is. The error is fs.ErrExist when it is there, in any
+// hierarchy: another process made it then, and it stays as it is.
 func (l *Local) Create(group string) (IDs, error) {
 	ids := IDs{}
 	for _, hierarchy := range l.hierarchies {

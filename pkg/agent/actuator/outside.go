@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// astrayEvery is in how many checks threads are looked for outside their cpuset where nothing hints at any.
-	astrayEvery = 10
-	// astrayRounds bounds one look: whoever is moved may be making others.
-	astrayRounds = 8
+	// outsideEvery is in how many checks threads are looked for outside their cpuset where nothing hints at any.
+	outsideEvery = 10
+	// gatherRounds bounds one look: threads that are moved may be making others.
+	gatherRounds = 8
 )
 
 // gather moves threads of the group that are in a cpuset above its own back into it, and says how many. When the last CPU of a cpuset of cgroup v1
@@ -26,7 +26,7 @@ func (a *anchor) gather() (drift []string, err error) {
 		return nil, nil
 	}
 	moved, found := 0, 1
-	for round := 0; err == nil && found > 0 && round < astrayRounds; round++ {
+	for round := 0; err == nil && found > 0 && round < gatherRounds; round++ {
 		found, err = a.gatherOnce()
 		moved += found
 	}
@@ -34,7 +34,7 @@ func (a *anchor) gather() (drift []string, err error) {
 		err = fmt.Errorf("threads of %s appear outside its cpuset faster than they are moved back: %w", a.path, ErrBusy)
 	}
 	if err == nil {
-		a.rest = astrayEvery - 1
+		a.rest = outsideEvery - 1
 	}
 	if moved > 0 {
 		drift = []string{fmt.Sprintf("%d threads of %s were in cpusets above its own", moved, a.path)}

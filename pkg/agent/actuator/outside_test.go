@@ -98,7 +98,7 @@ func TestACoreThatWasOffline(t *testing.T) {
 		if at := s.cpusetOf(stranger); at != pod {
 			t.Errorf("another thread of the pod's was moved to %s", at)
 		}
-		for range 2 * astrayEvery {
+		for range 2 * outsideEvery {
 			if drift, err := g.Check(); err != nil || len(drift) > 0 {
 				t.Errorf("afterwards: %q, %v", drift, err)
 			}
@@ -127,7 +127,7 @@ func TestThreadsAreFoundOutsideACpusetThatLooksRight(t *testing.T) {
 	s.threads[inner].groups[s.root("cpu")] = cpu + "/init"
 	s.threads[inner].groups[s.root("cpuset")] = s.root("cpuset") // the root's
 	var drift []string
-	for range astrayEvery {
+	for range outsideEvery {
 		found, err := g.Check()
 		if err != nil {
 			t.Fatal(err)

@@ -17,8 +17,8 @@ type plain struct {
 	open map[string]threaded
 }
 
-// placing says why such a backend cannot keep a server on its core. The others write to a group for their trial; these
-// would be taken, and have their cores offered, where they can put nobody there.
+// placing says why such a backend cannot keep a server on its core. The other backends write to a group for their trial.
+// These would be chosen, and have their cores offered, on a machine where they cannot place a server.
 func (m *machine) placing() error {
 	if !m.cg.Has("cpuset") {
 		return errNoCpuset
@@ -127,8 +127,9 @@ func (p *plain) unused() []string {
 	})
 }
 
-// sparedFor is how long a group whose Open failed is left as it is: its server is in the table and tried again, and what is in force until then
-// may be less than was asked for, but is not nothing. Nobody ends its budgets meanwhile, so whoever tries again and again does not keep it for ever.
+// sparedFor is how long a group whose Open failed is left as it is. Its server is in the table and the fast path tries
+// again. What is in force until then may be less than was asked for, but is not nothing. No process ends its budgets
+// meanwhile, so repeated attempts do not extend the time.
 const sparedFor = time.Minute
 
 // spared says that Open of a group, or of one below it, fails since a short time ago.
@@ -141,7 +142,8 @@ func (p *plain) spared(group string) bool {
 	return false
 }
 
-// Spare only ends that for those whom the table does not name any more. Whom it names and who is there is not to come any more.
+// Spare only ends the wait for groups that the table does not name any more. A group that the table names and that is
+// there has arrived.
 func (p *plain) Spare(groups []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,7 +155,7 @@ func (p *plain) Spare(groups []string) {
 	}
 }
 
-// InForce is nothing: nobody ends what a group has that is not open.
+// InForce is nothing: no process ends the budgets of a group that is not open.
 func (p *plain) InForce(string) (Budget, []int, error) { return Budget{}, nil, nil }
 
 // inUse says that a group is open, or above one that is.
@@ -236,8 +238,8 @@ func (p *plain) replaced(a *anchor, core int) (drift []string, err error) {
 			return drift, err
 		}
 	}
-	astray, err := a.gather()
-	return append(drift, astray...), err
+	moved, err := a.gather()
+	return append(drift, moved...), err
 }
 
 // threads counts those of an open group.

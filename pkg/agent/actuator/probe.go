@@ -16,7 +16,7 @@ type ProbeOptions struct {
 	Host host.Host
 	// Want is a backend's name; empty takes the best that works.
 	Want string
-	// StateDir holds the journal, and must outlive the process but not the machine's uptime.
+	// StateDir holds the journal. It must stay when the process ends, but not when the machine reboots.
 	StateDir string
 	// Cores that take real-time work.
 	Cores []int

@@ -8,10 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// release puts back everything of a group that the journal has, and what its runtime wrote into it at our request, verifies it and forgets it,
-// whichever backend changed it: also when the group has another name by now, for nobody else knows what was changed there. What belongs to one that was
-// removed is only forgotten.
-// Where threads of it may be making others with a policy of ours (making), the records of that stay for the next release.
+// release puts back everything of a group that the journal has, and what its runtime wrote into it at our request,
+// verifies it and forgets it. It does so whichever backend made the change, and also when the group has another name by
+// now, for no other process knows what was changed there. It only forgets what belongs to a group that was removed.
+// Where threads of it may be making others with a policy of ours (making), the records of that stay for the next
+// release.
 func (m *machine) release(group string) error {
 	if err := m.keepRequested(group); err != nil {
 		return err // the note of it stays until that is on record
@@ -44,7 +45,7 @@ func (m *machine) releaseThese(group string, pending []record) error {
 		pending = refused
 	}
 	making, inherited := m.takeBack(threads, sought, stopped)
-	if making || inherited != nil { // whoever looks again has to know these threads from those that they made
+	if making || inherited != nil { // the next release has to know these threads from those that they made
 		done = slices.DeleteFunc(done, func(r record) bool { return r.By == FIFO })
 	}
 	return errors.Join(append(faults, unruly, inherited, m.journal.drop(done...))...)

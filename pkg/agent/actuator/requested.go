@@ -16,8 +16,9 @@ func (r room) requested() []string {
 	return slices.DeleteFunc(slices.Clone(requestable), func(name string) bool { return r.Files != nil && !slices.Contains(r.Files, name) })
 }
 
-// keepRequested journals what a group would hold had its runtime not written it at our request: the note of the room names no file, so that nobody
-// would put anything back in a group that was never opened. A group that did not come holds nothing.
+// keepRequested journals what a group would hold had its runtime not written it at our request. The note of the room
+// names no file, so without the records no process would put anything back in a group that was never opened. A group
+// that did not come holds nothing.
 func (m *machine) keepRequested(group string) error {
 	note, roomed := m.journal.before(group, roomFile)
 	var r room

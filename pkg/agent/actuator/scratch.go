@@ -22,8 +22,8 @@ const scratchName = "/mainspring-probe"
 func (m *machine) tryOut(controllers []string, do func(group string) error) error {
 	err := m.makeScratch(controllers)
 	if errors.Is(err, fs.ErrPermission) && m.scratch == scratchName {
-		// Only CAP_DAC_OVERRIDE may make groups at the top, whose directory nobody may write; below
-		// the kubelet's anyone may who may write its files.
+		// A process needs CAP_DAC_OVERRIDE to make groups at the top, whose directory is not writable. Below the
+		// kubelet's group it only needs the right to write its files.
 		if groups, _ := m.host.KubepodsGroups(); len(groups) > 0 {
 			m.scratch = groups[0] + scratchName
 			err = m.makeScratch(controllers)

@@ -14,7 +14,8 @@ func realtime(policy uint32) bool { return policy == unix.SCHED_FIFO || policy =
 // urgent says that threads of a policy come before all ordinary ones.
 func urgent(policy uint32) bool { return realtime(policy) || policy == unix.SCHED_DEADLINE }
 
-// ordinary says that a thread has what one has that nobody gave anything, and what we make of those that are stopped.
+// ordinary says that a thread has the attributes of one that was given nothing, and those that we give to threads that
+// we stop.
 func ordinary(a *unix.SchedAttr) bool {
 	return a.Policy == unix.SCHED_NORMAL && a.Nice == 0 && a.Flags&unix.SCHED_FLAG_RESET_ON_FORK == 0
 }

@@ -106,13 +106,13 @@ func (e *Engine) specify(s table.Server) {
 	before := en.spec
 	en.spec = s
 	if en.group == nil || !en.home() {
-		en.retryAt, en.failures = 0, 0 // whoever sends a table knows more than when it was last tried
+		en.retryAt, en.failures = 0, 0 // the sender of a table knows more than when it was last tried
 	}
 	if before.Cgroup != s.Cgroup {
 		en.had = share{}
 	}
 	if en.home() || before.Core != s.Core {
-		en.astray = nil
+		en.moveFault = nil
 	}
 	switch {
 	case en.group == nil:
@@ -173,7 +173,7 @@ func (e *Engine) settle() bool {
 			return false
 		}
 		left := en.core
-		if en.fault, en.astray = e.arrive(en), nil; en.fault != nil {
+		if en.fault, en.moveFault = e.arrive(en), nil; en.fault != nil {
 			en.failures++
 			en.retryAt = e.Now() + backoff(en.failures)
 			e.stay(en)
@@ -185,7 +185,7 @@ func (e *Engine) settle() bool {
 	delete(arrived, nil)
 	for c := range arrived {
 		e.load(c)
-		c.ring.Wake() // whoever runs on the core is switched out and in, and so seen
+		c.ring.Wake() // the kernel switches the thread that runs on the core out and in, and so the program sees it
 	}
 	e.prioritise()
 	return true

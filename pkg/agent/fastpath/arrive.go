@@ -71,19 +71,21 @@ func (e *Engine) stay(en *entry) {
 		en.fault = errors.Join(en.fault, e.attach(en, en.last))
 	}
 	if en.core != nil {
-		en.fault, en.astray = nil, en.fault
+		en.fault, en.moveFault = nil, en.fault
 	}
 }
 
 // home says that a server is governed on the core that the table sends it to.
 func (en *entry) home() bool { return en.core != nil && en.core.id == en.spec.Core }
 
-// leaves says that a server is still governed where it was and has not been refused to go: one that has stays for nobody knows how long.
-func (en *entry) leaves() bool { return en.core != nil && !en.home() && en.astray == nil }
+// leaves says that a server is still governed where it was and its move was not refused. A server whose move was refused
+// stays for an unknown time.
+func (en *entry) leaves() bool { return en.core != nil && !en.home() && en.moveFault == nil }
 
-// move brings an open group to another core, with no more than it may begin with there: the room of a raise was that of the core which it leaves. That
-// core raises it no more, and keeps its room: a move may take long and be refused. Who is cut for it is governed by nobody meanwhile. If the move is
-// refused, it has at once what the table grants it, and its core learns that from the group.
+// move brings an open group to another core, with no more than it may begin with there: the room of a raise was that of
+// the core which it leaves. That core raises it no more, and keeps its room: a move may take long, and the kernel may
+// refuse it. While a server is cut for the move, no core governs it. If the kernel refuses the move, the server has at
+// once what the table grants it, and its core learns that from the group.
 func (e *Engine) move(en *entry, core int) error {
 	if c := en.core; c != nil {
 		c.hold(en.slot, true)

@@ -180,7 +180,7 @@ func (c *core) alarm(e *ebpf.Event, p *place, woken int64) {
 	case p.answeredIn == e.Window && e.UsedNs <= p.answeredNs:
 		return // with its end
 	case p.owes(e):
-		c.throttled(e, p, woken) // or soon will be; nobody could have answered the instant when that budget ended
+		c.throttled(e, p, woken) // or soon will be; the fast path could not have answered the instant when that budget ended
 		return
 	}
 	lead := int64(atomic.LoadUint64(&p.config.BudgetNs)) - int64(atomic.LoadUint64(&p.config.AlarmNs))
@@ -315,7 +315,7 @@ func seen(programs Programs, now func() int64) func(slot int) int64 {
 	}
 }
 
-// put gives a slot its place, with the budget that its group has. Nobody is stopped who comes.
+// put gives a slot its place, with the budget that its group has. A server that comes is not stopped.
 func (c *core) put(slot int, p *place, budgetUs int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -335,7 +335,7 @@ func (c *core) hold(slot int, on bool) {
 	}
 }
 
-// take takes a slot's place from it. Nobody is stopped who leaves: the event that would let it go is void.
+// take takes a slot's place from it. A server that leaves is not stopped: the event that would let it go is void.
 func (c *core) take(slot int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -83,7 +83,7 @@ type Engine struct {
 	heap   heap
 	limits limits
 	stale  stale
-	// sweepFault is why the backend could not put back what nobody needs any more.
+	// sweepFault is why the backend could not put back what no server needs any more.
 	sweepFault error
 	// unenforced is why the kernel enforces no budget now.
 	unenforced error
@@ -111,7 +111,7 @@ type entry struct {
 	retryAt    int64
 	failures   int
 	fault      error
-	astray     error // why it is not on the core that the table sends it to, but governed where it was
+	moveFault  error // why it is not on the core that the table sends it to, but governed where it was
 }
 
 // New returns an engine with the programs' rings open, and the table of the process before, if there was one, not

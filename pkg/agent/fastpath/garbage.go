@@ -23,7 +23,7 @@ type heap struct {
 // collectGarbage collects garbage when there is much, and gives its memory back. The readers let it stop the world meanwhile.
 func (e *Engine) collectGarbage() {
 	if !e.heap.collecting.TryLock() {
-		return // somebody does
+		return // another goroutine collects
 	}
 	defer e.heap.collecting.Unlock()
 	if objects() < e.heap.kept+garbage {

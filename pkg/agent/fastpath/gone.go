@@ -8,9 +8,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
 )
 
-// lose lets go of a server whose group has gone, as groups of containers do that end. One that was only renamed lives on, and nobody
-// would watch what is in force there: it gets back what it had, before its core makes it real-time once more. What cannot be put back stays in
-// the journal, and the backend's sweep tries again.
+// lose lets go of a server whose group has gone, as groups of containers do that end. A group that was only renamed
+// lives on, and no process would watch what is in force there. The engine puts back what it had, before its core makes
+// it real-time once more. What the engine cannot put back stays in the journal, and the backend's sweep tries again.
 func (e *Engine) lose(en *entry, why error) {
 	_ = e.Programs.Untrack(en.group.ID()) // it fails when the container has ended
 	fault := en.group.Close(true)

@@ -18,7 +18,7 @@ const (
 	bigBody = 256 << 10
 )
 
-// limits keep requests from one another; whoever is inside has put something in.
+// limits keep requests from one another; a request that is inside has put an element into the channel.
 type limits struct{ requests, big chan struct{} }
 
 func newLimits() limits {
@@ -31,7 +31,7 @@ func (e *Engine) within(handler http.Handler) http.Handler {
 		select {
 		case e.limits.requests <- struct{}{}:
 		case <-r.Context().Done():
-			return // nobody waits for an answer
+			return // the client no longer waits for an answer
 		}
 		defer func() { <-e.limits.requests }()
 		handler.ServeHTTP(w, r)

@@ -21,9 +21,9 @@ const started = "MAINSPRING_FASTPATH_REALTIME"
 const heapLimit = 64 << 20
 
 // Become starts the program again with policy SCHED_FIFO, on the given cores, so that every thread of the Go runtime
-// inherits both: a runtime thread at an ordinary policy would hold up the readers behind whoever uses its
-// core. It returns only in the program that was started again, or with an error in one that may not be
-// real-time. Cores are those for the slow half, none means any.
+// inherits both: a runtime thread at an ordinary policy would hold up the readers behind the tasks that use its core. It
+// returns only in the program that was started again, or with an error in one that may not be real-time. Cores are those
+// for the slow half, none means any.
 func Become(priority int, cores []int) error {
 	if os.Getenv(started) != "" {
 		return os.Unsetenv(started)

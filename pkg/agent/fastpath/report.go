@@ -73,7 +73,7 @@ func (e *Engine) server(en *entry) table.ServerReport {
 		fault = fmt.Errorf("its budget is %d us, less than low, %d us: the room was promised before, and it waits until that is over",
 			state.BudgetUs, en.spec.LowUs)
 	}
-	out.Error, out.Escapes = textOf(en.astray, fault, en.checkFault), textOf(e.unenforced, evasion(en.undone), e.nested(en.below))
+	out.Error, out.Escapes = textOf(en.moveFault, fault, en.checkFault), textOf(e.unenforced, evasion(en.undone), e.nested(en.below))
 	budget, cores, err := en.group.Read()
 	if err != nil {
 		out.Error = cmp.Or(out.Error, err.Error())
@@ -83,7 +83,7 @@ func (e *Engine) server(en *entry) table.ServerReport {
 	return out
 }
 
-// held is what the kernel goes on to enforce for a server that nobody governs.
+// held is what the kernel goes on to enforce for a server that the fast path does not govern.
 func (e *Engine) held(en *entry) int64 {
 	if en.group != nil || en.spec.Cgroup == "" {
 		return 0

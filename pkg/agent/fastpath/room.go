@@ -29,8 +29,8 @@ func (e *Engine) Room(s table.Server) (table.First, error) {
 	return first, nil
 }
 
-// first is the budget that a container may begin with: what its core's governor would grant it. Where the table sends it to no core of ours nobody
-// governs it.
+// first is the budget that a container may begin with: what its core's governor would grant it. Where the table sends it
+// to no core of ours, no governor governs it.
 func (e *Engine) first(s table.Server) int64 {
 	c := e.cores[s.Core]
 	if c == nil {

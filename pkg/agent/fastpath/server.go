@@ -61,7 +61,7 @@ func listen(ctx context.Context, socket string) (*net.UnixListener, error) {
 	return listener.(*net.UnixListener), nil
 }
 
-// abandoned says why a socket may not be replaced: it is somebody's, or no socket.
+// abandoned says why a socket may not be replaced: another process serves it, or it is no socket.
 func abandoned(ctx context.Context, socket string) error {
 	if info, err := os.Lstat(socket); err == nil && info.Mode().Type() != fs.ModeSocket {
 		return fmt.Errorf("replacing the socket: %s is no socket", socket)
@@ -78,7 +78,7 @@ func abandoned(ctx context.Context, socket string) error {
 	return fmt.Errorf("finding out whether anybody answers on the socket: %w", err)
 }
 
-// answerTimeout bounds how long that takes where somebody's backlog is full.
+// answerTimeout bounds how long that takes where the backlog of another process is full.
 const answerTimeout = time.Second
 
 // ownListener turns away processes of other users.
@@ -133,7 +133,8 @@ func (e *Engine) handler() http.Handler {
 		give(w, first)
 	})
 	all := http.NewServeMux()
-	all.HandleFunc("GET "+client.PathAlive, func(w http.ResponseWriter, _ *http.Request) { answer(w, e.Alive()) }) // it waits for nobody
+	// The answer of PathAlive waits for no other request.
+	all.HandleFunc("GET "+client.PathAlive, func(w http.ResponseWriter, _ *http.Request) { answer(w, e.Alive()) })
 	all.Handle("/", e.within(mux))
 	return all
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/ebpf"
 )
 
-// end answers a budget that is used up with work pending: where nobody else stops the server, we do.
+// end answers a budget that is used up with work pending. Where the kernel does not stop the server, the fast path does.
 func (c *core) end(e *ebpf.Event, p *place, woken int64) {
 	if p.stoppedIn(e) { // its budget was changed meanwhile
 		c.stop(e, p)
@@ -72,7 +72,7 @@ const lateBy = int64(10 * time.Millisecond)
 // late is when a server that we stopped has waited long enough.
 func (p *place) late() int64 { return p.stoppedUntil + lateBy }
 
-// letGoOfLate lets those run whose next window nobody told of.
+// letGoOfLate lets the servers run of whose next window the program did not tell.
 func (c *core) letGoOfLate() {
 	for i := len(c.halted) - 1; i >= 0; i-- { // letting go takes it out
 		if p := c.halted[i]; c.now() >= p.late() {

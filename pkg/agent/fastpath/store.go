@@ -69,7 +69,7 @@ func (s store) load() (kept, bool, error) {
 	return k, true, nil
 }
 
-// putAside moves a table that cannot be used out of the way of the next, for whoever wants to know.
+// putAside moves a table that cannot be used out of the way of the next, so that an administrator can look at it.
 func (s store) putAside() error {
 	if err := os.Rename(s.path, s.path+".broken"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("putting it aside: %w", err)

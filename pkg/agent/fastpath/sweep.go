@@ -39,7 +39,8 @@ func (e *Engine) Sweep() {
 	e.putBack()
 }
 
-// lookForEnforcement asks the backend whether budgets end: whoever turns that off does not ask us. The log tells when it changes.
+// lookForEnforcement asks the backend whether budgets end: an administrator who turns that off does not ask the agent.
+// The log tells when it changes.
 func (e *Engine) lookForEnforcement() {
 	before := e.unenforced
 	switch e.unenforced = e.Backend.Unenforced(); {
@@ -50,8 +51,8 @@ func (e *Engine) lookForEnforcement() {
 	}
 }
 
-// putBack has the backend put back what no server needs any more. Before the first table nobody knows what is
-// needed.
+// putBack has the backend put back what no server needs any more. Before the first table the engine does not know what
+// is needed.
 func (e *Engine) putBack() {
 	if e.adopted {
 		e.Backend.Spare(e.unopened())

@@ -8,10 +8,11 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
-// First is the budget that the group of a server may have which is not loaded yet: what the table asks for; in mode Reserved what the plan
-// lets it be raised to, if that would be paid for beside all servers that the table has for this core; its floor where it would give way to somebody
-// who is raised now. A plan that is older than the server says neither how far it may be raised nor how far it may be cut. Then it
-// is not raised, and is cut as by any plan. Until the server is loaded, others are not told that there is room for what it was told.
+// First is the budget that the group of a server may have which is not loaded yet: what the table asks for. In mode
+// Reserved it is what the plan lets the server be raised to, if that would be paid for beside all servers that the table
+// has for this core. It is the server's floor where the server would give way to one that is raised now. A plan that is
+// older than the server says neither how far it may be raised nor how far it may be cut. Then it is not raised, and is
+// cut as by any plan. Until the server is loaded, others are not told that there is room for what it was told.
 func (c *Core) First(spec Server, all []Server, plan table.Plan, now int64) int64 {
 	c.advance(now)
 	s := server{}
@@ -89,7 +90,8 @@ func (c *Core) came(s *server) {
 	}
 }
 
-// assertFirst asserts that the plan allows what a newcomer has above what the table grants it. Only what an earlier agent gave may be more.
+// assertFirst asserts that the plan allows what a new server has above what the table grants it. Only what an earlier
+// agent gave may be more.
 func (c *Core) assertFirst(s *server, came bool) {
 	if came && c.begun && s.budget > s.granted && (c.excess() > 0 || c.crowded()) {
 		c.broken++

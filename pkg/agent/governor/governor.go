@@ -22,8 +22,8 @@ type Server struct {
 	Slot int
 	// RaiseToUs is how far the plan lets it be raised; 0 when the plan does not. One of criticality Low is raised only where the plan says so.
 	RaiseToUs int64
-	// Leaving: the table has it on another core. It gets nothing more here, and what it has is nobody else's before it has gone; but what the
-	// others are promised is reckoned without it.
+	// Leaving: the table has it on another core. It gets nothing more here, and no other server gets what it has before
+	// it has gone. But the core reckons what it promises to the others without it.
 	Leaving bool
 }
 
@@ -159,7 +159,7 @@ type Core struct {
 	restoreAt  int64
 	broken     uint64
 	loaded     bool
-	begun      bool // somebody has come: what newcomers have from now on is not an earlier agent's
+	begun      bool // a server has come: what new servers have from now on is not an earlier agent's
 }
 
 // New returns a core without servers.

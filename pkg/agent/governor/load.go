@@ -49,7 +49,7 @@ func (c *Core) take(specs []Server, plan table.Plan, now int64) []Fault {
 		known = known && s.same(spec)
 		switch us, told := c.inForce[spec.Slot]; {
 		case !known:
-			s = c.newcomer(spec.Slot, now)
+			s = c.newServer(spec.Slot, now)
 		case told:
 			s.returned(us, now)
 		}
@@ -77,8 +77,8 @@ func (c *Core) take(specs []Server, plan table.Plan, now int64) []Fault {
 	return faults
 }
 
-// newcomer is a server that was not here, with what its group has in force.
-func (c *Core) newcomer(slot int, now int64) server {
+// newServer is a server that was not here, with what its group has in force.
+func (c *Core) newServer(slot int, now int64) server {
 	c.serials++
 	return server{serial: c.serials, since: now, budget: c.inForce[slot]}
 }
@@ -183,8 +183,9 @@ func (c *Core) listVictims(squeezes []table.Squeeze) {
 	}
 }
 
-// grant decides what of the table fits when nobody is raised or squeezed: what is in force stays, or was before it gave
-// way to a raise, then the most critical come first. Bandwidth that is only held, or of those who leave, does not count, it will be free.
+// grant decides what of the table fits when no server is raised or squeezed. What is in force stays, or was before it
+// gave way to a raise; then the most critical servers come first. Bandwidth that is only held, or of servers that leave,
+// does not count: it will be free.
 func (c *Core) grant() []Fault {
 	var faults []Fault
 	total := rt.PPM(0)
@@ -215,8 +216,9 @@ func (c *Core) grant() []Fault {
 	return faults
 }
 
-// lesser is what a server gets that cannot have what the table asks for: its low budget where there is room, else what it
-// was raised to, so that it is not cut for somebody less critical who has come, else what it has, or had before it gave way.
+// lesser is what a server gets that cannot have what the table asks for: its low budget where there is room. Else it
+// gets what it was raised to, so that it is not cut for a less critical server that has come; else what it has, or had
+// before it gave way.
 func (c *Core) lesser(s *server, room rt.PPM) int64 {
 	for _, us := range [...]int64{s.LowUs, min(max(s.budget, s.kept), s.granted)} {
 		if s.charge(us, c.options.GranularityUs) <= room {
@@ -226,8 +228,8 @@ func (c *Core) lesser(s *server, room rt.PPM) int64 {
 	return min(s.kept, s.granted)
 }
 
-// adopt takes the budgets that are in force into the account: those of newcomers, and what others have
-// promised or freed by their new entries.
+// adopt takes the budgets that are in force into the account: those of new servers, and what others have promised or
+// freed by their new entries.
 func (c *Core) adopt() {
 	now := c.bandwidth.now
 	for i := range c.servers {
@@ -248,8 +250,8 @@ func (c *Core) adopt() {
 	c.begun = c.begun || len(c.servers) > 0
 }
 
-// inherit keeps what the core has beside the budgets in force for those whom an earlier agent promised it, until
-// no period of then is under way. Where nothing was in force there was no such agent.
+// inherit keeps what the core has beside the budgets in force for the servers to which an earlier agent promised it,
+// until no period of then is under way. Where nothing was in force there was no such agent.
 func (c *Core) inherit() {
 	if c.loaded || c.options.Started == 0 || len(c.servers) == 0 {
 		return
@@ -268,7 +270,7 @@ func (c *Core) inherit() {
 	reserve(&c.windows, rt.PPM(c.maxRaised), until)
 }
 
-// reserve holds for nobody what an account has left.
+// reserve holds what an account has left, for no server.
 func reserve(a *account, limit rt.PPM, until int64) {
 	if rest := limit - a.sum; rest > 0 {
 		a.sum += rest

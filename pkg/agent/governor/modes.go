@@ -1,6 +1,7 @@
 package governor
 
-// switched is the most critical who is raised where the plan has two modes; nil when nobody is, or it has not.
+// switched is the most critical raised server where the plan has two modes; nil when no server is raised, or the plan
+// has not.
 func (c *Core) switched() *server {
 	if !c.modeSwitch {
 		return nil
@@ -35,8 +36,8 @@ func (c *Core) keepAtFloor(v *server, set Setter) bool {
 	return true
 }
 
-// keepDown squeezes those who came, or became victims, while somebody is raised where the plan has two modes, and those whose cut
-// was refused.
+// keepDown squeezes the victims that came, or became victims, while a server is raised where the plan has two modes, and
+// those whose cut the kernel refused.
 func (c *Core) keepDown(set Setter) {
 	raised := c.switched()
 	if raised == nil {

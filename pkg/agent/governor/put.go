@@ -113,7 +113,7 @@ func (c *Core) leaveWindow(s *server) {
 	}
 }
 
-// gone lets go of all that a server has that is no longer here. Whether it still ran nobody can say.
+// gone lets go of all that a server has that is no longer here. Whether it still ran is not known.
 func (c *Core) gone(s *server) {
 	until := s.deadline(c.bandwidth.now)
 	c.bandwidth.letGo(s.serial, s.charged, until)

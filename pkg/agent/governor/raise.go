@@ -35,7 +35,7 @@ func (c *Core) overran(slot int, o overrun, now int64, set Setter) Outcome {
 	return c.answer(s, o, set)
 }
 
-// heard is whom an event is about; nil when that is unknown, or somebody who had the slot before.
+// heard is the server that an event is about; nil when that is unknown, or a server that had the slot before.
 func (c *Core) heard(slot int, release, now int64) *server {
 	c.advance(now)
 	s := c.server(slot)
@@ -84,9 +84,9 @@ func (c *Core) exhausted(s *server, release int64) {
 	}
 }
 
-// raise goes up to a level, as far as there is room for a period released at since. Where there is too little
-// it asks victims to make room for later, for who leaves has not gone yet. In two modes all of them must have made room; a cut that is refused again and again does not
-// keep somebody from a raise who is more critical.
+// raise goes up to a level, as far as there is room for a period released at since. Where there is too little, it asks
+// victims to make room for later, for a server that leaves has not gone yet. In two modes all victims must have made
+// room. A cut that the kernel refuses again and again does not keep a more critical server from a raise.
 func (c *Core) raise(s *server, level, since int64, set Setter) Kind {
 	if level <= s.level() {
 		return Denied

@@ -69,7 +69,8 @@ func (s *server) want() int64 {
 	return budget
 }
 
-// least is what the server is to have when nobody is raised for it: what it was granted, or what is left of that where it gives way.
+// least is what the server is to have when it is not raised: what it was granted, or what is left of that where it gives
+// way.
 func (s *server) least() int64 {
 	if s.squeezed > 0 {
 		return min(s.granted, s.squeezed)
@@ -88,7 +89,7 @@ func (s *server) keeps() int64 {
 	return s.budget
 }
 
-// gaveWay says that a newcomer has what a victim has that gives way, of the budget that it should have.
+// gaveWay says that a new server has the budget of a victim that gives way, out of the budget that it should have.
 func (s *server) gaveWay(of int64) bool { return s.floor > 0 && s.budget >= s.floor && s.budget < of }
 
 // above is the next level above the one under way that the plan allows; the one under way when there is none.

@@ -67,8 +67,8 @@ func (c *Core) restoreEvery(v *server) int64 {
 	return max(v.period, leastRestore)
 }
 
-// restore gives the last who was squeezed as much back as there is room for, when nobody more critical waits for it. Where the kernel
-// refuses that, it is the turn of the one before: a single refusal keeps nobody else down.
+// restore gives the server that was squeezed last as much back as there is room for, when no server waits for a raise.
+// Where the kernel refuses that, it tries the one squeezed before it: a single refusal keeps no other server down.
 func (c *Core) restore(set Setter) {
 	if c.restoreAt > c.bandwidth.now || c.wanted() || c.switched() != nil {
 		return
@@ -99,7 +99,8 @@ func (c *Core) release(v *server, set Setter) bool {
 	return true
 }
 
-// lastSqueezed is who was squeezed last, of those whose budget may be written now; nil when nobody is.
+// lastSqueezed is the server that was squeezed last, of those whose budget may be written now; nil when no server is
+// squeezed.
 func (c *Core) lastSqueezed() *server {
 	var last *server
 	for i := range c.servers {
@@ -110,7 +111,7 @@ func (c *Core) lastSqueezed() *server {
 	return last
 }
 
-// wanted: somebody waits for a raise.
+// wanted: a server waits for a raise.
 func (c *Core) wanted() bool {
 	for i := range c.servers {
 		if c.servers[i].wants {

@@ -116,7 +116,8 @@ func (s Settings) alone(ctx context.Context) (*sole.Lock, error) {
 	return lock, err
 }
 
-// leave has containers that were governed go without us: as long as there is no core to govern, this process ends, and nobody ends their budgets.
+// leave has containers that were governed go on without the fast path. As long as there is no core to govern, this
+// process ends, and no process ends their budgets.
 func (s Settings) leave(ctx context.Context, start *steps, machine host.Host) error {
 	if !fastpath.Governed(s.StateDir) {
 		return nil

@@ -15,14 +15,15 @@ const (
 	longestStep = 30 * time.Second
 	// longestResume is that of the table of the process before, for each of whose servers the kernel may refuse room for a while.
 	longestResume = 2 * time.Minute
-	// LongestStart is what all steps may take together: the two locks, what was chosen before, five backends, putting back, measuring, programs,
-	// the former table, memory, the socket. Whoever probes a start from without must leave it that long, or the steps' own bounds mean nothing.
+	// LongestStart is what all steps may take together: the two locks, what was chosen before, five backends, putting
+	// back, measuring, programs, the former table, memory, the socket. A startup probe must leave the process that long,
+	// or the steps' own bounds mean nothing.
 	LongestStart = longestResume + 13*longestStep
 )
 
-// steps tell in the log which step a start is at, before it is begun: what hangs in the kernel, or waits for a core, cannot say so then.
-// One that takes long says for how long, again and again, and one that takes too long ends the process: whoever is started next finds in
-// force what this one has done, and may come through.
+// steps tell in the log which step a start is at, before it is begun: a start that hangs in the kernel, or waits for a
+// core, cannot say so then. They tell again and again how long a slow step takes. A step that takes too long ends the
+// process: the next process finds in force what this one has done, and may come through.
 type steps struct {
 	clock   clock.WithTicker
 	abandon func()
