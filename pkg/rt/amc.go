@@ -7,7 +7,7 @@ const RestPeriod int64 = 1_000
 
 // AMCrtb is the response-time analysis of adaptive mixed criticality (Baruah, Burns, Davis, RTSS 2011,
 // AMC-rtb) for servers under fixed priorities. First each server is analysed with the largest budgets
-// that all may use, as if there were no modes (Joseph and Pandya 1986); what passes needs nobody squeezed.
+// that all may use, as if there were no modes (Joseph and Pandya 1986); what passes needs no server squeezed.
 // Else, with j over the servers of higher or equal priority and the core's rest, C the budgets with the
 // granularity, F the low ones after the squeeze (see Floor) and J the jitters, both
 //

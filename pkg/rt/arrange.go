@@ -20,7 +20,7 @@ type Node struct {
 	Current Placement
 	// Witness is where the scheduler allocated them: a packing that passes on every core.
 	Witness Placement
-	// Held servers are in other hands, so that nobody has them moved for another's sake.
+	// Held servers belong to actions in progress, so Arrange does not move them for another server.
 	Held map[string]bool
 }
 
@@ -50,11 +50,11 @@ type Change struct {
 // Servers stay where they are as long as their core passes. Where it does not, the fewest of the least
 // critical lose it. Then servers without a core are placed, the most critical first: on a preferred
 // core that admits it, or that does when the fewest servers of strictly lower criticality move to other
-// cores; else on its witness core, unless it is WorstFit; else on the best. Else whichever moves fewer servers: displacing
-// less critical ones on any core, or returning servers to their witness cores, core by core until all
-// pass. When the witness packing passes and nobody is held, no server that it holds is refused. Nothing else ever moves a
-// server, and only in a return does one move for another of equal or lower criticality: to where its
-// claim is. Held servers are moved for nobody: who needs that is refused for as long.
+// cores; else on its witness core, unless it is WorstFit; else on the best. Else Arrange does whichever moves fewer
+// servers: it displaces less critical ones on any core, or returns servers to their witness cores, core by core until
+// all pass. When the witness packing passes and no server is held, no server that it holds is refused. Nothing else ever
+// moves a server, and only in a return does one move for another of equal or lower criticality: to where its
+// claim is. Arrange moves held servers for no other: a server that needs that is refused for as long.
 //
 // Refused are servers for which there is no core; with the verdict of the nearest one.
 func Arrange(in Node) (placed Placement, changes []Change, refused map[string]Verdict) {

@@ -11,11 +11,10 @@ func used(core Core, servers []Server) PPM {
 	return total
 }
 
-// T1 is the test for immediate escalation: the sum of High/T over the servers that may escalate and
-// of Low/T over the others is at most the core's capacity. It knows no modes: each server is a constant
-// bandwidth server of its largest budget, so EDF keeps every budget (Abeni and Buttazzo, RTSS 1998;
-// Liu and Layland 1973), whoever overruns and whenever. Limited servers are charged as
-// any other.
+// T1 is the test for immediate escalation: the sum of High/T over the servers that may escalate and of Low/T over the
+// others is at most the core's capacity. It knows no modes: each server is a constant bandwidth server of its largest
+// budget, so EDF keeps every budget (Abeni and Buttazzo, RTSS 1998; Liu and Layland 1973), whichever server overruns and
+// whenever. Limited servers are charged as any other.
 func T1(core Core, servers []Server) Verdict {
 	total := PPM(0)
 	for _, s := range servers {

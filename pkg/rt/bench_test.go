@@ -28,7 +28,7 @@ func fullNode(policy rt.Policy) []rt.Load {
 	return loads
 }
 
-var newcomer = rt.Server{ID: "new", Criticality: rt.High, Period: 20_000, Low: 2_000, High: 4_000, Priority: int(rt.MaxPeriod)}
+var added = rt.Server{ID: "new", Criticality: rt.High, Period: 20_000, Low: 2_000, High: 4_000, Priority: int(rt.MaxPeriod)}
 
 func BenchmarkAdmit(b *testing.B) {
 	for name, policy := range map[string]rt.Policy{"EDF": rt.EDF, "VirtualDeadlines": rt.EDFVirtualDeadlines, "FixedPriority": rt.FixedPriority} {
@@ -36,7 +36,7 @@ func BenchmarkAdmit(b *testing.B) {
 			load := fullNode(policy)[0]
 			b.ReportAllocs()
 			for b.Loop() {
-				rt.Admit(load.Core, load.Servers, newcomer)
+				rt.Admit(load.Core, load.Servers, added)
 			}
 		})
 	}
@@ -46,7 +46,7 @@ func BenchmarkBestCore(b *testing.B) {
 	loads := fullNode(rt.EDF)
 	b.ReportAllocs()
 	for b.Loop() {
-		rt.BestCore(loads, newcomer)
+		rt.BestCore(loads, added)
 	}
 }
 
@@ -61,7 +61,7 @@ func BenchmarkVictims(b *testing.B) {
 			load.Capacity = load.Used()
 			b.ReportAllocs()
 			for b.Loop() {
-				rt.Victims(load, newcomer)
+				rt.Victims(load, added)
 			}
 		})
 	}
@@ -75,7 +75,7 @@ func BenchmarkPlanCore(b *testing.B) {
 	}
 }
 
-// One newcomer on a node with 1,280 servers; and all of them at once, as after a restart without any
+// One added on a node with 1,280 servers; and all of them at once, as after a restart without any
 // RTNode.
 func BenchmarkArrange(b *testing.B) {
 	node := rt.Node{Current: rt.Placement{}, Witness: rt.Placement{}}
@@ -90,7 +90,7 @@ func BenchmarkArrange(b *testing.B) {
 	}
 	fresh := node
 	node.Current, _, _ = rt.Arrange(node)
-	node.Servers = append(node.Servers, newcomer)
+	node.Servers = append(node.Servers, added)
 	b.Run("newcomer", func(b *testing.B) {
 		for b.Loop() {
 			rt.Arrange(node)

@@ -1,7 +1,7 @@
 package rt
 
 // EDFVD is EDF with virtual deadlines and degraded service (Baruah et al., JACM 62(2), 2015; degraded
-// service: Liu et al., RTSS 2016). While nobody overruns, servers that may escalate run with the
+// service: Liu et al., RTSS 2016). While no server overruns, servers that may escalate run with the
 // deadline x*T and their low budget. At the first overrun all of them get their period back as the
 // deadline and High as the budget, and at that moment the others are squeezed to their Floor. When the
 // core is idle all is as before. With LL and LH the bandwidths of the others before and after, HL and

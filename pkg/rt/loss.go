@@ -6,9 +6,9 @@ import (
 	"sort"
 )
 
-// Loss is what it costs that a server with so much bandwidth loses its place, in thousandths of a small Low one. It is the one list of
-// prices of whoever has pods evicted: four Low servers weigh as much as a Middle one, four Middle ones as much as a High one;
-// among as many of the same criticalities the larger ones weigh more.
+// Loss is what it costs that a server with so much bandwidth loses its place, in thousandths of a small Low one. Every
+// controller that evicts pods uses this one list of prices. Four Low servers weigh as much as a Middle one, four Middle
+// ones as much as a High one; among as many of the same criticalities the larger ones weigh more.
 func Loss(c Criticality, charge PPM) int64 {
 	return [...]int64{Low: 1_000, Middle: 4_000, High: 16_000}[c] + int64(charge/1_000)
 }
@@ -20,9 +20,10 @@ type Candidate struct {
 	Size PPM
 }
 
-// LeastLoss is the set of candidates that costs least together and without which it fits; of equals the smaller, then the first by ID.
-// More of them gone must never harm. It is exact for up to 12 candidates. Beyond, it is the best of three greedy choices, each
-// without whom it did not need and improved by exchanging one for a cheaper one. Nobody goes when it fits already; ok is false when it does not even with all of them gone.
+// LeastLoss is the set of candidates that costs least together and without which it fits; of equals the smaller, then
+// the first by ID. More of them gone must never harm. It is exact for up to 12 candidates. Beyond, it is the best of
+// three greedy choices. Each choice drops the candidates that it did not need and is improved by exchanging one for a
+// cheaper one. No candidate goes when it fits already; ok is false when it does not even with all of them gone.
 func LeastLoss(candidates []Candidate, fits func(gone []Candidate) bool) (gone []Candidate, ok bool) {
 	if fits(nil) {
 		return nil, true
@@ -95,8 +96,8 @@ func takeAmong(sorted []Candidate, may, fits func([]Candidate) bool) []Candidate
 	return gone
 }
 
-// leastTaken is the best of what is taken in several orders, without whom it did not need and with cheaper ones in exchange; all
-// candidates when none of that fits.
+// leastTaken is the best of what is taken in several orders, without the candidates that it did not need and with
+// cheaper ones in exchange; all candidates when none of that fits.
 func leastTaken(candidates []Candidate, take func(sorted []Candidate) []Candidate, fits func([]Candidate) bool) []Candidate {
 	best := candidates
 	for _, order := range []func(a, b Candidate) int{

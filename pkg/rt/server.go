@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Criticality orders servers: who is raised, who gives way, who may displace whom.
+// Criticality orders servers: which is raised, which gives way, and which may displace which.
 type Criticality uint8
 
 // From the least to the most critical.

@@ -1,7 +1,7 @@
 package rt
 
-// Trigger is in how many of how many periods a server must overrun to be raised, where nobody says otherwise: 1 of 1 for
-// criticality High and 2 of 10 for the others.
+// Trigger is in how many of how many periods a server must overrun to be raised, where the user does not say otherwise:
+// 1 of 1 for criticality High and 2 of 10 for the others.
 func Trigger(c Criticality) (overruns, periods int) {
 	if c == High {
 		return 1, 1
@@ -14,6 +14,6 @@ const (
 	minDwellPeriods = 20
 )
 
-// Dwell is how long a raised budget of a server with that period is kept at least, in microseconds, where nobody says
-// otherwise: 20 periods and at least a second.
+// Dwell is how long a raised budget of a server with that period is kept at least, in microseconds, where the user does
+// not say otherwise: 20 periods and at least a second.
 func Dwell(periodUs int64) int64 { return max(minDwellPeriods*periodUs, minDwellUs) }

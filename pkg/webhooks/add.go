@@ -40,7 +40,7 @@ type Options struct {
 	ClientCA []byte
 	// Namespace and Secret hold the certificate.
 	Namespace, Secret string
-	// Authority makes it, where Rotate is set; otherwise somebody else fills the Secret, as cert-manager does.
+	// Authority makes it, where Rotate is set; otherwise another controller fills the Secret, as cert-manager does.
 	Authority certs.Authority
 	Rotate    bool
 	// Certificates serves the certificate of the Secret, to API servers and wherever else the caller uses it.

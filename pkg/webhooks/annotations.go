@@ -29,8 +29,8 @@ func settingsOf(list []binding) map[string]string {
 	}
 }
 
-// annotate writes the settings where nobody has, and the state of a pod that is on no core yet, also
-// over the state of the pod that this one was copied from.
+// annotate writes the settings where the user has not, and the state of a pod that is on no core yet, also over the
+// state of the pod that this one was copied from.
 func annotate(pod *corev1.Pod, list []binding) {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}

@@ -36,7 +36,7 @@ const (
 	patience = 30 * time.Second
 	// reasonLabelNeeded is the reason of Events on McKubes for which there is no entry.
 	reasonLabelNeeded = "LabelNeeded"
-	// reasonSecretMissing is the reason of Events on the Secret that somebody deleted.
+	// reasonSecretMissing is the reason of Events on the Secret that was deleted.
 	reasonSecretMissing = "WebhookSecretMissing"
 )
 
@@ -111,9 +111,9 @@ func (c *Configurations) certificate(ctx context.Context) (*corev1.Secret, error
 	return wanted, nil
 }
 
-// tell says once that the Secret is gone, or back. A create cannot be limited to one name, so the chart does not
-// allow any: the replicas go on with the certificate in their memory, and whoever deleted the Secret
-// has to bring it back.
+// tell says once that the Secret is gone, or back. RBAC cannot limit a create to one name, so the chart does not allow
+// any: the replicas go on with the certificate in their memory, and the user who deleted the Secret has to bring it
+// back.
 func (c *Configurations) tell(ctx context.Context, secret *corev1.Secret) {
 	was := c.missing
 	c.missing = secret.UID == "" && len(secret.Data) == 0

@@ -206,7 +206,7 @@ func named(names []string) string {
 // longestName is what is kept of a McKube's name in that of its entry, which has 253 characters at most.
 const longestName = 128
 
-// name is by the oldest McKube, whose group it stays in, for whoever reads it in the API server's errors.
+// name is by the oldest McKube, whose group it stays in, for the user who reads it in the API server's errors.
 func (g *group) name() string {
 	oldest := g.mckubes[0]
 	sum := sha256.Sum256([]byte(string(oldest.UID) + "/" + oldest.Namespace + "/" + oldest.Name))

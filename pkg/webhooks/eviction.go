@@ -28,8 +28,8 @@ import (
 const (
 	// PathEvictions is the webhook of evictions.
 	PathEvictions = "/evictions"
-	// comeBack is the Retry-After of an eviction whose pod is on its way. Clients of Kubernetes obey it by themselves, ten times, before
-	// they say so to whoever called them.
+	// comeBack is the Retry-After of an eviction whose pod is on its way. Clients of Kubernetes obey it by themselves,
+	// ten times, before they return the error to their caller.
 	comeBack = 2 * time.Second
 	// gateTimeout bounds what the gate asks of the API server, within the timeout of the webhook itself.
 	gateTimeout = 2 * time.Second
@@ -40,13 +40,13 @@ const (
 	longestReason = 1024
 )
 
-// Gate turns evictions of pods that may migrate into PodMigrations. It answers from what it knows and stands in nobody's
-// way: whenever it is in doubt, the eviction passes.
+// Gate turns evictions of pods that may migrate into PodMigrations. It answers from what it knows and delays no client
+// in doubt: whenever it is in doubt, the eviction passes.
 type Gate struct {
 	// Synced is nil, or says what is still missing for answers. Pod finds a pod as the state cache has it.
 	Synced func() error
 	Pod    func(namespace, name string) (*state.PodView, bool)
-	// Closed tells whether a node takes no pods any longer; nil: nobody knows.
+	// Closed tells whether a node takes no pods any longer; nil: the gate does not know.
 	Closed func(node string) bool
 	// Client reads PodMigrations and NodeCheckpoints from a cache, and creates PodMigrations. Live reads nodes from the API server itself.
 	Client client.Client
@@ -171,8 +171,9 @@ func (g *Gate) begin(ctx context.Context, req admission.Request, pod *state.PodV
 	return g.later(req, o, "is being migrated")
 }
 
-// named answers where a PodMigration of the eviction's name is there already: as a rule one that the cache does not show yet, else one that somebody has made.
-// Its own deadline counts, and a dry run, which moves nothing, is not waited for.
+// named answers where a PodMigration of the eviction's name is there already: as a rule one that the cache does not show
+// yet, else one that a user or another controller has made. Its own deadline counts. The eviction does not wait for a
+// dry run, which moves nothing.
 func (g *Gate) named(ctx context.Context, req admission.Request, pod *state.PodView, o *v1alpha1.PodMigration) admission.Response {
 	is := &v1alpha1.PodMigration{}
 	switch err := g.Client.Get(ctx, client.ObjectKeyFromObject(o), is); {
@@ -187,8 +188,8 @@ func (g *Gate) named(ctx context.Context, req admission.Request, pod *state.PodV
 	return g.decide(ctx, req, pod, is)
 }
 
-// trigger is why the pod is to go: its node is drained, by ourselves (Karpenter's termination is in this process) or whoever has cordoned it,
-// or somebody wants this one pod gone.
+// trigger is why the pod is to go. Its node is drained, by ourselves (Karpenter's termination is in this process) or by
+// the user who has cordoned it, or a client wants only this pod gone.
 func (g *Gate) trigger(ctx context.Context, req admission.Request, node string) v1alpha1.MigrationTrigger {
 	if self, err := g.Self(ctx); err == nil && self != "" && req.UserInfo.Username == self {
 		return v1alpha1.TriggerDrain

@@ -26,9 +26,10 @@ func byName(eviction *policyv1.Eviction) bool {
 	return o == nil || o.Preconditions == nil || o.Preconditions.UID == nil && o.Preconditions.ResourceVersion == nil
 }
 
-// place answers for a pod in the place of one that was moved; known is false for others, and for one that may be evicted like any. While that migration is under
-// way it is not: it may be the only one that has the state. After that an evictor that may still mean the other one, as it goes by the name that both have, is told
-// that this has gone, unless somebody wants the node of this one empty.
+// place answers for a pod in the place of one that was moved; known is false for others, and for one that may be evicted
+// like any. While that migration is under way the pod may not be evicted: it may be the only one that has the state.
+// After that an evictor may still mean the other pod, as it goes by the name that both have. The gate tells it that this
+// pod has gone, unless a drain wants the node of this one empty.
 func (g *Gate) place(ctx context.Context, req admission.Request, eviction *policyv1.Eviction, pod *state.PodView, all []v1alpha1.PodMigration) (answer admission.Response, known bool) {
 	o := before(all, pod)
 	switch {
@@ -92,8 +93,9 @@ func (g *Gate) lately(o *v1alpha1.PodMigration) bool {
 	return !o.Status.Phase.Over() || o.Status.CompletionTime != nil && g.Clock.Now().Before(o.Status.CompletionTime.Add(keptFor))
 }
 
-// leftAlone tells that nobody wants the pod's node empty: it has come to another one than that which its source has left, and pods like it may come there. The API
-// server is asked, as a drain evicts right after it has cordoned; who does not know lets the eviction be an ordinary one.
+// leftAlone tells that no drain wants the pod's node empty: the pod has come to another node than that which its source
+// has left, and pods like it may come there. The gate asks the API server, as a drain evicts right after it has
+// cordoned. When the gate does not know, the eviction is an ordinary one.
 func (g *Gate) leftAlone(ctx context.Context, o *v1alpha1.PodMigration, pod *state.PodView) bool {
 	if pod.NodeName == "" {
 		return true

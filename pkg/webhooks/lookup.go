@@ -21,9 +21,9 @@ const (
 	lookupLimit = 1000
 )
 
-// governing are the McKubes of a pod that is being created. Whoever creates a McKube and its pod at once
-// outruns the cache by milliseconds, so where the cache leaves a container without one, the API server
-// is asked. Only real-time pods come here, so that no other waits for it.
+// governing are the McKubes of a pod that is being created. A client that creates a McKube and its pod at once outruns
+// the cache by milliseconds, so where the cache leaves a container without one, the webhook asks the API server. Only
+// real-time pods come here, so that no other waits for it.
 func (h Handlers) governing(ctx context.Context, pod *corev1.Pod) ([]*mcv1.McKube, error) {
 	known := h.Cluster.McKubesFor(pod)
 	if h.Live == nil || !leavesOut(known, pod) {

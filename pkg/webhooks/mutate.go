@@ -112,10 +112,9 @@ func isHost(r corev1.NodeSelectorRequirement, node string) bool {
 	return r.Key == corev1.LabelHostname && r.Operator == corev1.NodeSelectorOpIn && slices.Equal(r.Values, []string{node})
 }
 
-// await has a pod that came before its McKube wait for it, instead of running without a core: its claim is
-// made from a template that the McKube fills when it comes. Which of several containers will be governed
-// nobody knows yet, and the scheduler never sees a pod that is bound already, so these run, and are
-// admitted where they are.
+// await has a pod that came before its McKube wait for it, instead of running without a core: its claim is made from a
+// template that the McKube fills when it comes. The webhook does not know yet which of several containers will be
+// governed, and the scheduler never sees a pod that is bound already. So these run, and are admitted where they are.
 func await(pod *corev1.Pod) error {
 	if _, labelled := pod.Labels[mcv1.LabelRT]; !labelled || pod.Spec.NodeName != "" || len(pod.Spec.Containers) != 1 {
 		return nil

@@ -246,8 +246,8 @@ func (e *engine) notePromised() {
 	e.result.MostPromised = max(e.result.MostPromised, total)
 }
 
-// idle returns to low budgets: nobody has work that may run. What a raised period has not used is locked
-// again, or it would be an overrun that nobody notices.
+// idle returns to low budgets: no server has work that may run. It locks again what a raised period has not used, or the
+// server would overrun and the simulation would not notice.
 func (e *engine) idle() {
 	if !e.switched {
 		return

@@ -10,7 +10,7 @@ import (
 type ledger struct {
 	threshold rt.PPM
 	frees     map[string]rt.PPM
-	// base is promised when nobody is raised or squeezed; entries change it.
+	// base is promised when no server is raised or squeezed; entries change it.
 	base    rt.PPM
 	entries []entry
 }

@@ -1,7 +1,7 @@
-// Package sim simulates one core with the servers of package rt, to the microsecond and by events, and
-// reports every budget that was promised and not given in time. It is the oracle of the tests of
-// package rt: an admission test is sound if no set that it admits ever breaks here, whoever overruns and
-// whenever, and it is shown unsound by one set that does.
+// Package sim simulates one core with the servers of package rt, to the microsecond and by events, and reports every
+// budget that was promised and not given in time. It is the oracle of the tests of package rt: an admission test is
+// sound if no set that it admits ever breaks here, whichever server overruns and whenever, and it is shown unsound by
+// one set that does.
 //
 // Under EDF a server is a hard constant bandwidth server with the wake-up rules of the kernel's
 // SCHED_DEADLINE; under fixed priorities it is a deferrable server with fixed windows, as an RT group
@@ -19,7 +19,7 @@ type Reaction uint8
 const (
 	// Stay means: budgets stay low.
 	Stay Reaction = iota
-	// Raise the server at once; nobody gives way.
+	// Raise the server at once; no server gives way.
 	Raise
 	// SqueezeNext means: raise the server, and squeeze others from their next period on.
 	SqueezeNext

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AnnotationPinned is, on a pod in the place of one that was migrated, the node that its migration has bound it to. Whoever
-// asks where the pod could go passes over that: it was for its arrival.
+// AnnotationPinned is, on a pod in the place of one that was migrated, the node that its migration has bound it to. A
+// controller that asks where the pod could go passes over that: it was for its arrival.
 const AnnotationPinned = Group + "/pinned-to"
 
 // Pin has a pod that the scheduler has not seen run on a node and on no other.

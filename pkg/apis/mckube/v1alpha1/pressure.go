@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Stages of a node's answer to real-time pressure once nobody suffers any longer, as the reason of condition RTPressure. While
-// somebody does, the reason is the source of the pressure.
+// Stages of a node's answer to real-time pressure once no container suffers any longer, as the reason of condition
+// RTPressure. While a container does, the reason is the source of the pressure.
 const (
-	// PressureEased: nobody suffers; nothing is given back yet.
+	// PressureEased: no container suffers; the controller gives nothing back yet.
 	PressureEased = "Eased"
 	// PressureRecovering: what was moved within the node goes back, step by step.
 	PressureRecovering = "Recovering"

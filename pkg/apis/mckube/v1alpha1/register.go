@@ -13,8 +13,8 @@ const Group = "mckube.io"
 // SchemeGroupVersion is the group and version of the types in this package.
 var SchemeGroupVersion = schema.GroupVersion{Group: Group, Version: "v1alpha1"}
 
-// AddToScheme registers the types of this package. Whoever builds a scheme calls it; importing the
-// package registers nothing.
+// AddToScheme registers the types of this package. The program that builds a scheme calls it; importing the package
+// registers nothing.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(SchemeGroupVersion, &SimulatedFault{}, &SimulatedFaultList{}, &RTNode{}, &RTNodeList{}, &InventoryMachine{}, &InventoryMachineList{}, &RTAction{}, &RTActionList{},
 		&PodMigration{}, &PodMigrationList{}, &MigrationPolicy{}, &MigrationPolicyList{}, &NodeCheckpoint{}, &NodeCheckpointList{})

@@ -12,8 +12,8 @@ const Group = "mcoperator.sdv.com"
 // SchemeGroupVersion is the group and version of the types in this package.
 var SchemeGroupVersion = schema.GroupVersion{Group: Group, Version: "v1"}
 
-// AddToScheme registers the types of this package. Whoever builds a scheme calls it; importing the
-// package registers nothing.
+// AddToScheme registers the types of this package. The program that builds a scheme calls it; importing the package
+// registers nothing.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(SchemeGroupVersion, &McKube{}, &McKubeList{})
 	metav1.AddToGroupVersion(s, SchemeGroupVersion)
