@@ -72,8 +72,8 @@ func TestAReportedOverrunRaisesItsContainerForAWhile(t *testing.T) {
 	step(time.Hour, calm, 0)
 }
 
-// The bound of T1k holds for reported overruns as for pressure: one at a time, and whoever reports gets it even
-// when more critical ones are on the core that do not want it.
+// The bound of T1k holds for reported overruns as for pressure: one raise at a time. The container whose overrun the
+// agent reported gets it even when more critical ones are on the core that do not want it.
 func TestReportedOverrunsStayWithinThePlan(t *testing.T) {
 	t.Parallel()
 	m := newMachine(1)
@@ -95,7 +95,8 @@ func TestReportedOverrunsStayWithinThePlan(t *testing.T) {
 	}
 }
 
-// An annotation that somebody else wrote raises nobody for longer than the delay, and what cannot be read nobody.
+// An annotation that another writer wrote raises no container for longer than the delay. One that the controller cannot
+// read raises none.
 func TestWhateverIsWrittenIntoTheAnnotationEnds(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

@@ -34,7 +34,8 @@ func (m *machine) conditions(pod string) mcv1.McKubeStatus {
 }
 
 // The scheduler adds up bandwidths: 20.1 + 60.1 of 90 %. Under fixed priorities the two hold up each other for longer
-// than a period. The newcomer is told so with the numbers, is in no spec, and the one that runs does not notice.
+// than a period. The McKube of the new container says so with the numbers, no spec has the container, and the running
+// one does not notice.
 func TestClaimsThatFitAreNotAdmittedUnderFixedPriorities(t *testing.T) {
 	m := fixedPriority(t)
 	before := spec(m.rtNode.Spec)
@@ -78,8 +79,8 @@ func TestAnotherCoreTakesWhatItsOwnCannot(t *testing.T) {
 	}
 }
 
-// Whatever the scheduler allocates on a node of fixed priorities, each core of the spec passes the response-time
-// test, and whoever is not in the spec is told why.
+// Whatever the scheduler allocates on a node of fixed priorities, each core of the spec passes the response-time test,
+// and every McKube whose container is not in the spec says why.
 func TestFixedPriorityCoresAreNeverOverbooked(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		m := newMachine(3)
@@ -129,7 +130,7 @@ func TestFixedPriorityCoresAreNeverOverbooked(t *testing.T) {
 	})
 }
 
-// The same through both loops and an API server, until the first leaves: then the newcomer gets its core.
+// The same through both loops and an API server, until the first leaves: then the other container gets its core.
 func TestANodeOfFixedPrioritiesOnAnAPIServer(t *testing.T) {
 	c := newCluster(t)
 	n := c.nodeOf("n", "rtgroup", 1)

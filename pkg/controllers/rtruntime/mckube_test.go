@@ -36,7 +36,7 @@ func TestAMcKubeBeforeItsPodGetsFinalizerTemplateAndStatus(t *testing.T) {
 	if o.Writes != writes {
 		t.Errorf("%d writes though nothing changed", o.Writes-writes)
 	}
-	// A template that somebody deletes is made again.
+	// The controller makes a template again that a user deletes.
 	o.must(o.DeleteAllOf(t.Context(), &resourcev1.ResourceClaimTemplate{}, client.InNamespace("default")))
 	o.settle(nil, "m")
 	if got := o.templates(m); len(got) != 1 {

@@ -110,7 +110,7 @@ func TestWhatAChangeOfANodeConcerns(t *testing.T) {
 }
 
 // Who makes reservations must not wake itself by them.
-func TestReservationsWakeNobody(t *testing.T) {
+func TestReservationsWakeNoMcKube(t *testing.T) {
 	m := inOrder(t)
 	m.add("b", "Low", 10, 10, 0)
 	delete(m.claims, "b")

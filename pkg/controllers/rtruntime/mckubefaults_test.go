@@ -21,7 +21,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
-func TestATemplateOfSomebodyElseIsNotUsed(t *testing.T) {
+func TestAForeignTemplateIsNotUsed(t *testing.T) {
 	o := newCluster(t).office()
 	m := statetest.McKube("default", o.prefix+"m", o.prefix+"p", "High", 20, 20)
 	template, err := rtdra.Template(m, granularity)
@@ -40,7 +40,7 @@ func TestATemplateOfSomebodyElseIsNotUsed(t *testing.T) {
 	o.is("m", mcv1.ConditionAdmitted, metav1.ConditionFalse, "NoPod")
 }
 
-func TestAClaimOfSomebodyElseIsNotTaken(t *testing.T) {
+func TestAForeignClaimIsNotTaken(t *testing.T) {
 	o := newCluster(t).office()
 	n := o.node("n", 1)
 	p := o.bare("p", n.Name, "app")

@@ -155,7 +155,7 @@ func TestStatusAddsUpWhatRuns(t *testing.T) {
 		s.Overruns != 3 || s.DeadlineMisses != 2 || !s.LastOverrunTime.Time.Equal(start.Add(time.Second)) {
 		t.Errorf("status %+v", s)
 	}
-	// What outlives the pod is when it last overran; everything else speaks of what is there now.
+	// The time of the last overrun stays when the pod is gone; everything else speaks of what is there now.
 	m.mckubes["a"].Status = s
 	delete(m.claims, "a")
 	m.pods["a"].Name = "b"

@@ -110,8 +110,8 @@ func TestMovesNeverBreakACore(outer *testing.T) {
 	}
 }
 
-// Who is in the hands of an action is not moved for a newcomer meanwhile, and is looked at again.
-func TestNobodyIsMovedWhomAnActionHas(t *testing.T) {
+// The loop does not move a container that an action has for a new container meanwhile, and looks at it again.
+func TestContainersOfAnActionAreNotMoved(t *testing.T) {
 	t.Parallel()
 	m := newMachine(4)
 	m.add("middle", "Middle", 40, 40, 2)

@@ -125,8 +125,9 @@ func expectSpec(t testing.TB, d rtruntime.Decision, want string) {
 
 var start = statetest.Birth
 
-// A newcomer that spreads, or whose node has its containers spread, goes to the core with the most room, and not to that of its claim.
-func TestANewcomerThatSpreads(t *testing.T) {
+// A new container that spreads, or whose node has its containers spread, goes to the core with the most room, and not to
+// that of its claim.
+func TestANewContainerThatSpreads(t *testing.T) {
 	for name, by := range map[string]func(*machine, *mcv1.McKube){
 		"by its McKube": func(_ *machine, k *mcv1.McKube) { k.Spec.RTSettings.CoreSelection = mcv1.CoreSelectionSpread },
 		"by its node": func(m *machine, _ *mcv1.McKube) {

@@ -78,7 +78,8 @@ func TestAStaleRTNodeIsReplaced(t *testing.T) {
 	}
 }
 
-// The update carries the spec that was decided on: whoever wrote another meanwhile wins, and it is tried again soon.
+// The update carries the spec that was decided on. A writer that wrote another meanwhile wins, and the loop tries again
+// soon.
 func TestAConflictIsTriedAgain(t *testing.T) {
 	c := newCluster(t)
 	n := c.node("n", 2)
@@ -143,7 +144,7 @@ func TestAnAgentIsSilentWhenItsHeartbeatStays(t *testing.T) {
 	if !meta.IsStatusConditionTrue(c.rtNode(n.Name).Status.Conditions, v1alpha1.ConditionReady) {
 		t.Error("the agent's condition Ready is gone")
 	}
-	// A clock of ours that goes back makes nobody silent, nor lets silence pass unseen.
+	// A clock of ours that goes back makes no agent silent, nor lets silence pass unseen.
 	l.clock.SetTime(start.Add(-time.Hour))
 	l.lookAndAct(n.Name)
 	expect(metav1.ConditionTrue, "Heartbeat")
@@ -208,7 +209,7 @@ func TestARefusalIsToldOnce(t *testing.T) {
 	budget(45_000)
 	r := c.rtNode(n.Name)
 	r.Spec = v1alpha1.RTNodeSpec{}
-	c.must(c.Update(t.Context(), r)) // a newcomer again, and its claim no longer pays
+	c.must(c.Update(t.Context(), r)) // a new container again, and its claim no longer pays
 	l.lookAndAct(n.Name)
 	l.lookAndAct(n.Name)
 	if got, want := strings.Join(l.told.reasons(p.Name), " "), "Placed NotAdmitted NotAdmitted"; got != want {
@@ -254,7 +255,7 @@ func TestSeriesEndWithTheNode(t *testing.T) {
 	}
 }
 
-// What somebody else writes into a spec is put right.
+// The loop puts right what another writer puts into a spec.
 func TestAForeignWriteIsPutRight(t *testing.T) {
 	c := newCluster(t)
 	n := c.node("n", 2)

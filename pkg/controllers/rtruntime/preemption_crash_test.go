@@ -56,8 +56,8 @@ func request(namespace, name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}}
 }
 
-// Whatever write the controller dies before, the next one ends what it began: both victims are
-// evicted, nobody else is, nobody before the plan was written.
+// Whatever write the controller dies before, the next one ends what it began. Both victims are evicted, no other pod is,
+// and no pod before the plan was written.
 func TestAnotherControllerGoesOn(t *testing.T) {
 	undisturbed := besieged(t, "undisturbed")
 	undisturbed.drama("high")

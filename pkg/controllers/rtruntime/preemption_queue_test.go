@@ -84,7 +84,8 @@ func (s *siege) order(pod string) string {
 	return ""
 }
 
-// A plan takes its turn in the queue: while another action has one of its victims, nobody is evicted, and the pod says so.
+// A plan takes its turn in the queue: while another action has one of its victims, the controller evicts no pod, and the
+// pod says so.
 func TestAPlanWaitsForItsTurn(t *testing.T) {
 	s := besieged(t, "turn")
 	b := s.start(preempting)
@@ -168,7 +169,7 @@ func (s *siege) hold(name string) error {
 	return nil
 }
 
-// Whoever deletes the action of a plan calls the plan off, before and after its turn has come.
+// Deleting the action of a plan calls the plan off, before and after its turn has come.
 func TestDeletingTheActionCallsThePlanOff(t *testing.T) {
 	for _, phase := range []string{"Waiting", "Running"} {
 		t.Run(phase, func(t *testing.T) {

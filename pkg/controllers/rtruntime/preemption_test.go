@@ -220,7 +220,7 @@ func TestANamesakeIsNotEvicted(t *testing.T) {
 }
 
 // The cache shows a pod as pending that the scheduler has just bound.
-func TestNobodyGoesForAPodThatHasANode(t *testing.T) {
+func TestNoPodGoesForAPodThatHasANode(t *testing.T) {
 	s := besieged(t, "bound")
 	b := s.start(preempting)
 	b.act("high")
@@ -296,7 +296,7 @@ func TestAPodThatGoesTakesItsPlanWithIt(t *testing.T) {
 	}
 }
 
-func TestAPlanThatNobodyCanReadIsTakenAway(t *testing.T) {
+func TestAnUnreadablePlanIsTakenAway(t *testing.T) {
 	s := besieged(t, "garbled")
 	p := s.pod("high")
 	p.Annotations = map[string]string{mcv1.AnnotationPreempting: "{"}

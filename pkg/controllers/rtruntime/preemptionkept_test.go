@@ -77,7 +77,7 @@ func TestPairsThatABudgetKeepsAreNoneOfMany(t *testing.T) {
 	}
 }
 
-// Several budgets over one pod: the API server evicts it for nobody, so another one goes.
+// Several budgets over one pod: the API server refuses every eviction of it, so another pod goes.
 func TestAPodUnderTwoBudgetsIsNoVictim(t *testing.T) {
 	s := newSiege(t, "twice")
 	s.node("a", 2)
@@ -92,7 +92,7 @@ func TestAPodUnderTwoBudgetsIsNoVictim(t *testing.T) {
 	}
 }
 
-// Where nobody else would do, the cheapest of all is waited for.
+// Where no other pod would do, the plan waits for the cheapest of all.
 func TestOnlyPodsThatABudgetKeepsAreWaitedFor(t *testing.T) {
 	s := newSiege(t, "only")
 	s.node("a", 2)

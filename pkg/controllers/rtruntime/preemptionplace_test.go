@@ -86,9 +86,10 @@ func spreads(app, topology string) func(*corev1.Pod) {
 	}
 }
 
-// Nobody is evicted for a pod that cannot run on the node whoever goes; and the victim is where it is what goes that kept the pod
-// off. Node a has the victim; b, c and d have no cores, b and c are in the zone of a.
-func TestNobodyGoesWhereThePodCannotRunAnyway(t *testing.T) {
+// The controller evicts no pod for one that cannot run on the node whichever pods go. The victim is on the node where
+// the pod that goes is what kept the pod off. Node a has the victim; b, c and d have no cores, b and c are in the zone
+// of a.
+func TestNoPodGoesWhereThePodCannotRunAnyway(t *testing.T) {
 	const host, zone = corev1.LabelHostname, corev1.LabelTopologyZone
 	for name, test := range map[string]struct {
 		set  func(company)
@@ -145,8 +146,8 @@ func TestNobodyGoesWhereThePodCannotRunAnyway(t *testing.T) {
 	}
 }
 
-// Whoever costs least by the cores alone may leave behind who keeps the pod off otherwise: then that one goes, alone if its core will do. Pod
-// cheap is on core 0 with pod small, pod dear on core 1.
+// The pod that costs least by the cores alone may leave behind another one that keeps the pod off. Then that other one
+// goes, alone if its core will do. Pod cheap is on core 0 with pod small, pod dear on core 1.
 func TestWhoKeepsThePodOffGoesThoughOthersCostLess(t *testing.T) {
 	for name, test := range map[string]struct {
 		set  func(c company, dear, small *corev1.Pod)
@@ -186,8 +187,9 @@ func TestWhoKeepsThePodOffGoesThoughOthersCostLess(t *testing.T) {
 	}
 }
 
-// What keeps the pod off may come when the plan is on record: nobody has been evicted by then, and nobody is.
-func TestWhatComesInBetweenIsSeenBeforeAnybodyGoes(t *testing.T) {
+// What keeps the pod off may come when the plan is on record: the controller has evicted no pod by then, and evicts
+// none.
+func TestWhatComesInBetweenIsSeenBeforeAnyPodGoes(t *testing.T) {
 	s := newSiege(t, "place-between")
 	s.node("a", 1)
 	s.mckube("high", mcv1.CriticalityHigh, 80)

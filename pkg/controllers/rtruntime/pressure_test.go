@@ -166,8 +166,8 @@ func TestASilentAgentsPressureChangesNothing(t *testing.T) {
 	expectSpec(t, m.settle(t, d.Pressure, start.Add(time.Hour)), "high@0 hi 20/40")
 }
 
-// On a core with an escalation reserve one container at a time is raised, the most critical first; while
-// the agent has raised another by itself, nobody is.
+// On a core with an escalation reserve one container at a time is raised, the most critical first. While the agent has
+// raised another by itself, the controller raises none.
 func TestLimitedContainersAreRaisedOneAtATime(t *testing.T) {
 	t.Parallel()
 	m := newMachine(1)
@@ -196,7 +196,7 @@ func TestLimitedContainersAreRaisedOneAtATime(t *testing.T) {
 
 // Where a plan counts on squeezing others first, as on a core that no longer holds, pressure raises only what has
 // room without.
-func TestPressureSqueezesNobody(t *testing.T) {
+func TestPressureSqueezesNoServer(t *testing.T) {
 	t.Parallel()
 	server := func(id string, low, high int64) rt.Server {
 		return rt.Server{ID: id, Criticality: rt.High, Period: 100_000, Low: low * 1000, High: high * 1000}

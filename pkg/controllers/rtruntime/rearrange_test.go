@@ -78,7 +78,7 @@ func stories() []story {
 	return out
 }
 
-// withdrawnAt has whoever asked for the action no longer want it from a turn on.
+// withdrawnAt has the requester of the action no longer want it from a turn on.
 func withdrawnAt(y *yard, at int) func(int, *mover, string) {
 	done := false
 	return func(turn int, m *mover, name string) {

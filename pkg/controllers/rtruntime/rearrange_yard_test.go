@@ -144,7 +144,7 @@ func (y *yard) request(pod string, core int32) orchestration.Request {
 	return r
 }
 
-// submit asks until it is stored, whoever dies over it.
+// submit asks until the request is stored, whichever controller dies over it.
 func (y *yard) submit(m *mover, r orchestration.Request) (*mover, orchestration.Ticket) {
 	y.Helper()
 	for range 5 {
