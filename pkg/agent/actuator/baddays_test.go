@@ -156,7 +156,7 @@ func TestDriftIsPutRight(t *testing.T) {
 	if budget, cores, err := g.Read(); err != nil || budget != (Budget{1_000, 10_000}) || !slices.Equal(cores, []int{1}) {
 		t.Errorf("after Check: %v on %v, %v", budget, cores, err)
 	}
-	// A level that somebody made smaller is large enough again within settleEvery.
+	// A level that an administrator made smaller is large enough again within settleEvery.
 	overwrite("cpu", c.first, rtRuntime, "0")
 	for _, level := range slices.Backward(above(c.first)) {
 		overwrite("cpu", level, rtRuntime, "0")

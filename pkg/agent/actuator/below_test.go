@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An init system in a container makes groups of its own: nobody governs what runs there, so somebody must tell.
+// An init system in a container makes groups of its own. The agent does not govern what runs there, so it must tell.
 func TestThreadsBelowAContainerAreCounted(t *testing.T) {
 	for _, l := range layouts {
 		t.Run(l.name, func(t *testing.T) {

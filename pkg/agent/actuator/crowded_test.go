@@ -60,7 +60,7 @@ func TestCrowdsAreExpelledForGood(t *testing.T) {
 				t.Fatalf("%d threads: %v", fifoThreads, err)
 			}
 			s.breed(c.first, 2000, priority)
-			_ = first(g) // the hot side reaches the first of them; nobody reads what it returns
+			_ = first(g) // the hot side reaches the first of them; the test does not need what it returns
 			if _, err := g.Check(); !errors.Is(err, errCrowded) {
 				t.Errorf("Check: %v; want it to say that there are too many threads", err)
 			}

@@ -81,7 +81,7 @@ func TestWhoIsMetByTheHotSideFirstHasItsOwnBack(t *testing.T) {
 
 func second2(_ Group, err error) error { return err }
 
-// Our own priority may be what the first thread has, too: nobody could have inherited it yet.
+// Our own priority may be what the first thread has, too: no thread could have inherited it yet.
 func TestWhoBringsOurPriorityHasItBack(t *testing.T) {
 	s := newSim(t, layouts[3].mount)
 	c := populate(s)
@@ -96,8 +96,9 @@ func TestWhoBringsOurPriorityHasItBack(t *testing.T) {
 	expectHas(t, s, tid, want)
 }
 
-// A thread that is made while its container is stopped, or stopped before a sweep meets it, has not asked for the ordinary policy: like
-// others that were made meanwhile it gets what the first one had, whoever lets go of the container.
+// A thread that is made while its container is stopped, or stopped before a sweep meets it, has not asked for the
+// ordinary policy. Like others that were made meanwhile it gets what the first one had, whichever process lets go of the
+// container.
 func TestThreadsMadeWhileTheirContainerIsStopped(t *testing.T) {
 	type step func(t *testing.T, s *simTree, c containers, g *fifoGroup, first int)
 	stop := func(t *testing.T, _ *simTree, _ containers, g *fifoGroup, _ int) { must(t, g.Throttle()) }

@@ -16,7 +16,7 @@ func TestWhoOverrunsBeforeTheFirstSweepHasItsOwnBack(t *testing.T) {
 	s := newSim(t, layouts[3].mount)
 	c := populate(s)
 	clear(s.threads)
-	g := mustOpen(t, s.probe(FIFO), serverOf(c.first)).(*fifoGroup) // nobody is in it yet
+	g := mustOpen(t, s.probe(FIFO), serverOf(c.first)).(*fifoGroup) // no thread is in it yet
 	tid := s.spawn(c.first, unix.SCHED_NORMAL)
 	for _, step := range []struct {
 		name   string
@@ -40,7 +40,7 @@ func TestWhoOverrunsBeforeTheFirstSweepHasItsOwnBack(t *testing.T) {
 }
 
 // A crowd that came while no fast path was there, or while the priority was changed, is as little real-time as any other.
-func TestCrowdsThatNobodySawCome(t *testing.T) {
+func TestCrowdsThatCameUnseen(t *testing.T) {
 	for name, come := range map[string]func(*testing.T, *simTree, containers, *fifoGroup) func() error{
 		"between two processes": func(t *testing.T, s *simTree, c containers, g *fifoGroup) func() error {
 			s.breed(c.first, 200, int(g.priority.Load()))

@@ -27,8 +27,8 @@ func strand(s *simTree, g *deadlineGroup, tid int) {
 	s.stuck = nil
 }
 
-// Only a thread that is on record, and has its deadlines by us, is freed: another waits for reasons of its own, and nobody would give it
-// back what it had.
+// Only a thread that is on record, and has its deadlines by us, is freed: another waits for reasons of its own, and no
+// process would give it back what it had.
 func TestOnlyOurDeadlineThreadsAreFreed(t *testing.T) {
 	own := map[string]unix.SchedAttr{
 		"round robin": roundRobin,

@@ -53,7 +53,8 @@ func expectAll(t *testing.T, s *simTree, want unix.SchedAttr) {
 	}
 }
 
-// Threads that are made while the container is let go of inherit a policy that nobody would take from them afterwards.
+// Threads that are made while the backend lets go of their container inherit a policy that no process would take from
+// them afterwards.
 func TestThreadsMadeWhileAContainerIsLetGoOf(t *testing.T) {
 	for name, letGo := range map[string]func(Backend, Group) error{
 		"closed":   func(_ Backend, g Group) error { return g.Close(true) },
@@ -165,7 +166,7 @@ func TestThreadsThatAreBeingMade(t *testing.T) {
 	}
 }
 
-// Restoring waits for it: nobody may come after that.
+// Restoring waits for it: no thread may come after that.
 func TestRestoringWaitsForThreadsThatAreBeingMade(t *testing.T) {
 	eachFIFO(t, func(t *testing.T, s *simTree, c containers, want unix.SchedAttr) {
 		being(t, s, c, func(b Backend, _ Group) error {
@@ -300,7 +301,8 @@ func TestThreadsThatInheritedAFormerPriority(t *testing.T) {
 	}
 }
 
-// What a thread that came later asked for itself comes back all the same, or stays where nobody has looked at it since.
+// What a thread that came later asked for itself comes back all the same, or stays where no check has looked at the
+// thread since.
 func TestThreadsThatAskedForTheirOwnPriority(t *testing.T) {
 	for name, look := range map[string]func(Group) error{
 		"seen":   func(g Group) error { return second(g.Check()) },

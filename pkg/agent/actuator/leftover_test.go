@@ -54,7 +54,7 @@ func TestALevelBeginsBesideWhatIsLeftOver(t *testing.T) {
 	has("0")
 }
 
-// TestWhatAFormerProcessGaveMayAllBeLeftOver: nobody knows since when it was there.
+// TestWhatAFormerProcessGaveMayAllBeLeftOver: since when it was there is not known.
 func TestWhatAFormerProcessGaveMayAllBeLeftOver(t *testing.T) {
 	s, c, b := rtSim(t)
 	mustOpen(t, b, serverOf(c.first))

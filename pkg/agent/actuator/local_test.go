@@ -82,7 +82,8 @@ func thereAndBack(t *testing.T, identity string) {
 	}
 }
 
-// Whoever ends or moves the processes of a group must not be given a number that means itself to the kernel, or all that there is.
+// A caller that ends or moves the processes of a group must not be given a number that means the caller itself to the
+// kernel, or all that there is.
 func TestLocalNamesNoProcessesOfOtherNamespaces(t *testing.T) {
 	tree := hosttest.Lab(t)
 	l, err := actuator.NewLocal(tree.Host(), actuator.IdentityCpuset)
@@ -98,7 +99,8 @@ func TestLocalNamesNoProcessesOfOtherNamespaces(t *testing.T) {
 	}
 }
 
-// A group that is there is somebody's, in whatever hierarchy, and stays as it is; so does one that took the name of ours.
+// Another process made a group that is there, in whatever hierarchy, and it stays as it is; so does one that took the
+// name of ours.
 func TestLocalCreatesOnlyWhatIsNotThere(t *testing.T) {
 	privileged.Require(t, privileged.Root, privileged.RTGroups)
 	l, err := actuator.NewLocal(host.New("/"), actuator.IdentityCPU)

@@ -61,8 +61,8 @@ func (l layout) beside(t *testing.T) (*simTree, containers, Backend) {
 	return s, c, b
 }
 
-// TestContainerThatDiesBetweenAnyTwoWrites: its groups and threads go before each of the writes of its life in turn. What is left
-// to do for it is refused, nobody else is touched, and in the end nothing is held for it.
+// TestContainerThatDiesBetweenAnyTwoWrites: its groups and threads go before each of the writes of its life in turn.
+// What is left to do for it is refused, no other container is touched, and in the end nothing is held for it.
 func TestContainerThatDiesBetweenAnyTwoWrites(t *testing.T) {
 	for _, l := range layouts {
 		t.Run(l.name, func(t *testing.T) {

@@ -75,8 +75,8 @@ func TestOwnPoliciesOnThisKernel(t *testing.T) {
 	must(t, b.Restore())
 }
 
-// The hot side stops a container and lets it run all the time that sweeps look at it, on this kernel: whom they meet meanwhile is not taken to
-// have asked for what it has then.
+// The hot side stops a container and lets it run all the time that sweeps look at it, on this kernel. A thread that they
+// meet meanwhile is not taken to have asked for what it has then.
 func TestSweepsBesideTheHotSideOnThisKernel(t *testing.T) {
 	b, top := realMachine(t, FIFO)
 	group := top + "/c"

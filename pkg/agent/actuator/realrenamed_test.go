@@ -36,8 +36,8 @@ func renameReal(t *testing.T, controller, group, to string) {
 	})
 }
 
-// A group with a process that never yields is renamed while it is governed: it is refused, and harmless from then on, whether whoever governed
-// it finds out or dies of something else first.
+// A group with a process that never yields is renamed while it is governed. It is refused, and harmless from then on,
+// whether the process that governed it finds out or dies of something else first.
 func TestRenamedGroupOnThisKernel(t *testing.T) {
 	for _, backend := range []string{RTGroup, FIFO, Deadline, CFS} {
 		for _, found := range []string{"by who governs it", "by the next process"} {

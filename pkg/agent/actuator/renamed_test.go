@@ -124,7 +124,7 @@ func TestRenamedGroupGetsBackWhatItHad(t *testing.T) {
 	})
 }
 
-// So does one that nobody had looked at before it was let go, stopped or not.
+// So does one that no process had looked at before it was let go, stopped or not.
 func TestRenamedGroupIsPutBackByTheSweep(t *testing.T) {
 	eachRename(t, true, func(t *testing.T, s *simTree, b Backend, g Group, _ string) {
 		if err := g.Close(false); err != nil {
@@ -136,7 +136,7 @@ func TestRenamedGroupIsPutBackByTheSweep(t *testing.T) {
 	})
 }
 
-// And one that is renamed while nobody lives who holds it open.
+// And one that is renamed while no process lives that holds it open.
 func TestRenamedGroupIsPutBackByTheNextProcess(t *testing.T) {
 	eachRename(t, false, func(t *testing.T, s *simTree, _ Backend, _ Group, backend string) {
 		b := s.probe(backend)
@@ -171,7 +171,7 @@ func TestRenamedGroupIsRememberedUntilItIsPutBack(t *testing.T) {
 	}
 }
 
-// A group made in the place of a renamed one is its successor; the renamed one is nobody's.
+// A group made in the place of a renamed one is its successor; no process governs the renamed one.
 func TestRenamedGroupWhosePlaceIsTaken(t *testing.T) {
 	for _, l := range renaming(t) {
 		t.Run(l.name, func(t *testing.T) {

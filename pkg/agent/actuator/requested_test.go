@@ -100,7 +100,7 @@ func (r *requestedOne) sweep(after time.Duration) {
 	}
 }
 
-// late: nobody opens the group in time.
+// late: no process opens the group in time.
 func (r *requestedOne) late() {
 	r.t.Helper()
 	r.sweep(0)
@@ -263,7 +263,7 @@ func TestRequestsOfFormerVersions(t *testing.T) {
 	}
 }
 
-// Where nobody asked for a budget, one that is there is somebody else's.
+// Where the agent asked for no budget, one that is there belongs to another program.
 func TestBudgetsThatWereNotRequested(t *testing.T) {
 	r := asks(t, layouts[3])
 	dir, err := r.cg.Dir("cpu", r.server.Cgroup)

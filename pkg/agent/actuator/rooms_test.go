@@ -122,8 +122,8 @@ func TestRoomsOfAttemptsThatFail(t *testing.T) {
 	}
 }
 
-// TestRoomsOutliveARestart until it is certain that their group does not come.
-func TestRoomsOutliveARestart(t *testing.T) {
+// TestRoomsStayOverARestart until it is certain that their group does not come.
+func TestRoomsStayOverARestart(t *testing.T) {
 	s, c, b := rtSim(t)
 	server := serverOf(above(c.first)[2] + "/" + strings.Repeat("a", 64))
 	if _, err := b.Room(server); err != nil {

@@ -41,8 +41,8 @@ func ratio(runtime, period int64) int64 {
 	return (runtime * 1000 << 20) / (period * 1000)
 }
 
-// acceptRT is tg_rt_schedulable: over the whole tree, the ratios of the children of each group are at most
-// its own; nobody loses the last budget while it has real-time tasks.
+// acceptRT is tg_rt_schedulable: over the whole tree, the ratios of the children of each group are at most its own; no
+// group loses the last budget while it has real-time tasks.
 func (k *simKernel) acceptRT(dir, name, value string) error {
 	if name == rtPeriod && slurp(filepath.Join(dir, rtMulti)) != "" {
 		return nil

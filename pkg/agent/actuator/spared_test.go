@@ -45,8 +45,9 @@ func expectSpared(t *testing.T, s *simTree, b Backend, before map[string]string,
 	}
 }
 
-// What the kernel enforces stays for as long as the table names the container that nobody can open: because its core takes no real-time work any
-// more, so that it is not even tried, or because that fails. Its pod has room for it though another container leaves.
+// What the kernel enforces stays for as long as the table names the container that the fast path cannot open: because
+// its core takes no real-time work any more, so that it does not even try, or because that fails. Its pod has room for
+// it though another container leaves.
 func TestWhatTheTableNamesIsSpared(t *testing.T) {
 	for _, l := range layouts {
 		if l.backend != RTGroup && l.backend != HCBS {
@@ -92,8 +93,9 @@ func TestWhatHasGoneIsNotSpared(t *testing.T) {
 	}
 }
 
-// What only a process of ours ends goes back to what the application had when nobody has tried to open it, and a minute after that failed first.
-func TestWhatNobodyWouldEndIsNotSpared(t *testing.T) {
+// What only a process of ours ends goes back to what the application had when no process has tried to open it, and a
+// minute after that failed first.
+func TestWhatNoProcessWouldEndIsNotSpared(t *testing.T) {
 	for name, fails := range map[string]bool{"not tried": false, "fails": true} {
 		t.Run(name, func(t *testing.T) {
 			s, c, b, _ := restarted(t, layouts[3])
@@ -122,8 +124,9 @@ func TestWhatNobodyWouldEndIsNotSpared(t *testing.T) {
 	}
 }
 
-// Nobody waits any more for a container that came to the process before, be it that this one ends after a single sweep: what is left of one that the table
-// does not name goes back at once. So does what its runtime wrote for one that the table names and nobody opens, where only a process of ours ends budgets.
+// A container that came to the process before is not waited for any more, be it that this one ends after a single sweep.
+// What is left of one that the table does not name goes back at once. So does what its runtime wrote for one that the
+// table names and no process opens, where only a process of ours ends budgets.
 func TestWhoCameIsNotToCome(t *testing.T) {
 	for name, of := range map[string]func(*requestedOne){
 		"in no table": func(r *requestedOne) {

@@ -137,7 +137,8 @@ func TestWhoseCoreIsGoneFitsElsewhere(t *testing.T) {
 	}
 }
 
-// A level above a spared container is sized for what that has in force. What others below it had goes to whom the spec gives it.
+// A level above a spared container is sized for what that has in force. What others below it had goes to the containers
+// to which the spec gives it.
 func TestLevelsAboveTheSparedShrink(t *testing.T) {
 	for _, l := range layouts[:3] {
 		t.Run(l.name, func(t *testing.T) {

@@ -36,7 +36,7 @@ func (s *simTree) start(want string) (Choice, error) {
 	})
 }
 
-// Whoever waits for a start hears what it is at before it is begun.
+// A start tells its caller what it is at before it begins that.
 func TestAStartTellsItsSteps(t *testing.T) {
 	var steps []string
 	o := ProbeOptions{
@@ -269,7 +269,7 @@ func TestAnotherBackendThanBefore(t *testing.T) {
 	}
 }
 
-// TestAnotherBootIsChosenAnew: it may be one of another kernel, and control groups do not outlive it.
+// TestAnotherBootIsChosenAnew: it may be one of another kernel, and control groups are gone after it.
 func TestAnotherBootIsChosenAnew(t *testing.T) {
 	s, _ := governing(t)
 	s.choice(`{"boot":"boot-1","backend":"rtgroup","granularityUs":9}`)

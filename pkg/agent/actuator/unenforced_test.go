@@ -8,7 +8,8 @@ import (
 // unlimited turns off what the kernel does about budgets of real-time groups, as tuned's profile realtime does.
 func (s *simTree) unlimited() { s.tree.Write("/proc/sys/kernel/sched_rt_runtime_us", "-1\n") }
 
-// Whoever turns off the throttling of groups while we govern does not ask us: nothing more is offered, and it is told, until it is back.
+// An administrator who turns off the throttling of groups while we govern does not ask us. The agent offers nothing
+// more, and tells it, until it is back.
 func TestThrottlingThatIsTurnedOff(t *testing.T) {
 	for _, l := range layouts {
 		t.Run(l.name, func(t *testing.T) {

@@ -67,7 +67,7 @@ func TestTheProgramsKnowTheWholeBudget(t *testing.T) {
 	}
 }
 
-// When the kernel stops a server before its alarm was told, whoever tells of both tells of one overrun: one level.
+// When the kernel stops a server before its alarm was told, an event that tells of both tells of one overrun: one level.
 func TestOneOverrunIsOneLevel(t *testing.T) {
 	k := newKernel("/a")
 	k.source = ebpf.SourceRTGroup

@@ -68,7 +68,7 @@ func TestWhoseMoveDidNotBeginComesWithWhatItMayBeginWith(t *testing.T) {
 	expectCut(t, startOn(t, k, dir, 0, 1))
 }
 
-// Whoever is opened on the core that it has keeps what is in force.
+// A server that is opened on the core that it has keeps what is in force.
 func TestWhoStaysOnItsCoreKeepsItsRaise(t *testing.T) {
 	k, dir, _ := raisedOnCore1(t)
 	n := startOn(t, k, dir, 0, 1)

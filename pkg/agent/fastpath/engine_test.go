@@ -45,7 +45,7 @@ func TestATableIsPutInForce(t *testing.T) {
 }
 
 // A server has nothing of how long another waited that had its slot before.
-func TestASlotThatChangesHandsHasWaitedForNobody(t *testing.T) {
+func TestASlotThatChangesHandsHasNoWaitOfTheOther(t *testing.T) {
 	k := newKernel("/a", "/b")
 	n := start(t, k, t.TempDir())
 	n.apply(tableOf(1, high("a", "/a", 0)))
@@ -124,13 +124,13 @@ func TestEventsOfOthersAreVoid(t *testing.T) {
 	beyond.Slot = table.MaxServers
 	n.send(0, beyond)
 	elsewhere := n.programs.event(100, ebpf.KindAlarm, n.now.Load())
-	n.send(1, elsewhere) // the other core has nobody in that slot
+	n.send(1, elsewhere) // the other core has no server in that slot
 	if got := k.groups["/a"].budgetUs; got != 2_000 {
 		t.Errorf("budget %d us; want 2000", got)
 	}
 }
 
-func TestAMoveLeavesNobodyWithoutACore(t *testing.T) {
+func TestAMoveLeavesNoServerWithoutACore(t *testing.T) {
 	k := newKernel("/a")
 	n := start(t, k, t.TempDir())
 	n.apply(tableOf(1, high("a", "/a", 0)))
@@ -294,7 +294,7 @@ func TestSomethingElseChangesABudget(t *testing.T) {
 	}
 }
 
-func TestThreadsThatNobodyGovernsAreTold(t *testing.T) {
+func TestUngovernedThreadsAreTold(t *testing.T) {
 	k := newKernel("/a")
 	n := start(t, k, t.TempDir())
 	n.apply(tableOf(1, high("a", "/a", 0)))
@@ -438,7 +438,7 @@ func TestAGroupAroundTheServerThatIsThrottledIsNoOverrun(t *testing.T) {
 	}
 }
 
-func TestNobodyStaysStopped(t *testing.T) {
+func TestNoServerStaysStopped(t *testing.T) {
 	for name, happen := range map[string]func(*node, table.Server){
 		"moved":               func(n *node, s table.Server) { s.Core = 1; n.apply(tableOf(2, s)) },
 		"with another period": func(n *node, s table.Server) { s.PeriodUs, s.DeadlineUs = 20_000, 20_000; n.apply(tableOf(2, s)) },

@@ -64,7 +64,7 @@ func TestAMoveFindsARenamedGroup(t *testing.T) {
 	expectLost(t, n, g, log)
 }
 
-// Nobody waits for a victim that has gone: it makes room by that, and has not refused to.
+// No raise waits for a victim that has gone: it makes room by that, and has not refused to.
 func TestAVictimThatHasGoneRefusesNothing(t *testing.T) {
 	k := newKernel("/a", "/b")
 	n := start(t, k, t.TempDir())

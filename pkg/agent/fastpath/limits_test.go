@@ -131,7 +131,7 @@ func TestRequestsLeaveNoHeapBehind(t *testing.T) {
 }
 
 // A table lets go of all servers that it does not name, so what is no whole one is refused, in words.
-func TestWhatIsNoObjectLetsGoOfNobody(t *testing.T) {
+func TestWhatIsNoObjectLetsGoOfNoServer(t *testing.T) {
 	n := start(t, newKernel("/a"), t.TempDir())
 	n.apply(tableOf(1, high("a", "/a", 0)))
 	for text, want := range map[string]string{

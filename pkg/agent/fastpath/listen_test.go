@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A socket on which somebody answers, and what is no socket, are left alone; one that a killed process left is not.
+// A socket on which a process answers, and what is no socket, are left alone; one that a killed process left is not.
 func TestOnlyAnAbandonedSocketIsReplaced(t *testing.T) {
 	n := start(t, newKernel(), t.TempDir())
 	dir := t.TempDir()

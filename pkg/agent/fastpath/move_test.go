@@ -96,7 +96,8 @@ func stranded(t *testing.T, k *kernel, others ...table.Server) (n *node, servers
 	return n, servers
 }
 
-// What is in force on a core is promised there, whatever the table says: nobody else is raised into the room of one that could not move.
+// What is in force on a core is promised there, whatever the table says: no other server is raised into the room of one
+// that could not move.
 func TestWhoCannotMoveKeepsItsRoom(t *testing.T) {
 	k := newKernel("/a", "/b")
 	b := high("b", "/b", 0)

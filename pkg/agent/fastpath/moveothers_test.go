@@ -39,9 +39,9 @@ func expectRaiseKept(t *testing.T, n *node) {
 	}
 }
 
-// One table has a server leave a core, and gives others its room or takes it from the core: by that table everybody fits, so nobody loses a raise because the
-// server has not moved yet.
-func TestRaisesAreKeptWhereSomebodyLeaves(t *testing.T) {
+// One table has a server leave a core, and gives others its room or takes it from the core. By that table all servers
+// fit, so none loses a raise because the server has not moved yet.
+func TestRaisesAreKeptWhereAServerLeaves(t *testing.T) {
 	b := high("b", "/b", 0)
 	for name, test := range map[string]struct {
 		nextB     table.Server
@@ -65,8 +65,8 @@ func TestRaisesAreKeptWhereSomebodyLeaves(t *testing.T) {
 	}
 }
 
-// Nor is a reserve, of which nobody heard anything, taken for a raise meanwhile.
-func TestAReserveStaysOneWhereSomebodyLeaves(t *testing.T) {
+// Nor is a reserve, of which no event told, taken for a raise meanwhile.
+func TestAReserveStaysOneWhereAServerLeaves(t *testing.T) {
 	k := newKernel("/r", "/b", "/m")
 	n := start(t, k, t.TempDir())
 	r, b, m := high("r", "/r", 0), of(high("b", "/b", 0), 500, 800), of(high("m", "/m", 0), 2_000, 3_000)
@@ -82,7 +82,7 @@ func TestAReserveStaysOneWhereSomebodyLeaves(t *testing.T) {
 }
 
 // A fast path that dies once such a table is kept, and before anybody has moved: the next one opens who leaves on the other core.
-func TestRaisesAreKeptWhereSomebodyLeavesOverARestart(t *testing.T) {
+func TestRaisesAreKeptWhereAServerLeavesOverARestart(t *testing.T) {
 	k, dir, b := newKernel("/a", "/b", "/m"), t.TempDir(), high("b", "/b", 0)
 	n, next := raisedBesideM(t, k, dir, high("a", "/a", 0), of(b, 500, 600), of(high("m", "/m", 0), 3_000, 3_000), of(b, 3_000, 3_500))
 	n.end()
@@ -99,8 +99,8 @@ func TestRaisesAreKeptWhereSomebodyLeavesOverARestart(t *testing.T) {
 	expectRaiseKept(t, n)
 }
 
-// A server whose move is refused stays for nobody knows how long. Then the least that others are to have comes before raises, which is no other each time
-// that the move is tried again.
+// A server whose move is refused stays for an unknown time. Then the least that others are to have comes before raises,
+// which is no other each time that the move is tried again.
 func TestWhoCannotLeaveIsCountedAgain(t *testing.T) {
 	k, b := newKernel("/a", "/b", "/m"), high("b", "/b", 0)
 	n, next := raisedBesideM(t, k, t.TempDir(), high("a", "/a", 0), of(b, 500, 600), of(high("m", "/m", 0), 3_000, 3_000), of(b, 3_000, 3_500))

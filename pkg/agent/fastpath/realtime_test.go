@@ -10,7 +10,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/fastpath"
 )
 
-// What somebody set in GODEBUG stays, and does not hide what the fast path needs.
+// What the user set in GODEBUG stays, and does not hide what the fast path needs.
 func TestGODEBUGOfTheEnvironmentIsKept(t *testing.T) {
 	const mark = "MAINSPRING_FASTPATH_REALTIME=1"
 	for name, c := range map[string]struct{ given, want []string }{

@@ -90,7 +90,7 @@ func TestWhatAGroupHasThatIsOpenedAnew(t *testing.T) {
 	}
 }
 
-// An edit of what a group is sized for stops nobody, and takes no raise from anybody: the group stays open.
+// An edit of what a group is sized for stops no server, and takes no raise from any: the group stays open.
 func TestAnEditOfRuntimeHi(t *testing.T) {
 	for name, c := range map[string]struct {
 		raised      bool

@@ -16,8 +16,8 @@ func low(id, cgroup string, us int64) table.Server {
 	return s
 }
 
-// A container of a victim that is made while somebody is raised begins with its floor, where the plan has two modes, and has no more
-// once it is governed.
+// A container of a victim that is made while a server is raised begins with its floor, where the plan has two modes, and
+// has no more once it is governed.
 func TestAVictimIsMadeWithItsFloorDuringARaise(t *testing.T) {
 	k := newKernel("/a", "/b")
 	n := start(t, k, t.TempDir())
@@ -52,8 +52,8 @@ func TestRoomOnACoreThatIsNotOurs(t *testing.T) {
 	}
 }
 
-// A victim whose group has gone keeps nobody from a raise.
-func TestAVictimWhoseGroupIsGoneKeepsNobodyFromARaise(t *testing.T) {
+// A victim whose group has gone keeps no server from a raise.
+func TestAVictimWhoseGroupIsGoneKeepsNoServerFromARaise(t *testing.T) {
 	k := newKernel("/a", "/b")
 	n := start(t, k, t.TempDir())
 	out := tableOf(1, high("a", "/a", 0), low("b", "/b", 3_000))

@@ -108,7 +108,7 @@ func TestTheSocketSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestNobodyAnswers(t *testing.T) {
+func TestNoFastPathAnswers(t *testing.T) {
 	_, err := client.New(filepath.Join(t.TempDir(), "none")).Report(t.Context())
 	if !errors.Is(err, client.ErrUnreachable) {
 		t.Errorf("want ErrUnreachable: %v", err)

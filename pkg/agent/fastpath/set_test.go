@@ -42,8 +42,8 @@ func TestABudgetByHandThatIsRefusedIsNotGivenLater(t *testing.T) {
 	}
 }
 
-// A budget that the plan has room for at once and the kernel refuses has cost nobody anything.
-func TestABudgetByHandThatTheKernelRefusesCostsNobodyAnything(t *testing.T) {
+// A budget that the plan has room for at once and the kernel refuses has cost no server anything.
+func TestABudgetByHandThatTheKernelRefusesCostsNoServerAnything(t *testing.T) {
 	k := newKernel("/a", "/b", "/low")
 	k.policy = actuator.PolicyEDF
 	n := start(t, k, t.TempDir())

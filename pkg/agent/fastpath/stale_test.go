@@ -21,7 +21,7 @@ func TestTheOriginOfATableIsReported(t *testing.T) {
 	}
 }
 
-// A plan that names containers which are gone, or are on another core by now, harms nobody, and is told of once.
+// A plan that names containers which are gone, or are on another core by now, harms no server, and is told of once.
 func TestAPlanOlderThanItsContainersIsToldOf(t *testing.T) {
 	log, k := logged(t), newKernel("/a", "/b")
 	n := start(t, k, t.TempDir())

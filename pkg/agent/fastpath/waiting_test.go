@@ -7,8 +7,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/actuator"
 )
 
-// Who comes just after the process before has died waits until nothing that it may have promised is under way. Nobody
-// is told that such a server is governed while its budget is 0.
+// A server that comes just after the process before has died waits until nothing that this may have promised is under
+// way. The fast path does not report such a server as governed while its budget is 0.
 func TestWhoWaitsForRoomIsNotCalledGoverned(t *testing.T) {
 	dir, k := t.TempDir(), newKernel("/a", "/b")
 	first := start(t, k, dir)

@@ -105,7 +105,7 @@ func TestTheOnlyRaiseIsGivenBack(t *testing.T) {
 	b.has(2000)
 }
 
-// A newcomer for whom the least that the table asks for has no room yet runs with his low budget meanwhile.
+// A new server for which the least that the table asks for has no room yet runs with its low budget meanwhile.
 func TestTheLowBudgetComesFirst(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000, srv(0, "Low", 6000, 6000)).begun()
 	b.servers = []governor.Server{least(srv(1, "High", 2000, 5000), 5000)}
@@ -126,7 +126,8 @@ func TestLowExactlyFits(t *testing.T) {
 	b.has(7000, 2000)
 }
 
-// Who gave way to a raise keeps its place over a restart, too: whom the core had no room for has none now.
+// A server that gave way to a raise keeps its place over a restart, too: one for which the core had no room has none
+// now.
 func TestWhoGaveWayKeepsItsPlaceOverARestart(t *testing.T) {
 	servers := []governor.Server{srv(0, "High", 4000, 5000), srv(1, "Low", 4000, 4000), least(srv(2, "High", 1000, 2000), 2000)}
 	b := newBench(t, governor.Options{}, 900_000, servers...).squeezes(1)

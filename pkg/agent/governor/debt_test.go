@@ -20,7 +20,7 @@ func twoOfTen(s governor.Server) governor.Server {
 	return s
 }
 
-// A window that is lost to a debt counts as one that overran, so that nobody waits, stopped, for a second overrun.
+// A window that is lost to a debt counts as one that overran, so that no server waits, stopped, for a second overrun.
 func TestLostWindowsCountAsOverruns(t *testing.T) {
 	for name, test := range map[string]struct {
 		usedUs int64
@@ -60,7 +60,7 @@ func TestADebtIsRaisedToTheLevelThatPays(t *testing.T) {
 	}
 }
 
-// A debt raises nobody beyond what the plan has room for, and nobody whose criticality forbids it.
+// A debt raises no server beyond what the plan has room for, and none whose criticality forbids it.
 func TestADebtIsPaidWithinThePlan(t *testing.T) {
 	t.Parallel()
 	b := newBenchSerial(t, governor.Options{}, 500_000, limited(srv(0, "High", 2000, 4000)), srv(1, "Low", 2000, 2000)).begun()
@@ -74,7 +74,7 @@ func TestADebtIsPaidWithinThePlan(t *testing.T) {
 
 // Who is stopped for what it owes neither runs nor is clean: it is not taken to be idle, and keeps its raise until it
 // has paid, and as long as any raise after that.
-func TestNobodyRecoversWhileItPays(t *testing.T) {
+func TestNoServerRecoversWhileItPays(t *testing.T) {
 	t.Parallel()
 	ran := start
 	b := newBenchSerial(t, governor.Options{Seen: func(int) int64 { return ran }}, 900_000, srv(0, "High", 2000, 4000)).begun()

@@ -17,8 +17,8 @@ func (e early) Started(int, int64, int64)   {}
 func (e early) Woke(int, int64)             {}
 func (e early) Exhausted(int, int64, int64) {}
 
-// Why the victims of a mode switch wait until nobody is raised: under fixed priorities a core may have the bandwidth for their low
-// budgets beside the raised ones, so that the account would give it back, and yet promises are broken.
+// Why the victims of a mode switch wait until no server is raised: under fixed priorities a core may have the bandwidth
+// for their low budgets beside the raised ones, so that the account would give it back, and yet promises are broken.
 func TestRestoringBesideARaiseBreaksPromisesThatTheAccountKeeps(t *testing.T) {
 	count := map[string]int{}
 	for tries := 0; tries < 10 && count["broken"] == 0; tries++ { // a few of every 1,000 sets do
@@ -27,7 +27,7 @@ func TestRestoringBesideARaiseBreaksPromisesThatTheAccountKeeps(t *testing.T) {
 	mustHappen(t, count, "broken")
 }
 
-// restoreEarly runs a set that is admitted with a mode switch with everybody raised and nobody squeezed.
+// restoreEarly runs a set that is admitted with a mode switch, with all servers raised and none squeezed.
 func restoreEarly(t *rapid.T, count map[string]int) {
 	c := drawExperiment(t, false)
 	c.Core.Policy = rt.FixedPriority

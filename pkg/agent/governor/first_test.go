@@ -71,7 +71,7 @@ func TestFirstOfAReserve(t *testing.T) {
 	}
 }
 
-// Whom the table has, and who has not come yet, counts as well.
+// A server that the table has, and that has not come yet, counts as well.
 func TestFirstBesideWhoIsToCome(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000).begun()
 	s, other := reserved(srv(0, "High", 2000, 5000)), reserved(srv(1, "High", 2000, 5000))
@@ -80,7 +80,7 @@ func TestFirstBesideWhoIsToCome(t *testing.T) {
 	}
 }
 
-// Room that is held until somebody's deadline is not there yet.
+// Room that is held until a server's deadline is not there yet.
 func TestFirstBesideWhatIsHeld(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000, srv(0, "High", 5000, 5000), srv(1, "Low", 1000, 1000)).begun()
 	b.servers = b.servers[1:]
@@ -95,7 +95,7 @@ func TestFirstBesideWhatIsHeld(t *testing.T) {
 	}
 }
 
-// What one was told to begin with nobody else is told, until it is loaded.
+// What one server was told to begin with no other is told, until it is loaded.
 func TestFirstBesideWhatAnotherWasTold(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -130,8 +130,8 @@ func TestFirstBesideWhatAnotherWasTold(t *testing.T) {
 	}
 }
 
-// A newcomer that has more than the table grants it, where there is no room for that, is a defect of whoever gave it; what it
-// has too much is taken from it.
+// A new server that has more than the table grants it, where there is no room for that, is a defect of the process that
+// gave it. What it has too much is taken from it.
 func TestWhoComesWithTooMuch(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

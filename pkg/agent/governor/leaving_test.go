@@ -19,8 +19,8 @@ func (b *bench) left() {
 	b.servers = slices.DeleteFunc(b.servers, func(s governor.Server) bool { return s.Leaving })
 }
 
-// A plan counts without those who leave, so nobody's raise is given back, no reserve is taken for a raise, and nobody gives way for their room. They keep it
-// until they have gone.
+// A plan counts without the servers that leave. So no server's raise is given back, no reserve is taken for a raise, and
+// no server gives way for their room. They keep it until they have gone.
 func TestWhoLeavesIsNotCounted(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000,
 		srv(0, "High", 1000, 2000), reserved(srv(1, "High", 1000, 2000)), srv(2, "Low", 1000, 1000), srv(3, "High", 3500, 3500), srv(4, "High", 500, 500)).squeezes(2)
@@ -64,7 +64,7 @@ func TestWhoLeavesGetsNoMore(t *testing.T) {
 	b.has(2000, 2000)
 }
 
-// Nobody is helped by a raise that a leaver gives back, or by its giving way: its room comes soon.
+// A raise that a leaving server gives back helps no other, nor does its giving way: its room comes soon.
 func TestWhoLeavesKeepsWhatItHas(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000, srv(0, "High", 2000, 4000), srv(1, "High", 2000, 4000)).begun()
 	b.alarm(0, 0, governor.Raised)
@@ -95,7 +95,8 @@ func TestWhoCouldNotLeaveIsCountedAgain(t *testing.T) {
 	b.has(2000, 3000, 3000)
 }
 
-// A window of a Limited server that leaves is nobody's before it has gone, and nobody has to give up his for it.
+// A window of a Limited server that leaves goes to no other before it has gone, and no server has to give up its own for
+// it.
 func TestTheWindowOfWhoLeaves(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000, limited(srv(0, "High", 2000, 2500)), limited(srv(1, "High", 2000, 2500))).begun()
 	b.alarm(0, 0, governor.Raised)
@@ -109,7 +110,8 @@ func TestTheWindowOfWhoLeaves(t *testing.T) {
 	b.has(2500)
 }
 
-// Who is raised beside a leaver asks victims for all that it lacks, as that keeps its room until it has gone, which may take long.
+// A server that is raised beside one that leaves asks victims for all that it lacks, as that one keeps its room until it
+// has gone, which may take long.
 func TestARaiseBesideWhoLeaves(t *testing.T) {
 	b := newBenchSerial(t, governor.Options{EDF: true}, 900_000, srv(0, "High", 2000, 4000), srv(1, "Low", 2000, 2000), srv(2, "Low", 4000, 4000)).squeezes(1).begun()
 	b.leaves(2)

@@ -39,8 +39,8 @@ func TestGrowingWithRoomIsAtOnce(t *testing.T) {
 	b.has(6000)
 }
 
-// The bandwidth of who is gone is free after his deadline, also when he had not run for long: nobody can
-// say any more.
+// The bandwidth of a server that is gone is free after its deadline, also when it had not run for long: that is not
+// known any more.
 func TestGoneServers(t *testing.T) {
 	b := newBench(t, governor.Options{Seen: func(int) int64 { return 0 }}, 900_000, srv(0, "High", 6000, 6000)).begun()
 	b.pass(100 * ms)
@@ -147,7 +147,7 @@ func TestARefusedBudgetIsAFaultAndTriedAgain(t *testing.T) {
 	b.has(2000)
 }
 
-// Without a plan nobody is raised anew; who is raised stays so until he recovers.
+// Without a plan no server is raised anew; a raised one stays so until it recovers.
 func TestNoPlan(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000, srv(0, "High", 2000, 4000), srv(1, "High", 2000, 4000)).begun()
 	b.alarm(0, 0, governor.Raised)
@@ -193,7 +193,7 @@ func TestGranularityIsCharged(t *testing.T) {
 	b.load(1)
 }
 
-// A plan that holds has paid for the raises of those who are not Limited: nobody else gets their room.
+// A plan that holds has paid for the raises of the servers that are not Limited: no other server gets their room.
 func TestPaidRaisesAreKeptFree(t *testing.T) {
 	b := newBench(t, governor.Options{}, 800_000, srv(0, "High", 2000, 5000), limited(srv(1, "High", 2000, 4000))).begun()
 	if b.Promised() != 700_000 {
@@ -235,7 +235,7 @@ func TestRestart(t *testing.T) {
 	b.has(1000, 2000, 1000, 1000, 1000)
 }
 
-func TestNobodyWasPromisedAnythingOnANewNode(t *testing.T) {
+func TestNothingWasPromisedOnANewNode(t *testing.T) {
 	b := newBench(t, governor.Options{Started: start - ms}, 900_000, srv(0, "High", 2000, 4000))
 	b.InForce(0, 0)
 	b.load(0)
@@ -244,7 +244,7 @@ func TestNobodyWasPromisedAnythingOnANewNode(t *testing.T) {
 
 func TestAfterARestartFormerPromisesStayFree(t *testing.T) {
 	b := newBench(t, governor.Options{Started: start - ms}, 900_000, limited(srv(0, "High", 2000, 4000)))
-	b.Load(nil, b.plan, b.now, b.kernel) // nobody is there yet
+	b.Load(nil, b.plan, b.now, b.kernel) // no server is there yet
 	b.InForce(0, 2000)
 	b.budgets[0] = 2000
 	b.load(0)
@@ -257,8 +257,8 @@ func TestAfterARestartFormerPromisesStayFree(t *testing.T) {
 	b.alarm(0, 0, governor.Raised)
 }
 
-// A newcomer for whom the table has room gets it from those who are raised, if need be.
-func TestANewcomersLowBudgetComesBeforeRaises(t *testing.T) {
+// A new server for which the table has room gets it from the raised ones, if need be.
+func TestANewServersLowBudgetComesBeforeRaises(t *testing.T) {
 	b := newBench(t, governor.Options{}, 700_000, srv(0, "Middle", 2000, 6000)).begun()
 	b.alarm(0, 0, governor.Raised)
 	b.servers = append(b.servers, srv(1, "High", 3000, 5000))

@@ -7,9 +7,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/table"
 )
 
-// The raise of a Low server is paid for beside those of the others. It ends with the plan that names it, and the newcomer for which the plan was made
-// has its room after the deadline of the period under way.
-func TestALowServersRaiseEndsForANewcomer(t *testing.T) {
+// The raise of a Low server is paid for beside those of the others. It ends with the plan that names it, and the new
+// server for which the plan was made has its room after the deadline of the period under way.
+func TestALowServersRaiseEndsForANewServer(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000, srv(0, "High", 2000, 4000), srv(1, "Low", 1000, 5000)).begun()
 	b.alarm(1, 0, governor.Raised)
 	b.alarm(0, 0, governor.Raised)

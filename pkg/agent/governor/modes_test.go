@@ -23,7 +23,7 @@ func twoModes(t *testing.T) *bench {
 	return newBench(t, governor.Options{}, int64(p.Threshold), high, srv(1, "Low", 4_000, 4_000)).squeezes(1)
 }
 
-// A victim whose container begins anew while somebody is raised comes at its floor, and returns with the others.
+// A victim whose container begins anew while a server is raised comes at its floor, and returns with the others.
 func TestAVictimThatBeginsAnewDuringARaiseComesAtItsFloor(t *testing.T) {
 	for name, has := range map[string]int64{"with no budget": 0, "with its low budget": 4000, "with less": 3000, "at its floor": 2000} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestAVictimThatBeginsAnewDuringARaiseComesAtItsFloor(t *testing.T) {
 	}
 }
 
-// Somebody is admitted, in two modes, beside who is raised already.
+// A server is admitted, in two modes, beside one that is raised already.
 func TestAPlanThatGetsVictimsDuringARaise(t *testing.T) {
 	b := twoModes(t)
 	all, squeeze := b.servers, b.plan.Squeeze
@@ -122,7 +122,7 @@ func TestACutThatIsRefusedAgainAndAgain(t *testing.T) {
 }
 
 // A victim that is gone has no budget, whatever the last one was.
-func TestAVictimThatIsGoneKeepsNobodyFromARaise(t *testing.T) {
+func TestAVictimThatIsGoneKeepsNoServerFromARaise(t *testing.T) {
 	b := twoModes(t).begun()
 	if got := b.Alarm(0, b.now, b.now, &cutless{b.kernel, 1, fmt.Errorf("writing: %w", governor.ErrGone)}); got.Kind != governor.Raised {
 		t.Error(got)

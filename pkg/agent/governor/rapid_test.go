@@ -43,7 +43,7 @@ type world struct {
 	threshold int64 // of all tables; 0: each has its own
 	happened  map[string]int
 	resting   bool // no write is refused any more
-	stayed    bool // somebody who was to leave: others may have been granted what he should have had back
+	stayed    bool // a server that was to leave: others may have been granted what it should have had back
 }
 
 func (w *world) Set(slot int, budgetUs int64) error {

@@ -78,7 +78,7 @@ func TestAnIdleServerRecovers(t *testing.T) {
 	}
 }
 
-func TestNobodyKnowsWhoIsIdle(t *testing.T) {
+func TestIdlenessIsUnknownWithoutSeen(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000, srv(0, "High", 2000, 4000)).begun()
 	b.alarm(0, 0, governor.Raised)
 	b.tickFor(100_000 * ms)

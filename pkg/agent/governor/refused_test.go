@@ -24,10 +24,10 @@ func (k refusing) Set(slot int, budgetUs int64) error {
 	return k.kernel.Set(slot, budgetUs)
 }
 
-// A table asks for more for one server, and the kernel refuses. If that is told at once (and the asker then takes the former table
-// back), then nobody has given way for it: room that others make is there only after their deadlines, and what needs it is
-// not written before.
-func TestARefusalThatIsToldAtOnceHasCostNobodyAnything(t *testing.T) {
+// A table asks for more for one server, and the kernel refuses. If that is told at once (and the asker then takes the
+// former table back), then no server has given way for it. Room that others make is there only after their deadlines,
+// and what needs it is not written before.
+func TestARefusalThatIsToldAtOnceHasCostNoServerAnything(t *testing.T) {
 	told, squeezed := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		idle := rapid.Bool().Draw(t, "idle")
@@ -108,7 +108,7 @@ func TestAnAskerThatGaveWayItself(t *testing.T) {
 }
 
 // A victim whose budget the kernel does not give back keeps no other down, and is tried again.
-func TestARefusedRestoreKeepsNobodyElseDown(t *testing.T) {
+func TestARefusedRestoreKeepsNoOtherServerDown(t *testing.T) {
 	b := crowded(t).begun()
 	b.alarm(0, 0, governor.Denied)
 	b.tickFor(20 * ms)

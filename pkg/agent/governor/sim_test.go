@@ -157,7 +157,8 @@ func loaded(t *rapid.T, c sim.Config, servers []rt.Server, patterns ...sim.Patte
 	return c, r
 }
 
-// Whoever overruns and whenever: where the plan holds the governor's raises and squeezes break no promised budget.
+// Whichever server overruns and whenever: where the plan holds the governor's raises and squeezes break no promised
+// budget.
 func TestNoPromisedBudgetIsBroken(t *testing.T) {
 	count := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {

@@ -44,7 +44,7 @@ func TestFixedPrioritiesKeepTheirPromises(t *testing.T) {
 	mustHappen(t, count, "Raised", "Recovered", "squeezed", "given back")
 }
 
-// restarting is a driver whose victims' containers begin anew while somebody is raised, and whose tables come again.
+// restarting is a driver whose victims' containers begin anew while a server is raised, and whose tables come again.
 type restarting struct {
 	*driver
 	r *rand.Rand
@@ -84,7 +84,8 @@ func (d restarting) floor(i int) int64 {
 	return 0
 }
 
-// Victims whose containers begin anew while somebody is raised, with new groups, break nobody's promises: they come at their floors.
+// Victims whose containers begin anew while a server is raised, with new groups, break no promises: they come at their
+// floors.
 func TestVictimsThatBeginAnewBreakNoPromises(t *testing.T) {
 	count := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {

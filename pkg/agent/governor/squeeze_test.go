@@ -57,7 +57,7 @@ func TestTheRaiseComesWhenTheRoomIsThere(t *testing.T) {
 	b.has(4000, 2000, 1000, 1000)
 }
 
-func TestARaiseThatNobodyNeedsAnyMoreIsForgotten(t *testing.T) {
+func TestARaiseThatIsNoLongerNeededIsForgotten(t *testing.T) {
 	b := crowded(t)
 	b.servers[0].DwellUs = 5000
 	b.begun()
@@ -125,7 +125,7 @@ func crowdedServers() []governor.Server {
 	return []governor.Server{limited(srv(0, "High", 2000, 4000)), srv(1, "Low", 2000, 2000), srv(2, "Low", 2000, 2000), srv(3, "Low", 2000, 2000)}
 }
 
-func TestNobodyIsRestoredWhileSomebodyWaits(t *testing.T) {
+func TestNoServerIsRestoredWhileAnotherWaits(t *testing.T) {
 	b := crowded(t)
 	b.servers[0] = limited(srv(0, "High", 2000, 9000)) // more than can be made room for
 	b.begun()
@@ -189,8 +189,8 @@ func TestVictimsWhoArePlannedNoLongerAreRestoredInPart(t *testing.T) {
 	b.has(4000, 2000, 1500, 1000)
 }
 
-// Under fixed priorities a plan that names victims, and not for Limited servers, is one of two modes (AMC-rtb): with
-// the first raise all of them give way, and none comes back while somebody is raised.
+// Under fixed priorities a plan that names victims, and not for Limited servers, is one of two modes (AMC-rtb): with the
+// first raise all of them give way, and none comes back while a server is raised.
 func TestModeSwitch(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000, srv(0, "High", 2000, 3000), srv(1, "Low", 2000, 2000), srv(2, "Low", 1000, 1000)).squeezes(2, 1).begun()
 	b.alarm(0, 0, governor.Raised)
@@ -207,8 +207,8 @@ func TestModeSwitch(t *testing.T) {
 	edf.has(3000, 2000)
 }
 
-// Who gives way for a raise keeps its place: a table that asks for more than fits without squeezing is told so, and
-// whom the core had no room for before has none now.
+// A server that gives way for a raise keeps its place: a table that asks for more than fits without squeezing is told
+// so, and one for which the core had no room before has none now.
 func TestWhoGivesWayKeepsItsPlace(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000, srv(0, "High", 2000, 3000), srv(1, "High", 2000, 4000), srv(2, "Low", 4000, 4000), srv(3, "Low", 2000, 2000)).squeezes(2)
 	b.load(1) // the last does not fit
@@ -228,7 +228,7 @@ func TestWhoGivesWayKeepsItsPlace(t *testing.T) {
 
 // A raise is no right to what it took: a table that asks for it for good, where who gave way keeps its place, is refused that, and the raise
 // goes on as one.
-func TestWhoIsRaisedHasNobodysPlace(t *testing.T) {
+func TestARaisedServerTakesNoOthersPlace(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000, srv(0, "High", 2000, 3500), srv(1, "High", 2000, 2000), srv(2, "Low", 4000, 4000)).squeezes(2).begun()
 	b.tickFor(20 * ms)
 	b.alarm(0, 0, governor.Partial)
@@ -259,7 +259,7 @@ func TestWhoGivesWayAndAsksForTooMuchKeepsItsPlace(t *testing.T) {
 	b.has(2000, 2000, 4000)
 }
 
-// Who is raised and asks for more than there is keeps its raise before somebody less critical comes.
+// A raised server that asks for more than there is keeps its raise before a less critical one comes.
 func TestWhoIsRaisedIsNotCutForWhoComes(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000, srv(0, "Middle", 2000, 3000), srv(1, "High", 5000, 5000)).begun()
 	b.tickFor(20 * ms)
@@ -272,7 +272,7 @@ func TestWhoIsRaisedIsNotCutForWhoComes(t *testing.T) {
 	b.has(3000, 5000, 0)
 }
 
-// Whoever is no less critical gives way to nobody, whatever a plan says.
+// A server that is no less critical gives way to none, whatever a plan says.
 func TestEqualsDoNotGiveWay(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000, srv(0, "Middle", 2000, 3000), srv(1, "Middle", 2000, 2000), srv(2, "Low", 2000, 2000)).squeezes(0, 1, 2).begun()
 	b.alarm(0, 0, governor.Raised)

@@ -17,7 +17,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/privileged"
 )
 
-// takeTheRest has a group that is nobody's take all real-time bandwidth that the machine has left.
+// takeTheRest has a group that no process governs take all real-time bandwidth that the machine has left.
 func takeTheRest(t *testing.T) {
 	t.Helper()
 	dir := fmt.Sprintf("/sys/fs/cgroup/cpu/mainspring-test-%d-rest", os.Getpid())

@@ -106,7 +106,8 @@ func TestAFastPathWaitsForTheOneThatGovernsItsCore(t *testing.T) {
 // elsewhere is the environment variable by which this test's program holds a core, by a file system that only it has mounted.
 const elsewhere = "MAINSPRING_TEST_CORE_ELSEWHERE"
 
-// A pod has a network, mounts and control groups of its own. Whoever governs a core from one meets who does so from another, or from the host.
+// A pod has a network, mounts and control groups of its own. A fast path that governs a core from one meets one that
+// does so from another, or from the host.
 func TestAPodsFastPathMeetsTheHosts(t *testing.T) {
 	core := 1024 + os.Getpid()%60_000 // that no machine has
 	if root := os.Getenv(elsewhere); root != "" {

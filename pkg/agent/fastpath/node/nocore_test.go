@@ -40,9 +40,9 @@ func (c *container) is(policy uint32) error {
 	return nil
 }
 
-// A change that takes the last core leaves no thread real-time whose budget nobody ends, of containers that came by NRI either. They are governed again
-// once a core is given back.
-func TestWithoutACoreNobodyStaysRealTimeByUs(t *testing.T) {
+// A change that takes the last core leaves no thread real-time whose budget no process ends, of containers that came by
+// NRI either. They are governed again once a core is given back.
+func TestWithoutACoreNoThreadStaysRealTimeByUs(t *testing.T) {
 	privileged.Require(t, privileged.Root, privileged.BTF)
 	privileged.Machine(t)
 	task, p := task(t), newProcess(t, actuator.FIFO)
