@@ -214,7 +214,7 @@ func TestArrangeIsFeasibleAndStable(t *testing.T) {
 	}
 }
 
-// mustBeAllowed: somebody is more critical than the displaced; the returned are where their claims are.
+// mustBeAllowed: another server is more critical than the displaced; the returned are where their claims are.
 func mustBeAllowed(t *rapid.T, node rt.Node, changes []rt.Change, c rt.Change) {
 	switch c.Reason {
 	case rt.ChangeReturned:
@@ -229,7 +229,7 @@ func mustBeAllowed(t *rapid.T, node rt.Node, changes []rt.Change, c rt.Change) {
 	}
 }
 
-// One newcomer on a node that passes: it displaces as few as Victims says, and nobody when it fits without.
+// One server is added to a node that passes: it displaces as few as Victims says, and none when it fits without.
 func TestArrangeMovesTheFewest(t *testing.T) {
 	displaced := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -281,7 +281,7 @@ func TestArrangeMovesTheFewest(t *testing.T) {
 	}
 }
 
-// fewestMoves is how few of the less critical must leave any one core for the newcomer; -1 if none helps.
+// fewestMoves is how few of the less critical must leave any one core for the added server; -1 if none helps.
 func fewestMoves(node rt.Node, s rt.Server) int {
 	least := -1
 	for _, l := range loadsOf(node, node.Current) {
@@ -313,8 +313,8 @@ func canSettle(node rt.Node, from int, victims []rt.Server) bool {
 	return true
 }
 
-// When the witness does not pass, what is placed passes, the rest is refused, and of those on one core
-// nobody stays for a less critical one.
+// When the witness does not pass, what is placed passes, the rest is refused, and of those on one core none stays for a
+// less critical one.
 func TestArrangeWithoutWitness(t *testing.T) {
 	refusals := 0
 	rapid.Check(t, func(t *rapid.T) {

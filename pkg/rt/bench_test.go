@@ -75,8 +75,7 @@ func BenchmarkPlanCore(b *testing.B) {
 	}
 }
 
-// One added on a node with 1,280 servers; and all of them at once, as after a restart without any
-// RTNode.
+// One server added to a node with 1,280 servers; and all of them at once, as after a restart without any RTNode.
 func BenchmarkArrange(b *testing.B) {
 	node := rt.Node{Current: rt.Placement{}, Witness: rt.Placement{}}
 	for _, load := range fullNode(rt.EDF) {

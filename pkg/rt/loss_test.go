@@ -76,7 +76,7 @@ func TestLeastLossIsTheLeast(t *testing.T) {
 	})
 }
 
-// Of more than are all tried: enough, each of them needed, and nobody cheaper would do in the place of one.
+// Of more than are all tried: enough, each of them needed, and no cheaper candidate would do in the place of one.
 func TestLeastLossOfMany(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		candidates, fits := drawCandidates(t, 13, 40)
@@ -160,7 +160,7 @@ func TestLeastLossAmongMany(t *testing.T) {
 	})
 }
 
-// Where nobody else would do, a dear one that may go is found among many that may not.
+// Where no other candidate would do, a dear one that may go is found among many that may not.
 func TestLeastLossAmongManyThatMayNot(t *testing.T) {
 	dear := rt.Candidate{ID: "dear", Loss: 4_000, Size: 100}
 	candidates := []rt.Candidate{dear}
@@ -184,7 +184,7 @@ func contains(candidates []rt.Candidate, c rt.Candidate) bool {
 }
 
 // Found by chance: an exchange for a cheaper one that frees more makes another of those that go needless.
-func TestNobodyGoesWhomAnExchangeMadeNeedless(t *testing.T) {
+func TestNoCandidateGoesThatAnExchangeMadeNeedless(t *testing.T) {
 	sizes := []rt.PPM{141, 1, 1, 1, 9, 2, 23, 209, 4, 31, 45, 139, 104, 157, 126, 219, 172, 176, 213, 275}
 	kept := map[string]bool{"5": true, "8": true, "11": true, "13": true, "16": true, "17": true, "18": true}
 	var candidates []rt.Candidate

@@ -6,7 +6,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
-func TestTriggerAndDwellWhereNobodySaysOtherwise(t *testing.T) {
+func TestTriggerAndDwellByDefault(t *testing.T) {
 	t.Parallel()
 	for c, want := range map[rt.Criticality][2]int{rt.High: {1, 1}, rt.Middle: {2, 10}, rt.Low: {2, 10}} {
 		if overruns, periods := rt.Trigger(c); [2]int{overruns, periods} != want {

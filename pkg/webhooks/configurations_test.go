@@ -106,8 +106,8 @@ func TestALostRaceForTheSecretChangesNothing(t *testing.T) {
 	}
 }
 
-// The chart's rights do not allow to create the Secret: what is served stays, what is not about the certificate
-// goes on, and one Event tells whoever deleted it.
+// The chart's rights do not allow to create the Secret. What is served stays, what is not about the certificate goes on,
+// and one Event tells the user who deleted it.
 func TestADeletedSecretIsToldOnce(t *testing.T) {
 	c, recorder := keeper(t, true, nil, emptySecret(nil))
 	reconciled := func(what string, events int) string {

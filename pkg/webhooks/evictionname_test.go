@@ -11,8 +11,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
-// A dry run of the eviction's name puts it off by nothing, and what else somebody has given that name until its own deadline: one that is promised anew with
-// every request never comes.
+// A dry run of the eviction's name does not put it off. Another migration that a user has given that name puts it off
+// until its own deadline: one that is promised anew with every request never comes.
 func TestANameThatIsTaken(t *testing.T) {
 	dry := func(o *v1alpha1.PodMigration) { o.Spec.DryRun = true }
 	for what, taken := range map[string]*v1alpha1.PodMigration{

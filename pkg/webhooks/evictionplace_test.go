@@ -58,8 +58,9 @@ func expectGone(t *testing.T, what string, r *admissionapi.AdmissionResponse) {
 	}
 }
 
-// kubectl drain evicts by name, and comes again: in the place of the pod that it means is one of its name then, on another node. Until it is known to be what the
-// other was it stays, whether it runs yet or not, and whoever asks.
+// kubectl drain evicts by name, and comes again: in the place of the pod that it means is one of its name then, on
+// another node. Until it is known to be what the other was it stays, whether it runs yet or not, and whichever client
+// asks.
 func TestThePodInAnothersPlaceIsNotEvictedWhileThatIsMigrated(t *testing.T) {
 	for what, change := range map[string]func(*gate){
 		"it waits behind the gate":   func(g *gate) { g.pod.Phase, g.pod.NodeName = corev1.PodPending, "" },

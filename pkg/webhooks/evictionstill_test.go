@@ -76,8 +76,8 @@ func TestAPodThatStandsStillAfterItsMigrationIsNotEvicted(t *testing.T) {
 	}
 }
 
-// An agent that is gone for good holds up no drain for ever: once the pod should have gone on, and a deadline later has not. While nobody has decided
-// that it goes on, another may have its state.
+// An agent that is gone for good holds up no drain for ever: once the pod should have gone on, and a deadline later has
+// not. While no controller has decided that it goes on, another may have its state.
 func TestAPodThatIsLeftStandingStill(t *testing.T) {
 	at := evening.Add(time.Minute)
 	for stage, passes := range map[v1alpha1.CheckpointStage]bool{v1alpha1.StageDiscard: true, v1alpha1.StageRestore: false, v1alpha1.StageCheckpoint: false} {
@@ -96,8 +96,9 @@ func TestAPodThatIsLeftStandingStill(t *testing.T) {
 	}
 }
 
-// So it is with pods that an eviction by itself would not have migrate: one that nobody makes again and a PodMigration moves with its state, one that no McKube
-// governs and a MigrationPolicy has moved so, one that has ended meanwhile. Once they do not stand still they go as before.
+// So it is with pods that an eviction by itself would not have migrate: one that no controller makes again and a
+// PodMigration moves with its state, one that no McKube governs and a MigrationPolicy has moved so, one that has ended
+// meanwhile. Once they do not stand still they go as before.
 func TestAPodThatStandsStillAndWouldNotMigrate(t *testing.T) {
 	way := func(o *v1alpha1.PodMigration) { o.Status.Strategy = v1alpha1.StrategyCheckpoint }
 	for what, change := range map[string]func(*state.PodView){

@@ -92,7 +92,7 @@ func TestPreemptionsEndAtTheirDeadline(t *testing.T) {
 }
 
 // A plan beyond what the controller plans holds no other tenant's pods back.
-func TestAPlanThatTheControllerDidNotMakeHoldsNobodyBack(t *testing.T) {
+func TestAPlanThatTheControllerDidNotMakeHoldsNoPodBack(t *testing.T) {
 	for what, text := range map[string]string{
 		"until 2099":      `{"node":"n","core":1,"deadline":"2099-01-01T00:00:00Z","life":"1m0s"}`,
 		"of two hours":    fmt.Sprintf(`{"node":"n","core":1,"deadline":%q,"life":"2h0m0s"}`, start.Add(time.Minute).Format(time.RFC3339)),

@@ -178,7 +178,7 @@ func FuzzHandlers(f *testing.F) {
 	})
 }
 
-// A pod there would start without its claim, and the McKube would promise what nobody keeps.
+// A pod there would start without its claim, and the McKube would promise what no controller keeps.
 func TestMcKubesOfSparedNamespacesAreRefused(t *testing.T) {
 	w := &world{spared: []string{"kube-system", "default"}}
 	r := ask(t, w, webhooks.PathValidateMcKubes, "McKube", mckube("m"))

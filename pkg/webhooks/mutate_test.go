@@ -140,8 +140,8 @@ func TestWhatCannotWaitRunsWithoutACore(t *testing.T) {
 	}
 }
 
-// The state of the pod that a new one was copied from is not that of the new one, but its settings
-// are what somebody has written.
+// The state of the pod that a new one was copied from is not that of the new one, but its settings are what the user has
+// written.
 func TestTheStateOfACopiedPodIsReset(t *testing.T) {
 	p := mutate(t, pod("app"), mckube("m", budget(20_000, 500, 600)))
 	p.Annotations["mckube.io/rt-current"], p.Annotations["mckube.io/rt-core"] = "hi", "7"
@@ -201,7 +201,7 @@ func TestTheNodeOfAMcKubeIsRequired(t *testing.T) {
 	}
 }
 
-// Nobody would ever allocate the claim of a pod that the scheduler does not see.
+// The scheduler would never allocate the claim of a pod that it does not see.
 func TestAPodThatIsOnItsNodeAlreadyGetsNoClaim(t *testing.T) {
 	p := pod("app")
 	p.Spec.NodeName = "n1"

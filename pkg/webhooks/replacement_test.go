@@ -38,7 +38,7 @@ func (r records) List(_ context.Context, into client.ObjectList, _ ...client.Lis
 	return nil
 }
 
-// A pod waits for the controller only while one of its owner's is being moved, and has nobody in its place.
+// A pod waits for the controller only while one of its owner's is being moved, and has no pod in its place.
 func TestThePlaceOfAMigratedPodIsGated(t *testing.T) {
 	moving := func(change func(*v1alpha1.PodMigration)) records {
 		o := v1alpha1.PodMigration{Status: v1alpha1.PodMigrationStatus{

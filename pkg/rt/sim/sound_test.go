@@ -13,7 +13,7 @@ func holdsOn(core rt.Core) func([]rt.Server) bool {
 	return func(servers []rt.Server) bool { return rt.Holds(core, servers).Admitted }
 }
 
-// T1: whoever overruns, whenever, and for however long raised budgets are kept.
+// T1: whichever server overruns, whenever, and for however long raised budgets are kept.
 func TestT1KeepsEveryBudget(t *testing.T) {
 	raises := 0
 	rapid.Check(t, func(t *rapid.T) {

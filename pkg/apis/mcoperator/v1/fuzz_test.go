@@ -21,7 +21,7 @@ func FuzzParseCores(f *testing.F) {
 	})
 }
 
-// FuzzValues: what is written for containers is read again; whatever somebody else wrote is read as something.
+// FuzzValues: what is written for containers is read again; whatever a user wrote is read as something.
 func FuzzValues(f *testing.F) {
 	f.Add("app", "2-3", "side", "0,2", "app=1,2,side=3")
 	f.Add("a", "", "b", "", "=,=")
