@@ -30,7 +30,7 @@ var (
 	}
 	raceTests = map[string][]string{
 		"./pkg/controllers/rtruntime":  {"TestTwoControllersNeverAdmitTwice", "TestOfTwoDecisionsOnOneVersionOneIsWritten", "TestAnAgentLivesByItsLease", "TestReportsAtOnce"},
-		"./pkg/controllers/disruption": {"TestASlowSearchIsInterrupted", "TestConsolidationsOwnWaitIsInterrupted", "TestConsolidationEndsWhereTheRoomIsGone", "TestTheDoorbellEndsSearchesAsTimeoutsDo", "TestSearchesEndWithTheProcess", "TestTheDoorbellWakesTheLoop"},
+		"./pkg/controllers/disruption": {"TestASlowSearchIsInterrupted", "TestConsolidationsOwnWaitIsInterrupted", "TestConsolidationEndsWhereTheRoomIsGone", "TestTheTriggerEndsSearchesAsTimeoutsDo", "TestSearchesEndWithTheProcess", "TestTheTriggerWakesTheLoop"},
 		"./pkg/orchestration":          {"TestRequestsAreStoredSideBySide", "TestTwoProcessesAtOnce", "TestTwoAtTheSameInstantKeepEachLimit"},
 		"./pkg/controllers/migration":  {"TestDecisionsAreWrittenSideBySide", "TestADecisionIsMadeOnce", "TestOnAControlPlane", "TestAnEvictionThatWaitsForAnother"},
 	}

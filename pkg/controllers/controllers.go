@@ -96,7 +96,7 @@ func New(ctx context.Context, op *operator.Operator, provider cloudprovider.Clou
 	}
 	list, err := withOwnDisruption(ctx, op, queue, disruption.Dependencies{
 		Clock: op.Clock, Client: op.GetClient(), Reader: op.GetAPIReader(), CloudProvider: planned, Recorder: op.EventRecorder,
-		Cluster: cluster, Provisioner: provisioner, Queue: disruptions, Gate: gate, Store: store, Actions: queue, Bell: disruption.NewDoorbell(),
+		Cluster: cluster, Provisioner: provisioner, Queue: disruptions, Gate: gate, Store: store, Actions: queue, Trigger: disruption.NewTrigger(),
 		Repack: o.Repack,
 	}, standard)
 	if err != nil {
@@ -140,7 +140,7 @@ func withOwnDisruption(ctx context.Context, op *operator.Operator, queue *orches
 	}
 	ours := disruption.NewController(ctx, d)
 	queue.Handle(rules.ReplaceNode, ours.Executor())
-	queue.Listen(ours.Heed)
+	queue.Listen(ours.Follow)
 	list = append(list,
 		informer.NewNodePoolController(op.GetClient(), d.CloudProvider, d.Cluster, d.Cost),
 		informer.NewNodeClaimController(op.GetClient(), d.CloudProvider, d.Cluster, d.Cost),

@@ -16,7 +16,7 @@ const bufferCounted = 75 * time.Second
 
 // bufferObjection is the objection to closing a node as empty that may have been opened for the pods of a CapacityBuffer; nil for none. Karpenter counts
 // these pods on a node in the first plan after the node has come, and until then takes it for empty.
-func (m *mannered) bufferObjection(ctx context.Context, c *disruption.Candidate) *objection {
+func (m *filtered) bufferObjection(ctx context.Context, c *disruption.Candidate) *objection {
 	if m.Reason() != karpv1.DisruptionReasonEmpty || !options.FromContext(ctx).FeatureGates.CapacityBuffer {
 		return nil
 	}

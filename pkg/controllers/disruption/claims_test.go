@@ -21,7 +21,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 )
 
-// syncClaims lets Karpenter and the store know which cores were given to whom.
+// syncClaims lets Karpenter and the store know which claims hold which cores.
 func (w *world) syncClaims() {
 	w.Helper()
 	claims := &resourcev1.ResourceClaimList{}

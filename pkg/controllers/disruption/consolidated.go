@@ -13,7 +13,7 @@ import (
 //   - a node that becomes a candidate by what is not in the cluster's state: condition Consolidatable, the end of a nomination, a PodDisruptionBudget.
 
 // markNewCandidates marks the cluster where a node is a candidate that was none in the pass before.
-func (m *mannered) markNewCandidates(candidates []*disruption.Candidate) {
+func (m *filtered) markNewCandidates(candidates []*disruption.Candidate) {
 	if m.ConsolidationType() == "" {
 		return
 	}
@@ -25,7 +25,7 @@ func (m *mannered) markNewCandidates(candidates []*disruption.Candidate) {
 }
 
 // endPass forgets the candidates where the method had none in this pass.
-func (m *mannered) endPass() {
+func (m *filtered) endPass() {
 	if !m.searched {
 		m.candidates = nil
 	}

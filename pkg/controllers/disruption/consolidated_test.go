@@ -38,7 +38,7 @@ func TestANewCandidateIsLookedAt(t *testing.T) {
 	w := begin(t)
 	a, b := w.node("a", "plain").Name, w.node("b", "plain").Name
 	search := &remembering{cluster: w.cluster}
-	method := disruption.NewMannered(w.dependencies, search, search)
+	method := disruption.NewFiltered(w.dependencies, search, search)
 	for i, pass := range []struct {
 		candidates []string
 		want       int

@@ -62,8 +62,8 @@ type Dependencies struct {
 	Store *rtstate.Store
 	// Actions are asked what else is being done to nodes and pods.
 	Actions Actions
-	// Bell wakes the loop.
-	Bell *Doorbell
+	// Trigger wakes the loop.
+	Trigger *Trigger
 	// Repack are the settings of repacking.
 	Repack RepackOptions
 }
@@ -92,7 +92,7 @@ type Controller struct {
 	Dependencies
 	desk *desk
 	// standard are Karpenter's methods.
-	standard []*mannered
+	standard []*filtered
 }
 
 // NewController returns the disruption loop on the shared queue and provisioner.
@@ -113,34 +113,34 @@ func NewController(ctx context.Context, d Dependencies) *Controller {
 	return c
 }
 
-// standardMethods are Karpenter's, with manners: node repair (behind its gate), emptiness, drift of static pools,
-// drift, multi-node and single-node consolidation. Repacking comes last: it moves more pods for what it saves.
-func standardMethods(ctx context.Context, d Dependencies) []*mannered {
+// standardMethods are Karpenter's, each as a filtered method: node repair (behind its gate), emptiness, drift of static
+// pools, drift, multi-node and single-node consolidation. Repacking comes last: it moves more pods for what it saves.
+func standardMethods(ctx context.Context, d Dependencies) []*filtered {
 	list := func() []disruption.Method {
-		clk := &hurried{Clock: d.Clock, bell: d.Bell}
+		clk := &earlyClock{Clock: d.Clock, trigger: d.Trigger}
 		return disruption.NewMethods(ctx, clk, d.Cluster, d.Client, d.Provisioner, d.CloudProvider, d.Recorder, d.Queue)
 	}
 	quiet, all := list(), list()
-	out := make([]*mannered, len(quiet))
+	out := make([]*filtered, len(quiet))
 	for i := range quiet {
 		if quiet[i].ConsolidationType() == "" {
 			all[i] = quiet[i]
 		}
-		out[i] = newMannered(d, quiet[i], all[i])
+		out[i] = newFiltered(d, quiet[i], all[i])
 	}
 	if d.Repack.Enabled {
 		attempts := newRepackAttempts()
-		out = append(out, newMannered(d, newRepacking(d, attempts), newRepacking(d, attempts)))
+		out = append(out, newFiltered(d, newRepacking(d, attempts), newRepacking(d, attempts)))
 	}
 	return out
 }
 
-// Register implements controller.Controller. The loop runs when its own pause is over, or when somebody rings.
+// Register implements controller.Controller. The loop runs when its own pause is over, or when the trigger is fired.
 func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 	return controllerruntime.NewControllerManagedBy(m).
 		Named(c.Name()).
 		WatchesRawSource(singleton.Source()).
-		WatchesRawSource(c.Bell.source()).
+		WatchesRawSource(c.Trigger.source()).
 		Complete(singleton.AsReconciler(c))
 }
 
@@ -149,7 +149,7 @@ func (c *Controller) knows() bool { return c.Store.Synced() == nil && c.Actions.
 
 // Reconcile makes one pass of the loop.
 func (c *Controller) Reconcile(ctx context.Context) (reconciler.Result, error) {
-	c.Bell.answer()
+	c.Trigger.beginPass()
 	if !c.knows() { // nothing would speak against any node
 		return reconciler.Result{RequeueAfter: starting}, nil
 	}

@@ -44,7 +44,7 @@ func (w *world) begunBy(name string, patience time.Duration) {
 	o.Status.PhaseTime = o.Spec.Since
 }
 
-// withdraw says that nobody wants an action any longer.
+// withdraw says that the controller does not want an action any longer.
 func (w *world) withdraw(name string) { w.actions[name].Status.Phase = "RollingBack" }
 
 // entered says that an action has come into its phase just now.

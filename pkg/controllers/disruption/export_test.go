@@ -7,34 +7,36 @@ import (
 	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
 )
 
-// NewMannered gives a method manners, with two instances of it.
-func NewMannered(d Dependencies, quiet, all disruption.Method) disruption.Method {
-	return newMannered(d, quiet, all)
+// NewFiltered makes a filtered method of two instances of a method.
+func NewFiltered(d Dependencies, quiet, all disruption.Method) disruption.Method {
+	return newFiltered(d, quiet, all)
 }
 
 // NewRepacking is repacking by itself.
 func NewRepacking(d Dependencies) disruption.Method { return newRepacking(d, newRepackAttempts()) }
 
-// EndPass ends a pass of the loop for a method with manners.
-func EndPass(m disruption.Method) { m.(*mannered).endPass() }
+// EndPass ends a pass of the loop for a filtered method.
+func EndPass(m disruption.Method) { m.(*filtered).endPass() }
 
-// NewHurried is the clock of the standard methods.
-func NewHurried(c clock.Clock, bell *Doorbell) clock.Clock { return &hurried{Clock: c, bell: bell} }
+// NewEarlyClock is the clock of the standard methods.
+func NewEarlyClock(c clock.Clock, trigger *Trigger) clock.Clock {
+	return &earlyClock{Clock: c, trigger: trigger}
+}
 
-// Answer begins a pass.
-func (d *Doorbell) Answer() { d.answer() }
+// BeginPass begins a pass.
+func (t *Trigger) BeginPass() { t.beginPass() }
 
-// Search begins a search that the doorbell ends.
-var Search = (*Doorbell).search
+// Search begins a search that the trigger ends.
+var Search = (*Trigger).search
 
-// Source feeds the loop with what is rung.
-var Source = (*Doorbell).source
+// Source feeds the loop with the trigger's requests.
+var Source = (*Trigger).source
 
 // Stop ends it.
 func (s *search) Stop() { s.stop() }
 
-// Ringing tells whether somebody waits for the next pass.
-func (d *Doorbell) Ringing() bool { return d.ringing() }
+// Pending tells whether a caller of Fire waits for the next pass.
+func (t *Trigger) Pending() bool { return t.pending() }
 
 // Instances are those of each standard method: for nodes without real-time work, and for all.
 func Instances(ctx context.Context, d Dependencies) (out [][2]disruption.Method) {

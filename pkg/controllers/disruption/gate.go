@@ -212,7 +212,7 @@ func (g *Gate) refuses(ctx context.Context, action *v1alpha1.RTAction) (refusal,
 		reason = ReasonNotEvicted
 	}
 	if why == "" && err == nil {
-		why = forsaken(g.store.Snapshot(), action.Spec.Node)
+		why = unreachable(g.store.Snapshot(), action.Spec.Node)
 		never = why != ""
 	}
 	if why == "" && err == nil {
@@ -306,7 +306,7 @@ func (g *Gate) measure() {
 	}
 }
 
-// forget drops what is known of actions but those, and of nodes that nobody closes any longer.
+// forget drops what is known of all actions but those, and of nodes for which Karpenter's queue has no command any longer.
 func (g *Gate) forget(but map[string]bool) {
 	over := g.released()
 	g.mutex.Lock()

@@ -167,7 +167,7 @@ func TestANodeIsNotClosedWhileItsContainersHaveNoCoreElsewhere(t *testing.T) {
 	}
 }
 
-// Karpenter's queue may be at a command at the very moment at which nobody wants it any longer.
+// Karpenter's queue may be working on a command at the very moment at which its action is withdrawn.
 func TestNoNodeIsClosedForAnActionThatIsBeingUndone(t *testing.T) {
 	w, _, _ := ready(t, nil)
 	w.withdraw("replace-1")
@@ -190,7 +190,8 @@ func TestNoNodeIsClosedForACommandThatWasTakenBack(t *testing.T) {
 	w.expectUntouched("old")
 }
 
-// What is being closed is not brought back: where a pod may not go and nobody wants the action any longer, it ends and says why.
+// The controller does not bring back a node that is being closed. Where a pod may not go and the action is withdrawn, the
+// action ends and says why.
 func TestWhatKeepsANodeThatIsBeingClosedIsTold(t *testing.T) {
 	w, _, answer := ready(t, nil)
 	w.carry("old")
@@ -208,8 +209,8 @@ func TestWhatKeepsANodeThatIsBeingClosedIsTold(t *testing.T) {
 	}
 }
 
-// What refuses an eviction only for now, a budget or an API server that is busy, does not end an action that nobody wants any longer: it is asked
-// again, and succeeds when the pod has gone.
+// A budget, or an API server that is busy, refuses an eviction only for now. Such a refusal does not end an action that is
+// withdrawn: the controller asks again, and the action succeeds when the pod has gone.
 func TestAMomentaryRefusalDoesNotEndAnAction(t *testing.T) {
 	for name, refused := range map[string]error{"a budget": byBudget, "a busy API server": apierrors.NewTooManyRequestsError("too many requests, please try again later")} {
 		t.Run(name, func(t *testing.T) {
@@ -268,7 +269,7 @@ func TestWhatKeptANodeIsForgotten(t *testing.T) {
 	}
 }
 
-// Nor does the next leader tell of it, for whom the command begins anew.
+// Nor does the next leader tell of it: it begins the command anew.
 func TestWhatKeptANodeIsForgottenByTheNextLeader(t *testing.T) {
 	w, _, answer := ready(t, byBudget)
 	w.carry("old")

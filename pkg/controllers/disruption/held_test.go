@@ -54,7 +54,7 @@ func TestANodeThatIsKeptFromBeingDeletedIsServed(t *testing.T) {
 	w.expectHeld(nil)
 }
 
-// Nor is it served any longer once nobody closes it: the command was given up, or was taken back.
+// Nor does the metric count it once the node is not to be closed any longer: the command was given up, or was taken back.
 func TestANodeThatIsNoLongerToBeDeletedIsNotKept(t *testing.T) {
 	for name, end := range map[string]func(*world){
 		"given up":   func(w *world) { w.clock.Step(11 * time.Minute); w.carry("old") },
@@ -76,7 +76,7 @@ func TestANodeThatIsNoLongerToBeDeletedIsNotKept(t *testing.T) {
 
 // Karpenter's queue tries four times in a row, each second: one look is enough for all four.
 func TestWhetherANodeIsKeptIsNotAskedAtEachTry(t *testing.T) {
-	w, node, stays, newcomer := consolidated(t)
+	w, node, stays, newPod := consolidated(t)
 	looks := 0
 	w.dependencies.Gate.Client = interceptor.NewClient(w.client, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -95,7 +95,7 @@ func TestWhetherANodeIsKeptIsNotAskedAtEachTry(t *testing.T) {
 	if w.closing(node) || looks > first {
 		t.Errorf("it looks %d times, and once more at once", looks)
 	}
-	w.leaves(newcomer, stays, 40)
+	w.leaves(newPod, stays, 40)
 	w.carry(node)
 	if !w.closing(node) || looks == first {
 		t.Error("it does not look again when a second has passed")

@@ -38,7 +38,7 @@ func (f finds) ComputeCommands(context.Context, map[string]int, ...*karpdisrupti
 // judged is what is left of a command that a method has found.
 func (w *world) judged(c karpdisruption.Command) ([]karpdisruption.Command, karpdisruption.Method) {
 	w.Helper()
-	method := disruption.NewMannered(w.dependencies, finds{command: c}, finds{command: c})
+	method := disruption.NewFiltered(w.dependencies, finds{command: c}, finds{command: c})
 	out, err := method.ComputeCommands(w.ctx, nil, c.Candidates...)
 	w.must(err)
 	return out, method
@@ -82,7 +82,7 @@ func (w *world) repaired(name string, ready corev1.ConditionStatus) (karpdisrupt
 	w.must(w.store.Update(node))
 	candidate := w.candidate(name)
 	found := repairs{finds{command: karpdisruption.Command{Candidates: []*karpdisruption.Candidate{candidate}}}}
-	return disruption.NewMannered(w.dependencies, found, found), candidate
+	return disruption.NewFiltered(w.dependencies, found, found), candidate
 }
 
 // A migration to a node that has died waits for what is on it, which goes with the machine; so the repair does not wait for the migration.
@@ -182,7 +182,7 @@ func (empties) Reason() karpv1.DisruptionReason { return karpv1.DisruptionReason
 func TestANewNodeIsNotEmptyWhereThereMayBeBuffers(t *testing.T) {
 	w := begin(t)
 	node := w.node("a", "plain")
-	method := disruption.NewMannered(w.dependencies, empties{}, empties{})
+	method := disruption.NewFiltered(w.dependencies, empties{}, empties{})
 	gate := func(on bool) context.Context {
 		return options.ToContext(w.ctx, karptest.Options(karptest.OptionsFields{FeatureGates: karptest.FeatureGates{CapacityBuffer: &on}}))
 	}
@@ -191,7 +191,7 @@ func TestANewNodeIsNotEmptyWhereThereMayBeBuffers(t *testing.T) {
 	if method.ShouldDisrupt(gate(true), candidate) || !method.ShouldDisrupt(gate(false), candidate) {
 		t.Error("it is closed where a buffer may be counted there yet, or kept where there are none")
 	}
-	if other := disruption.NewMannered(w.dependencies, repairs{}, repairs{}); !other.ShouldDisrupt(gate(true), candidate) {
+	if other := disruption.NewFiltered(w.dependencies, repairs{}, repairs{}); !other.ShouldDisrupt(gate(true), candidate) {
 		t.Error("it is kept from a method that closes nodes which are not empty")
 	}
 	w.clock.Step(75 * time.Second)

@@ -116,8 +116,9 @@ func homeless(s *state.Snapshot, nodes []string, elsewhere map[types.UID]bool, r
 	return out
 }
 
-// forsaken is which real-time pod would be without its budget in its new place if a node went away; empty: none.
-func forsaken(s *state.Snapshot, node string) string {
+// unreachable is which real-time pod a McKube would not reach in its new place if the node went away: the pod would be
+// without its budget there. Empty: none.
+func unreachable(s *state.Snapshot, node string) string {
 	n, ok := s.NodeView(node)
 	if !ok {
 		return ""

@@ -12,8 +12,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// notice notes that the node is being closed, or gone, though this process has a command for it which has not come to that yet: then somebody
-// else has deleted it, and the gate was not asked. What an earlier process has deleted is not told from that, and nothing is said.
+// notice notes that the node is being closed, or gone, though this process has a command for it that has not deleted it yet.
+// Then another client has deleted it, and did not ask the gate. This process cannot tell that from a deletion by an earlier
+// process where it has no command itself, and says nothing then.
 func (r replace) notice(task orchestration.Task, t target) {
 	if (t.started || t.command != nil) && !r.Gate.hasLet(task.Object.Name) {
 		task.Progress[progressOthers] = "true"
@@ -28,9 +29,10 @@ func byOthers(task orchestration.Task) string {
 	return ", as somebody else has deleted its NodeClaim: nobody has asked whether its pods may go, or waited for their replacement"
 }
 
-// abandon ends an action whose NodeClaim somebody has taken away, finalizer and all, while the node serves on: nobody closes it any longer, and
-// nothing of it is Karpenter's to undo. The command is taken back and the node no longer marked. What was opened stays: the provider may take
-// such a machine away at any moment, and an empty node goes by itself.
+// abandon ends an action whose NodeClaim another client has removed together with its finalizer, while the node serves on.
+// Karpenter does not close the node any longer, and nothing of it is Karpenter's to undo. abandon takes the command back and
+// the marks off the node. It leaves what was opened: the provider may take such a machine away at any moment, and Karpenter
+// closes an empty node by itself.
 func (r replace) abandon(ctx context.Context, task orchestration.Task, t target) (rules.Result, error) {
 	if !r.desk.callOff(task.Object.Name) {
 		return rules.Result{Message: "the command is just being begun"}, nil

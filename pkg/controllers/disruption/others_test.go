@@ -15,7 +15,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 )
 
-// deletes has somebody delete a NodeClaim; with its finalizers torn out it is gone at once.
+// deletes has another client delete a NodeClaim. Where that client removes the finalizers too, the NodeClaim is gone at once.
 func (w *world) deletes(name string, torn bool) {
 	w.Helper()
 	claim := &karpv1.NodeClaim{}
@@ -29,8 +29,9 @@ func (w *world) deletes(name string, torn bool) {
 	w.sync()
 }
 
-// A NodeClaim that somebody deletes while its replacement starts is closed without the gate: the action follows, and says so.
-func TestANodeThatSomebodyElseClosesIsFollowedAndTold(t *testing.T) {
+// Another client deletes a NodeClaim while its replacement starts. The NodeClaim is closed without the gate: the action
+// follows it, and says so.
+func TestANodeThatAnotherClientClosesIsFollowedAndTold(t *testing.T) {
 	w, pod := pressed(t)
 	w.pass()
 	w.step("replace-1")
@@ -46,8 +47,8 @@ func TestANodeThatSomebodyElseClosesIsFollowedAndTold(t *testing.T) {
 	}
 }
 
-// What this process deletes itself is nobody else's.
-func TestANodeThatIsClosedInItsTurnIsNobodyElses(t *testing.T) {
+// A NodeClaim that this process deletes itself does not count as deleted by another client.
+func TestANodeThatIsClosedInItsTurnIsNotAnotherClients(t *testing.T) {
 	w, pod, _ := ready(t, nil)
 	w.step("replace-1")
 	w.carry("old")
@@ -58,8 +59,8 @@ func TestANodeThatIsClosedInItsTurnIsNobodyElses(t *testing.T) {
 	w.expectMessage(w.step("replace-1"), "has no real-time container any longer")
 }
 
-// With the finalizer torn out the NodeClaim is gone and the node serves on: nobody closes it any longer. The action ends, nothing marks the
-// node, and what was opened stays, as the machine may be taken away.
+// With the finalizer removed the NodeClaim is gone and the node serves on: Karpenter does not close it any longer. The action
+// ends, and nothing marks the node. What was opened stays, as the provider may take the machine away.
 func TestANodeWhoseNodeClaimIsTornOutIsGivenUp(t *testing.T) {
 	for name, undoing := range map[string]bool{"running": false, "being undone": true} {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +109,8 @@ func TestANodeThatIsTornAwayIsTold(t *testing.T) {
 	}
 }
 
-// What stays of an action that is undone is a node as any other: whoever looks after nodes of actions that came to nothing leaves it alone.
+// What is left of an action that is undone is a node as any other. The controller that cleans up nodes of actions that came
+// to nothing leaves it alone.
 func TestWhatStaysBelongsToNoAction(t *testing.T) {
 	w, opened := underWay(t)
 	w.join(opened, statetest.Cores(2)...)

@@ -19,7 +19,7 @@ const promise = time.Hour
 // promised is the objection to closing a node where that would take the place in the NodePool's budget for which the replacement of one under real-time
 // pressure waits, or rests from waiting; nil for none. It is for a while only, and not where the budget has no place for such a reason at all. Repair goes on, and no node of a
 // NodePool with a fixed number of them is replaced so.
-func (m *mannered) promised(c *disruption.Candidate) *objection {
+func (m *filtered) promised(c *disruption.Candidate) *objection {
 	for _, reason := range []string{rules.ReasonPoolBudget, orchestration.ReasonNodeBeingDisrupted} {
 		for _, a := range m.Actions.Awaiting(reason) {
 			if a.Spec.NodePool == c.NodePool.Name && !c.OwnedByStaticNodePool() && m.awaits(a) && c.NodePool.MustGetAllowedDisruptions(m.Clock, 1, Reason) > 0 {
@@ -32,7 +32,7 @@ func (m *mannered) promised(c *disruption.Candidate) *objection {
 
 // awaits tells whether an action waits, not for too long yet, for nothing but such a place, which the method is to leave to it: what was closing its node
 // has given way, and does no longer.
-func (m *mannered) awaits(a *v1alpha1.RTAction) bool {
+func (m *filtered) awaits(a *v1alpha1.RTAction) bool {
 	read, _ := record.Read(a) // for how long
 	return a.Spec.Reason == string(Reason) && rules.Kind(a.Spec.Kind) == rules.ReplaceNode && m.Clock.Since(read.Since) < promise && m.Reason() != karpv1.DisruptionReasonUnhealthy &&
 		commandFor(m.Queue, func(n *disruption.Candidate) bool { return n.Name() == a.Spec.Node }) == nil

@@ -54,7 +54,7 @@ func (w *world) expectClosing(want ...string) {
 // but not for ever.
 func TestThePlaceInTheBudgetIsKeptForTheReplacement(t *testing.T) {
 	w, action := drifting(t)
-	w.loop.Heed(action)
+	w.loop.Follow(action)
 	w.pass()
 	w.expectClosing()
 	if !w.said("ActionInFlight: action waits-1 waits for a place in the disruption budgets of NodePool general") {
@@ -75,7 +75,8 @@ func TestThePlaceInTheBudgetIsKeptForTheReplacement(t *testing.T) {
 	}
 }
 
-// It is kept from nobody for another NodePool, another reason or another kind, nor where the NodePool has no place for it at any time.
+// The place is kept from no method for another NodePool, another reason or another kind of action. Nor is it kept where the
+// NodePool has no place for it at any time.
 func TestNoPlaceIsKeptForAnythingElse(t *testing.T) {
 	for name, change := range map[string]func(*world, *v1alpha1.RTActionSpec){
 		"another NodePool": func(_ *world, s *v1alpha1.RTActionSpec) { s.NodePool = "other" },
@@ -88,7 +89,7 @@ func TestNoPlaceIsKeptForAnythingElse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, action := drifting(t)
-			w.loop.Heed(action)
+			w.loop.Follow(action)
 			w.pass()
 			w.expectClosing()
 			action.Status.WaitingFor = "NodePoolBudget"

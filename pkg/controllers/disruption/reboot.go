@@ -17,7 +17,7 @@ import (
 // decideReboots returns the candidates that repair may be asked about. A reboot drains the node in place, and opens nothing for its pods. One whose
 // real-time containers have no core elsewhere is therefore replaced instead: repair then opens a node for them first. One that
 // must be left alone for now is no candidate.
-func (m *mannered) decideReboots(ctx context.Context, candidates []*disruption.Candidate) []*disruption.Candidate {
+func (m *filtered) decideReboots(ctx context.Context, candidates []*disruption.Candidate) []*disruption.Candidate {
 	if m.Reason() != karpv1.DisruptionReasonUnhealthy {
 		return candidates
 	}
@@ -37,7 +37,7 @@ func (m *mannered) decideReboots(ctx context.Context, candidates []*disruption.C
 }
 
 // replaceInstead makes the reboot of a node a replacement where its real-time containers have no core elsewhere, and says so on the node.
-func (m *mannered) replaceInstead(ctx context.Context, snapshot *state.Snapshot, reboot disruption.Command) {
+func (m *filtered) replaceInstead(ctx context.Context, snapshot *state.Snapshot, reboot disruption.Command) {
 	objections := m.housed(ctx, snapshot, &reboot)
 	if len(objections) == 0 {
 		return

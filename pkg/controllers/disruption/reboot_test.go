@@ -68,7 +68,7 @@ func TestRebootsAreJudgedBeforeTheyBegin(t *testing.T) {
 			candidate := w.candidate("a")
 			candidate.RepairPolicyResult.Action = karpcloud.RebootNode
 			repair := &reboots{}
-			method := disruption.NewMannered(w.dependencies, repair, repair)
+			method := disruption.NewFiltered(w.dependencies, repair, repair)
 			commands, err := method.ComputeCommands(w.ctx, nil, candidate)
 			w.must(err)
 			if len(repair.rebooted) != c.rebooted || len(repair.replaced) != c.replaced || len(commands) != c.rebooted {

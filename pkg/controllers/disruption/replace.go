@@ -27,20 +27,20 @@ const (
 	// progressNodeUID and progressClaim tell the node, and its NodeClaim as name/UID, from later ones of the names.
 	progressNodeUID = "nodeUID"
 	progressClaim   = "nodeClaim"
-	// progressRung is when the loop was last asked to hurry.
-	progressRung = "rung"
+	// progressTriggered is when the action last fired the loop's trigger.
+	progressTriggered = "rung"
 	// progressReplacements are the NodeClaims of its replacements, and progressSaid what they last waited for.
 	progressReplacements = "replacements"
 	progressSaid         = "waitsFor"
 	// progressKept is why the node is not closed though they are ready. It goes when that does, and is nowhere once the action is over.
 	progressKept = "kept"
-	// progressOthers is that somebody else has deleted the NodeClaim.
+	// progressOthers is that another client has deleted the NodeClaim.
 	progressOthers = "byOthers"
 )
 
-// hurry is how long slow searches are left alone before they are interrupted again for a node that could not be
-// replaced yet: what it waits for may never come, and then consolidation must still get its turn.
-const hurry = time.Minute
+// triggerInterval is how long slow searches are left alone before they are interrupted again for a node that could not be
+// replaced yet. What it waits for may never come, and consolidation must still get its turn then.
+const triggerInterval = time.Minute
 
 // beginning is how long the loop is given to begin a command, however long its action has waited for its turn.
 const beginning = 15 * time.Second
@@ -173,10 +173,10 @@ func commandFor(q *disruption.Queue, is func(*disruption.Candidate) bool) *disru
 	return nil
 }
 
-// leave waits for the real-time containers to be elsewhere. The node's place in the NodePool's budget is counted by
-// Karpenter from here on. The node itself is free for others: what is evicted from it may become a migration, which would
-// wait for it. There is no way back: when nobody wants it any longer, and a policy says that a pod may not go, there is nothing to wait for.
-// What refuses an eviction only now, a budget or a busy API server, is asked again for as long as there is time.
+// leave waits for the real-time containers to be elsewhere. Karpenter counts the node's place in the NodePool's budget from
+// here on. The node itself is free for other actions: a pod that is evicted from it may become a migration, which would wait
+// for the node. There is no way back: when the action is withdrawn, and a policy says that a pod may not go, there is nothing
+// to wait for. What refuses an eviction only now, a budget or a busy API server, is asked again for as long as there is time.
 func (r replace) leave(ctx context.Context, task orchestration.Task, t target) (rules.Result, error) {
 	result := rules.Result{Spent: append(r.spent(t), rules.Key{Resource: rules.Node, Name: t.name})}
 	still := r.containers(t)
@@ -239,20 +239,20 @@ func (r replace) follow(ctx context.Context, task orchestration.Task, t target) 
 	case r.tooLate(task):
 		return rules.Result{Undo: true, Message: "it could not begin in time; it waited for: " + t.found.message}, nil
 	}
-	r.hurry(task)
+	r.trigger(task)
 	return rules.Result{Message: t.found.message}, nil
 }
 
-// tooLate tells whether no command has begun by the time by which the action was to begin, or soon after it was its turn:
-// whoever asked for it would rather try something else than wait for a budget that may never open. One that an earlier
-// process had begun is begun again.
+// tooLate tells whether no command has begun by the time by which the action was to begin, or soon after it was its turn. The
+// controller that asked for the action would rather try something else than wait for a budget that may never open. A command
+// that an earlier process had begun is begun again.
 func (r replace) tooLate(task orchestration.Task) bool {
 	now, a := r.Clock.Now(), task.Action
 	return !a.StartBy.IsZero() && task.Progress[progressReplacements] == "" && now.After(a.StartBy) && now.After(a.Entered.Add(beginning))
 }
 
-// failed says why Karpenter's queue has given a command up: what the replacement waited for when it was last seen, and what
-// Karpenter has said of it in Events, which outlive it.
+// failed says why Karpenter's queue has given a command up. It tells what the replacement waited for when it was last seen,
+// and what Karpenter has said of it in Events, which are there longer than the replacement.
 func (r replace) failed(ctx context.Context, task orchestration.Task) (string, error) {
 	if why := task.Progress[progressKept]; why != "" {
 		return "Karpenter has given the command up: " + why, nil
@@ -273,14 +273,14 @@ func (r replace) failed(ctx context.Context, task orchestration.Task) (string, e
 	return message, nil
 }
 
-// hurry rings at first, and now and then.
-func (r replace) hurry(task orchestration.Task) {
+// trigger fires the loop's trigger at first, and now and then.
+func (r replace) trigger(task orchestration.Task) {
 	now := r.Clock.Now()
-	if last, err := time.Parse(time.RFC3339, task.Progress[progressRung]); err == nil && now.Sub(last) < hurry {
+	if last, err := time.Parse(time.RFC3339, task.Progress[progressTriggered]); err == nil && now.Sub(last) < triggerInterval {
 		return
 	}
-	task.Progress[progressRung] = now.UTC().Format(time.RFC3339)
-	r.Bell.Ring()
+	task.Progress[progressTriggered] = now.UTC().Format(time.RFC3339)
+	r.Trigger.Fire()
 }
 
 // readiness says how far the replacements of a command are, and notes it.

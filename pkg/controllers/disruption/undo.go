@@ -23,7 +23,7 @@ func (r replace) undo(ctx context.Context, task orchestration.Task, t target) (r
 	case t.command != nil && t.command.Reason() != Reason:
 		return rules.Result{Outcome: rules.RolledBack, Message: fmt.Sprintf("the node is being closed for reason %s, which is left to go on", t.command.Reason())}, nil
 	case t.command != nil:
-		// Whoever is at this command at this moment may have deleted the node: that shows at the next step.
+		// Karpenter's queue may be working on this command, and may have deleted the node: that shows at the next step.
 		r.Cluster.UnmarkForDeletion(r.Gate.takeBack(t.command)...)
 		return rules.Result{Message: "the command was taken back"}, nil
 	}

@@ -13,8 +13,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/placement"
 )
 
-// vacancy is what other nodes have beside cores, at this moment, for the pods of nodes that are about to be deleted. The simulation that the
-// command was made of is minutes old by then: whoever was pending meanwhile may be on the replacement now.
+// vacancy is what other nodes have beside cores, at this moment, for the pods of nodes that are about to be deleted. The
+// simulation that the command was made of is minutes old by then: a pod that was pending meanwhile may be on the replacement
+// now.
 type vacancy struct {
 	places *placement.Simulator
 	rooms  map[string]placement.Room

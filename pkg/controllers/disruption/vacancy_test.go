@@ -12,7 +12,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 )
 
-// Whoever was pending while the replacement started may have come there first, and have taken what else the pods of the node ask for.
+// A pod that was pending while the replacement started may have come there first. It may have taken what else the pods of the
+// node ask for.
 func TestANodeIsNotClosedWhileItsPodsHaveNoRoomElsewhere(t *testing.T) {
 	for name, needs := range map[string]func(*corev1.PodSpec){
 		"CPU": func(s *corev1.PodSpec) {
@@ -53,8 +54,9 @@ func TestANodeIsNotClosedWhileItsPodsHaveNoRoomElsewhere(t *testing.T) {
 	}
 }
 
-// consolidated is a node that consolidation closes, whose pod was to have the core of the node that stays; a newcomer has it since.
-func consolidated(t *testing.T) (w *world, node, stays string, newcomer *corev1.Pod) {
+// consolidated is a node that consolidation closes. Its pod was to have the core of the node that stays; a new pod has that
+// core since.
+func consolidated(t *testing.T) (w *world, node, stays string, newPod *corev1.Pod) {
 	t.Helper()
 	w = consolidating(t)
 	for _, name := range []string{"a", "b"} {
@@ -82,7 +84,7 @@ func (w *world) leaves(pod *corev1.Pod, node string, percent int64) {
 
 // Nor is a node closed by a standard method whose pods were to have cores that others have taken since. No action tells of it.
 func TestConsolidationEndsWhereTheRoomIsGone(t *testing.T) {
-	w, node, stays, newcomer := consolidated(t)
+	w, node, stays, newPod := consolidated(t)
 	w.carry(node)
 	if w.closing(node) {
 		t.Fatal("the node is being closed, and the core that its pod was to have is taken")
@@ -91,7 +93,7 @@ func TestConsolidationEndsWhereTheRoomIsGone(t *testing.T) {
 		t.Errorf("it is not told: %q", w.messages())
 	}
 	w.expectHeld(map[string]float64{"NoCoreElsewhere": 1})
-	w.leaves(newcomer, stays, 40)
+	w.leaves(newPod, stays, 40)
 	w.carry(node)
 	if !w.closing(node) {
 		t.Error("there is room again, and the node is not closed")

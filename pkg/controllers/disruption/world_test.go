@@ -60,7 +60,7 @@ type world struct {
 	store   *state.Store
 	// starting: the store has not all that there is.
 	starting bool
-	bell     *disruption.Doorbell
+	trigger  *disruption.Trigger
 	repack   disruption.RepackOptions
 	pool     *karpv1.NodePool
 	actions  actions
@@ -146,7 +146,7 @@ func begin(t *testing.T, cores ...rt.Core) *world {
 	}
 	w := &world{
 		T: t, client: c, clock: clocktesting.NewFakeClock(time.Now()), cloud: fake.NewCloudProvider(), events: karptest.NewEventRecorder(),
-		bell: disruption.NewDoorbell(), actions: actions{},
+		trigger: disruption.NewTrigger(), actions: actions{},
 	}
 	w.ctx = options.ToContext(log.IntoContext(t.Context(), logr.Discard()), karptest.Options())
 	w.cloud.Reset()
@@ -198,7 +198,7 @@ func (w *world) restart() {
 	w.queue = gate.NewQueue(w.events, w.cluster, provisioner)
 	w.dependencies = disruption.Dependencies{
 		Clock: w.clock, Client: own, Reader: w.reader, CloudProvider: w.cloud, Recorder: w.events, Cluster: w.cluster, Provisioner: provisioner,
-		Queue: w.queue, Gate: gate, Cost: cost.NewClusterCost(w.ctx, w.cloud, w.client), Store: w.store, Actions: &w.actions, Bell: w.bell, Repack: w.repack,
+		Queue: w.queue, Gate: gate, Cost: cost.NewClusterCost(w.ctx, w.cloud, w.client), Store: w.store, Actions: &w.actions, Trigger: w.trigger, Repack: w.repack,
 	}
 	w.loop = disruption.NewController(w.ctx, w.dependencies)
 	w.sync()

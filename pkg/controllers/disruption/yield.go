@@ -13,15 +13,17 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// Heed hurries when an action against real-time pressure begins to wait for a node that a standard method is closing.
-func (c *Controller) Heed(a *v1alpha1.RTAction) {
+// Follow fires the trigger when an action against real-time pressure begins to wait for a node that a standard method is
+// closing.
+func (c *Controller) Follow(a *v1alpha1.RTAction) {
 	if rules.Phase(a.Status.Phase) == rules.Waiting && a.Status.WaitingFor == orchestration.ReasonNodeBeingDisrupted && c.inTheWay(a) != nil {
-		c.Bell.Ring()
+		c.Trigger.Fire()
 	}
 }
 
-// yield takes back the commands of standard methods for which actions against real-time pressure wait: each would wait for the other, as the gate
-// deletes no node on which somebody who suffers has a raised budget. What those do is urgent, and what the methods would do is found again.
+// yield takes back the commands of standard methods for which actions against real-time pressure wait. Each would wait for the
+// other, as the gate deletes no node on which a container under pressure has a raised budget. What those actions do is urgent,
+// and the methods find again what they would do.
 func (c *Controller) yield() {
 	for _, a := range c.Actions.WaitingFor(orchestration.ReasonNodeBeingDisrupted) {
 		if command := c.inTheWay(a); command != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/state/statetest"
 )
 
-// closes is a world in which consolidation is closing a node on which somebody has a raised budget.
+// closes is a world in which consolidation is closing a node on which a container has a raised budget.
 func closes(t *testing.T) (w *world, node string) {
 	t.Helper()
 	w = consolidating(t)
@@ -61,7 +61,7 @@ func TestConsolidationGivesWayToPressure(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			w, node := closes(t)
 			action := w.waits(kind, "RTPressure", node)
-			if w.loop.Heed(action); !w.bell.Ringing() {
+			if w.loop.Follow(action); !w.trigger.Pending() {
 				t.Error("the loop is not hurried")
 			}
 			w.carry(node)
@@ -101,7 +101,7 @@ func TestNothingElseGivesWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, node := closes(t)
-			if w.loop.Heed(wait(w, node)); w.bell.Ringing() {
+			if w.loop.Follow(wait(w, node)); w.trigger.Pending() {
 				t.Error("the loop is hurried")
 			}
 			w.pass()
@@ -126,8 +126,8 @@ func TestStaticDriftGivesWayToWhatCanBeDone(t *testing.T) {
 			w.pass()
 			w.expectClosing("a")
 			action := w.waits(kind, "RTPressure", "a")
-			if w.loop.Heed(action); w.bell.Ringing() != (want == 0) {
-				t.Errorf("the loop is hurried: %t", w.bell.Ringing())
+			if w.loop.Follow(action); w.trigger.Pending() != (want == 0) {
+				t.Errorf("the loop is hurried: %t", w.trigger.Pending())
 			}
 			w.pass()
 			if got := w.disrupted(); len(got) != want {

@@ -20,11 +20,11 @@ import (
 // only find the same again.
 const rests = 5 * time.Minute
 
-// mannered is a standard method that leaves nodes alone which real-time work needs. It tries the nodes without
-// such work first, and all of them when that comes to nothing. Of consolidation there are two instances for that: each
-// remembers when it has looked at everything in vain. Of every other method there is one: repair counts the reboots of a node, and two instances would
-// each know of some.
-type mannered struct {
+// filtered is a standard method without the nodes that real-time work needs. It tries the nodes without such work first, and
+// all of them when that comes to nothing. Consolidation has two instances for that: each remembers when it has looked at
+// everything in vain. Every other method has one. Repair counts the reboots of a node, and each of two instances would know
+// of some only.
+type filtered struct {
 	disruption.Method                   // for nodes without real-time work
 	any               disruption.Method // for all nodes; the same, but of consolidation
 	Dependencies
@@ -38,13 +38,13 @@ type mannered struct {
 	searched   bool
 }
 
-func newMannered(d Dependencies, quiet, all disruption.Method) *mannered {
-	return &mannered{Method: quiet, any: all, Dependencies: d, resting: map[string]time.Time{}}
+func newFiltered(d Dependencies, quiet, all disruption.Method) *filtered {
+	return &filtered{Method: quiet, any: all, Dependencies: d, resting: map[string]time.Time{}}
 }
 
 // ShouldDisrupt implements disruption.Method.
-func (m *mannered) ShouldDisrupt(ctx context.Context, c *disruption.Candidate) bool {
-	if m.Bell.ringing() || m.rests(c.Name()) || !m.Method.ShouldDisrupt(ctx, c) {
+func (m *filtered) ShouldDisrupt(ctx context.Context, c *disruption.Candidate) bool {
+	if m.Trigger.pending() || m.rests(c.Name()) || !m.Method.ShouldDisrupt(ctx, c) {
 		return false
 	}
 	o := m.bufferObjection(ctx, c)
@@ -57,15 +57,16 @@ func (m *mannered) ShouldDisrupt(ctx context.Context, c *disruption.Candidate) b
 	return o == nil
 }
 
-// lost tells whether a node is repaired because its kubelet is unwell or not heard from. It is kept for nobody: an action that has it in hand
-// comes no further there, and may wait for the very pods that go with the machine; and its containers have no core there, either.
-func (m *mannered) lost(s *state.Snapshot, node string) bool {
+// lost tells whether repair closes a node because its kubelet is not ready, or is not heard from. No action keeps such a
+// node. An action that has it in hand makes no progress there, and may wait for the very pods that go with the machine. Its
+// containers have no core there, either.
+func (m *filtered) lost(s *state.Snapshot, node string) bool {
 	n, ok := s.NodeView(node)
 	return ok && !n.Ready && m.Reason() == karpv1.DisruptionReasonUnhealthy
 }
 
 // kept is the objection to closing a node at this moment; nil for none.
-func (m *mannered) kept(hand held, s *state.Snapshot, c *disruption.Candidate) *objection {
+func (m *filtered) kept(hand held, s *state.Snapshot, c *disruption.Candidate) *objection {
 	if m.lost(s, c.Name()) {
 		return nil
 	}
@@ -76,7 +77,7 @@ func (m *mannered) kept(hand held, s *state.Snapshot, c *disruption.Candidate) *
 }
 
 // SetNodePoolTotals implements disruption.NodePoolTotalsSetter.
-func (m *mannered) SetNodePoolTotals(totals map[string]disruption.NodePoolTotals) {
+func (m *filtered) SetNodePoolTotals(totals map[string]disruption.NodePoolTotals) {
 	for _, method := range []disruption.Method{m.Method, m.any} {
 		if setter, ok := method.(disruption.NodePoolTotalsSetter); ok {
 			setter.SetNodePoolTotals(totals)
@@ -84,15 +85,15 @@ func (m *mannered) SetNodePoolTotals(totals map[string]disruption.NodePoolTotals
 	}
 }
 
-// ComputeCommands implements disruption.Method. A search that the doorbell has ended has found nothing, and left
-// nothing settled.
-func (m *mannered) ComputeCommands(ctx context.Context, budgets map[string]int, candidates ...*disruption.Candidate) ([]disruption.Command, error) {
+// ComputeCommands implements disruption.Method. A search that the trigger has ended has found nothing, and left nothing
+// settled.
+func (m *filtered) ComputeCommands(ctx context.Context, budgets map[string]int, candidates ...*disruption.Candidate) ([]disruption.Command, error) {
 	m.markNewCandidates(candidates)
-	search := m.Bell.search(ctx)
+	search := m.Trigger.search(ctx)
 	defer search.stop()
 	for _, way := range m.ways(m.decideReboots(ctx, candidates)) {
 		commands, err := way.method.ComputeCommands(search, maps.Clone(budgets), way.candidates...)
-		if m.Bell.ringing() {
+		if m.Trigger.pending() {
 			m.release(commands)
 			m.Cluster.MarkUnconsolidated()
 			metrics.SearchesPreempted.Inc()
@@ -124,7 +125,7 @@ type way struct {
 	candidates []*disruption.Candidate
 }
 
-func (m *mannered) ways(candidates []*disruption.Candidate) (out []way) {
+func (m *filtered) ways(candidates []*disruption.Candidate) (out []way) {
 	snapshot := m.Store.Snapshot()
 	quiet, busy := lo.FilterReject(candidates, func(c *disruption.Candidate, _ int) bool { return !governed(snapshot, c.Name()) })
 	for _, c := range busy {
@@ -143,7 +144,7 @@ func (m *mannered) ways(candidates []*disruption.Candidate) (out []way) {
 
 // permitted are the commands that leave every real-time container a core. The world has moved on since the candidates
 // were chosen, for methods validate what they have found for a while, so that is looked at again too.
-func (m *mannered) permitted(ctx context.Context, commands []disruption.Command) (out []disruption.Command) {
+func (m *filtered) permitted(ctx context.Context, commands []disruption.Command) (out []disruption.Command) {
 	for _, c := range commands {
 		if c.Reboot { // it was judged before, and is under way
 			out = append(out, c)
@@ -164,7 +165,7 @@ func (m *mannered) permitted(ctx context.Context, commands []disruption.Command)
 
 // judge is as much of a command as may be done, and the objections to the rest. A command without replacements may be
 // done in part; one with replacements is for exactly its nodes.
-func (m *mannered) judge(ctx context.Context, c disruption.Command) (disruption.Command, []objection) {
+func (m *filtered) judge(ctx context.Context, c disruption.Command) (disruption.Command, []objection) {
 	var all []objection
 	for range len(c.Candidates) + 1 {
 		objections := m.objections(ctx, &c)
@@ -183,7 +184,7 @@ func (m *mannered) judge(ctx context.Context, c disruption.Command) (disruption.
 }
 
 // objections to a command, of which replacements that would not do are taken out.
-func (m *mannered) objections(ctx context.Context, c *disruption.Command) (out []objection) {
+func (m *filtered) objections(ctx context.Context, c *disruption.Command) (out []objection) {
 	snapshot, hand := m.Store.Snapshot(), inHand(m.actions(), "")
 	for _, n := range c.Candidates {
 		if o := m.kept(hand, snapshot, n); o != nil {
@@ -197,7 +198,7 @@ func (m *mannered) objections(ctx context.Context, c *disruption.Command) (out [
 }
 
 // refuse leaves a node alone for a while, and says so.
-func (m *mannered) refuse(c disruption.Command, o objection) {
+func (m *filtered) refuse(c disruption.Command, o objection) {
 	metrics.DisruptionRefusals.WithLabelValues(o.reason).Inc()
 	m.rest(o.node)
 	for _, n := range c.Candidates {
@@ -208,14 +209,14 @@ func (m *mannered) refuse(c disruption.Command, o objection) {
 }
 
 // rest leaves a node alone for a while.
-func (m *mannered) rest(node string) {
+func (m *filtered) rest(node string) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	m.resting[node] = m.Clock.Now().Add(rests)
 }
 
 // rests tells whether a node is left alone for now, and forgets those that were.
-func (m *mannered) rests(node string) bool {
+func (m *filtered) rests(node string) bool {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	now := m.Clock.Now()
@@ -225,12 +226,12 @@ func (m *mannered) rests(node string) bool {
 }
 
 // tell says on the node why it is left alone.
-func (m *mannered) tell(c *disruption.Candidate, o objection) {
+func (m *filtered) tell(c *disruption.Candidate, o objection) {
 	m.Recorder.Publish(disruptionevents.Unconsolidatable(c.Node, c.NodeClaim, o.reason+": "+o.message)...)
 }
 
 // release gives back the places that commands for static NodePools have reserved, which are not carried out.
-func (m *mannered) release(commands []disruption.Command) {
+func (m *filtered) release(commands []disruption.Command) {
 	for _, c := range commands {
 		for _, r := range c.Replacements {
 			if r.IsStaticNodeClaim {

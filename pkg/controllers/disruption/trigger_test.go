@@ -14,25 +14,25 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/controllers/disruption"
 )
 
-// A context that Karpenter derives for its own timeout must tell the doorbell from the end of the process.
-func TestTheDoorbellEndsSearchesAsTimeoutsDo(t *testing.T) {
+// A context that Karpenter derives for its own timeout must tell the trigger from the end of the process.
+func TestTheTriggerEndsSearchesAsTimeoutsDo(t *testing.T) {
 	t.Parallel()
-	bell := disruption.NewDoorbell()
-	search := disruption.Search(bell, t.Context())
+	trigger := disruption.NewTrigger()
+	search := disruption.Search(trigger, t.Context())
 	defer search.Stop()
 	derived, cancel := context.WithTimeout(search, time.Hour)
 	defer cancel()
 	if derived.Err() != nil {
 		t.Fatalf("it has ended with %v before anybody rang", derived.Err())
 	}
-	bell.Ring()
+	trigger.Fire()
 	<-derived.Done()
 	if !errors.Is(derived.Err(), context.DeadlineExceeded) || !errors.Is(search.Err(), context.DeadlineExceeded) {
 		t.Errorf("derived: %v, search: %v, want both: deadline exceeded", derived.Err(), search.Err())
 	}
 
-	bell.Answer()
-	next := disruption.Search(bell, t.Context())
+	trigger.BeginPass()
+	next := disruption.Search(trigger, t.Context())
 	if next.Err() != nil {
 		t.Errorf("the next pass's search has ended with %v", next.Err())
 	}
@@ -45,7 +45,7 @@ func TestTheDoorbellEndsSearchesAsTimeoutsDo(t *testing.T) {
 func TestSearchesEndWithTheProcess(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	search := disruption.Search(disruption.NewDoorbell(), ctx)
+	search := disruption.Search(disruption.NewTrigger(), ctx)
 	defer search.Stop()
 	cancel()
 	<-search.Done()
@@ -55,39 +55,40 @@ func TestSearchesEndWithTheProcess(t *testing.T) {
 }
 
 // Single-node consolidation compares the time before each node with the timeout that it has set at first.
-func TestHurriedClocksAreBeyondEveryTimeout(t *testing.T) {
+func TestEarlyClocksAreBeyondEveryTimeout(t *testing.T) {
 	t.Parallel()
-	bell, base := disruption.NewDoorbell(), clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
-	clk := disruption.NewHurried(base, bell)
+	trigger, base := disruption.NewTrigger(), clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+	clk := disruption.NewEarlyClock(base, trigger)
 	if !clk.Now().Equal(base.Now()) {
 		t.Fatal("it is fast although nobody rang")
 	}
-	for range 3 { // whether it was rung before the timeout was set or after
+	for range 3 { // whether the trigger was fired before the timeout was set or after
 		timeout := clk.Now().Add(karpdisruption.SingleNodeConsolidationTimeoutDuration)
-		bell.Ring()
+		trigger.Fire()
 		if !clk.Now().After(timeout) {
 			t.Error("the method would look at another node")
 		}
 	}
-	bell.Answer()
+	trigger.BeginPass()
 	if !clk.Now().Equal(base.Now()) {
 		t.Error("it is still fast in the next pass")
 	}
 }
 
-// Whoever rings gets a pass of the loop, with the request that the loop's own source makes, so that there is one at a time.
-func TestTheDoorbellWakesTheLoop(t *testing.T) {
+// A caller that fires the trigger gets a pass of the loop. The trigger makes the request that the loop's own source makes, so
+// that the loop makes one pass at a time.
+func TestTheTriggerWakesTheLoop(t *testing.T) {
 	t.Parallel()
-	bell := disruption.NewDoorbell()
-	bell.Ring() // before the loop has started: its first pass is for everybody
+	trigger := disruption.NewTrigger()
+	trigger.Fire() // before the loop has started: its first pass serves every caller
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
-	if err := disruption.Source(bell).Start(t.Context(), queue); err != nil {
+	if err := disruption.Source(trigger).Start(t.Context(), queue); err != nil {
 		t.Fatal(err)
 	}
-	bell.Answer()
-	bell.Ring()
-	bell.Ring()
+	trigger.BeginPass()
+	trigger.Fire()
+	trigger.Fire()
 	if queue.Len() != 1 {
 		t.Fatalf("%d passes are asked for, want 1", queue.Len())
 	}

@@ -148,7 +148,7 @@ func (w *world) budget(node string, us int64) {
 	w.must(w.store.Update(rtn))
 }
 
-// Nobody closes a node that an action has in hand, nor while a container there has a raised budget.
+// The standard methods close no node that an action has in hand, nor a node on which a container has a raised budget.
 func TestConsolidationLeavesBusyNodesAlone(t *testing.T) {
 	for name, busy := range map[string]func(*world){
 		"ActionInFlight": func(w *world) {
@@ -198,12 +198,12 @@ func (s slow) ComputeCommands(ctx context.Context, _ map[string]int, _ ...*karpd
 	return nil, ctx.Err()
 }
 
-// The doorbell ends a slow search, which counts as one that has not looked.
+// The trigger ends a slow search, which counts as one that has not looked.
 func TestASlowSearchIsInterrupted(t *testing.T) {
 	w := begin(t)
 	node := w.node("a", "plain")
 	search := slow{begun: make(chan struct{})}
-	method := disruption.NewMannered(w.dependencies, search, search)
+	method := disruption.NewFiltered(w.dependencies, search, search)
 	before := w.cluster.ConsolidationState()
 	w.clock.Step(1)
 	done := make(chan error)
@@ -215,7 +215,7 @@ func TestASlowSearchIsInterrupted(t *testing.T) {
 		done <- err
 	}()
 	<-search.begun
-	w.bell.Ring()
+	w.trigger.Fire()
 	if err := <-done; err != nil {
 		t.Errorf("the loop would back off for: %v", err)
 	}
@@ -227,8 +227,8 @@ func TestASlowSearchIsInterrupted(t *testing.T) {
 	}
 }
 
-// Karpenter's own consolidation waits 15 s before it acts on what it has found. The clock stands still here: only the
-// doorbell ends that wait, the loop does not take it for a fault, and the next pass finds the same again.
+// Karpenter's own consolidation waits 15 s before it acts on what it has found. The clock stands still here, so that only the
+// trigger ends that wait. The loop does not take that for a fault, and the next pass finds the same again.
 func TestConsolidationsOwnWaitIsInterrupted(t *testing.T) {
 	w := consolidating(t)
 	for _, name := range []string{"a", "b"} {
@@ -247,7 +247,7 @@ func TestConsolidationsOwnWaitIsInterrupted(t *testing.T) {
 		case <-time.After(time.Millisecond):
 		}
 	}
-	w.bell.Ring()
+	w.trigger.Fire()
 	w.must(<-done)
 	if got := w.disrupted(); len(got) != 0 {
 		t.Errorf("consolidation closes %v although it was interrupted", got)
