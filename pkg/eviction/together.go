@@ -11,8 +11,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/pdb"
 )
 
-// Together finds those of some pods, which are to go together or not at all, that PodDisruptionBudgets do not let go now. A dry run of
-// each does not tell: it charges nobody. What admission says, and that several budgets cover a pod, only the dry run tells.
+// Together finds those of some pods, which are to go together or not at all, that PodDisruptionBudgets do not let go now. A
+// dry run of each does not tell: it charges no budget. Only the dry run tells what admission says, and that several budgets
+// cover a pod.
 func Together(ctx context.Context, from client.Reader, pods []*corev1.Pod) ([]pdb.Kept, error) {
 	var out []pdb.Kept
 	read := map[string]bool{}

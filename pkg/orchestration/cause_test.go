@@ -10,7 +10,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// What was done for a cause is known for as long as somebody asks, also to a process that has just taken over.
+// What was done for a cause is known for as long as a controller asks, also to a process that has just taken over.
 func TestActionsForACauseAreKeptWhileItIsAskedAbout(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")

@@ -25,7 +25,7 @@ func (q *Queue) clean(ctx context.Context, refused *refusals) error {
 			q.drop(o)
 		}
 	}
-	if err := q.bury(ctx); err != nil {
+	if err := q.archive(ctx); err != nil {
 		return err
 	}
 	for _, o := range held {
@@ -39,10 +39,10 @@ func (q *Queue) clean(ctx context.Context, refused *refusals) error {
 		}
 	}
 	q.forget()
-	return q.bury(ctx)
+	return q.archive(ctx)
 }
 
-// dispose of an action that nobody needs to know of any longer.
+// dispose of an action that no controller needs to know of any longer.
 func (q *Queue) dispose(ctx context.Context, o *v1alpha1.RTAction) error {
 	err := q.Client.Delete(ctx, o.DeepCopy(), client.Preconditions{UID: &o.UID, ResourceVersion: ptr.To(o.ResourceVersion)})
 	if err != nil && client.IgnoreNotFound(err) != nil && !isConflict(err) {
@@ -65,10 +65,10 @@ func (q *Queue) release(ctx context.Context, o *v1alpha1.RTAction) error {
 	return q.ledger.refresh(ctx, o.Name)
 }
 
-// disposable are the actions that are over and not needed any longer: nobody has asked about their cause for a while, and
-// no further attempt at the same counts on them. Beyond so many they go earlier, the oldest first, but never while an
-// action for the same cause is under way, or that is still asked about: nothing is moved twice for it only as long as it is known what was.
-// Of attempts that moved nothing the last ones are all that is needed, whoever asks.
+// disposable are the actions that are over and not needed any longer: no controller has asked about their cause for a while,
+// and no further attempt at the same counts on them. Beyond so many they go earlier, the oldest first. They never do while an
+// action for the same cause is under way, or while a controller still asks about the cause: the queue moves nothing twice for
+// a cause only as long as it knows what it moved. Of attempts that moved nothing every controller needs the last ones only.
 func (q *Queue) disposable(now time.Time) []*v1alpha1.RTAction {
 	var outdone, candidates []*v1alpha1.RTAction
 	all, superseded := q.ledger.all(), q.superseded()

@@ -94,8 +94,8 @@ func essence(o *v1alpha1.RTAction) *v1alpha1.RTAction {
 	return out
 }
 
-// drop remembers an action that is no longer stored, or will soon be no longer. Of one that was not over somebody has
-// taken the finalizer: nothing is done about it any longer.
+// drop remembers an action that is no longer stored, or will soon be no longer. Where the action was not over, another client
+// has removed its finalizer: the queue does nothing about it any longer.
 func (q *Queue) drop(last *v1alpha1.RTAction) {
 	if !over(last) {
 		last = last.DeepCopy()
@@ -109,8 +109,8 @@ func (q *Queue) drop(last *v1alpha1.RTAction) {
 	q.drops++
 }
 
-// exhume remembers what others have dropped.
-func (q *Queue) exhume(ctx context.Context) error {
+// restore remembers the actions that other processes have archived.
+func (q *Queue) restore(ctx context.Context) error {
 	found, err := q.gate.archived(ctx)
 	if err != nil {
 		return err
@@ -126,12 +126,12 @@ func (q *Queue) exhume(ctx context.Context) error {
 	return nil
 }
 
-// bury stores what was dropped, if that has changed. Only the dispatcher calls it.
-func (q *Queue) bury(ctx context.Context) error {
+// archive stores what was dropped, if that has changed. Only the dispatcher calls it.
+func (q *Queue) archive(ctx context.Context) error {
 	q.lock.Lock()
-	dropped, drops, buried := q.dropped.all(), q.drops, q.buried
+	dropped, drops, archived := q.dropped.all(), q.drops, q.archived
 	q.lock.Unlock()
-	if drops == buried {
+	if drops == archived {
 		return nil
 	}
 	slices.SortStableFunc(dropped, func(a, b *v1alpha1.RTAction) int { return entered(b).Compare(entered(a)) })
@@ -140,7 +140,7 @@ func (q *Queue) bury(ctx context.Context) error {
 	}
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	q.buried = drops
+	q.archived = drops
 	return nil
 }
 

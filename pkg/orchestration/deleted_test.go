@@ -15,7 +15,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// deleted is a stage with an action that waits and that a user has deleted, which nobody has noticed yet.
+// deleted is a stage with an action that waits and that a user has deleted, which no process has noticed yet.
 func deleted(t *testing.T) (s *stage, p *process, r orchestration.Request, name string) {
 	s = newStage(t)
 	s.node("n1")

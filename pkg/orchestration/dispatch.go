@@ -90,7 +90,7 @@ func (q *Queue) round(ctx context.Context) (time.Duration, error) {
 	return refused.delay(ctx, q.next()), nil
 }
 
-// expire ends phases whose time is over, and withdraws what users have deleted or nobody needs.
+// expire ends phases whose time is over, and withdraws what users have deleted or what is not needed.
 func (q *Queue) expire(ctx context.Context, refused *refusals) error {
 	for _, o := range q.ledger.all() {
 		if err := refused.take(o.Name, q.review(ctx, o)); err != nil {
@@ -125,7 +125,7 @@ func (q *Queue) review(ctx context.Context, o *v1alpha1.RTAction) error {
 	}
 	after, err := q.transition(ctx, o.Name, o.ResourceVersion, age)
 	if err == nil && phaseOf(after).Holds() && phaseOf(after) != phaseOf(o) {
-		q.running.ring(o.Name)
+		q.running.fire(o.Name)
 	}
 	return err
 }
@@ -163,7 +163,7 @@ func (q *Queue) notes(ctx context.Context, p picture, waits []rules.Verdict, ref
 	written, now := 0, q.Clock.Now()
 	for _, v := range waits {
 		if written == notesAtOnce {
-			q.dispatching.ring("")
+			q.dispatching.fire("")
 			return nil
 		}
 		stored, err := q.note(ctx, p.objects[v.ID], v, now)
@@ -177,7 +177,7 @@ func (q *Queue) notes(ctx context.Context, p picture, waits []rules.Verdict, ref
 	return nil
 }
 
-// start has an action run: from when that is stored. Whoever deletes it from then on has it undone first.
+// start has an action run: from when that is stored. Where a user deletes it from then on, the queue undoes it first.
 func (q *Queue) start(ctx context.Context, o *v1alpha1.RTAction) error {
 	held, err := q.hold(ctx, o)
 	if err != nil {
@@ -187,7 +187,7 @@ func (q *Queue) start(ctx context.Context, o *v1alpha1.RTAction) error {
 		return fmt.Errorf("starting: %w", err)
 	}
 	log.FromContext(ctx).Info("started action", "action", o.Name, "kind", o.Spec.Kind, "cause", o.Spec.Cause)
-	q.running.ring(o.Name)
+	q.running.fire(o.Name)
 	return nil
 }
 
@@ -257,7 +257,7 @@ func (q *Queue) note(ctx context.Context, o *v1alpha1.RTAction, v rules.Verdict,
 }
 
 // next is when to go through the queue again, should nothing wake the dispatcher before: at the next deadline, or soon
-// when something waits for the world, which tells nobody.
+// when something waits for the world, which does not wake the dispatcher.
 func (q *Queue) next() time.Duration {
 	now, wait := q.Clock.Now(), retention
 	for _, o := range q.ledger.all() {

@@ -8,8 +8,9 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// A node that consolidation is closing serves until its replacement is there: what helps who suffers there, and brings nobody, does not wait for that.
-func TestWhoSuffersOnANodeThatIsBeingClosedIsHelped(t *testing.T) {
+// A node that consolidation is closing serves until its replacement is there. An action that helps a pod under pressure on the
+// node, and brings no pod to it, does not wait for that.
+func TestAPodUnderPressureOnANodeThatIsBeingClosedIsHelped(t *testing.T) {
 	s := newStage(t)
 	for _, n := range []string{"closing", "open"} {
 		s.node(n)
@@ -75,8 +76,9 @@ func TestADisruptionMakesNoRestLonger(t *testing.T) {
 	}
 }
 
-// Where the node that an action would replace has the last place in its NodePool's budget, as somebody else is closing it, the action waits for the
-// node: who closes it gives way to that. It begins when the node is open and the place is free, and waits for the budget where that would not help.
+// An action would replace a node that has the last place in its NodePool's budget, as another controller is closing it. Then
+// the action waits for the node: the controller that closes it gives way to that. It begins when the node is open and the
+// place is free. It waits for the budget where that would not help.
 func TestANodeThatIsGoingHasItsOwnPlaceInTheBudget(t *testing.T) {
 	for name, c := range map[string]struct {
 		going int

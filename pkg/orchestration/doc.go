@@ -11,7 +11,7 @@
 //     the version that it was decided on, and takes effect in memory once it is stored.
 //   - An update whose outcome is unknown may still arrive later. Its action is read again and written, so that
 //     the late one is refused, before anything is decided (settle.go).
-//   - A start depends on all actions, not on one. Whoever takes over first takes a Lease (gate.go), then reads all
+//   - A start depends on all actions, not on one. A process that takes over first takes a Lease (gate.go), then reads all
 //     actions and writes each. A start is decided on versions that were read before the Lease was last seen to be held, so
 //     of two leaders, what the earlier one starts is either seen by the later one or refused.
 //   - Steps of executors may be repeated. That is all that is asked of them: the record of a step is written after it.

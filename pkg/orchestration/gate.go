@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ErrDeposed is the error of a queue from which another has taken over. It may take over again after a while, should its
-// process still be there: whoever has lost the election is gone by then.
+// ErrDeposed is the error of a queue from which another process has taken over. The queue may take over again after a while,
+// should its process still be there: a process that has lost the election is gone by then.
 var ErrDeposed = errors.New("another controller has taken the queue over")
 
 // gate is the Lease of the queue. Leader election already lets one controller act at a time; the gate is for what an
@@ -27,7 +27,7 @@ type gate struct {
 	now    func() metav1.MicroTime
 }
 
-// take makes this queue the holder, whoever was it before.
+// take makes this queue the holder, whichever process was it before.
 func (g *gate) take(ctx context.Context) error {
 	lease := &coordinationv1.Lease{}
 	err := g.reader.Get(ctx, g.key, lease)

@@ -30,7 +30,8 @@ func (l *looker) Step(_ context.Context, task orchestration.Task) (rules.Result,
 	return rules.Result{Later: []string{"found"}, Message: "did that"}, nil
 }
 
-// What whoever comes after finds again is not stored by itself: this process knows it, another finds it, and it is stored with what comes next.
+// What the next process finds again is not stored by itself. This process knows it, the next one finds it, and it is stored
+// with what comes next.
 func TestWhatIsFoundAgainIsStoredWithWhatComesNext(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")

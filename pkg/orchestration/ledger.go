@@ -30,7 +30,7 @@ type ledger struct {
 	lock    sync.RWMutex
 	actions *register
 	entries map[string]*entry
-	// doubtful are the names of entries of which an update was sent that nobody knows to be stored.
+	// doubtful are the names of entries of which an update was sent that the queue does not know to be stored.
 	doubtful map[*entry]string
 }
 

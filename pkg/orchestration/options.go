@@ -30,10 +30,11 @@ const (
 	retention = 10 * time.Minute
 	// kept is how many actions that are over are kept, but for those that are still needed.
 	kept = 500
-	// keptAlike is how many of the attempts at the same that came to nothing in the same way are kept, the last ones: a pressure that goes on for ever
-	// tries for ever. It is more than anybody counts up to.
+	// keptAlike is how many of the attempts at the same that came to nothing in the same way are kept, the last ones: a pressure
+	// that goes on for ever has attempts for ever. It is more than any controller counts up to.
 	keptAlike = 8
-	// needy is how long an action is kept beyond that after its cause was last asked about: whoever goes on about it counts on what was done.
+	// needy is how long an action is kept beyond that after its cause was last asked about: the controller that goes on about the
+	// cause counts on what was done.
 	needy = 2 * time.Minute
 	// rest is how long nothing is tried again after the first attempt that came to nothing; it doubles with each.
 	rest = 30 * time.Second

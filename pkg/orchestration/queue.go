@@ -37,7 +37,7 @@ type Queue struct {
 	// ready: the actions are read, and this queue holds the gate.
 	ready atomic.Bool
 	// dispatching and running wake the loops.
-	dispatching, running bell
+	dispatching, running trigger
 
 	// submitting keeps two requests for the same, by their keys, from being made two attempts; those for other things do not wait for a write
 	// that is not theirs. creating are the names of those that are being stored.
@@ -49,9 +49,9 @@ type Queue struct {
 	// noted is what was last told about an action that waits or is under way, and when it was stored.
 	noted map[string]note
 	// dropped are actions that are no longer stored and still count: users have deleted them. drops is how often that has
-	// changed, and buried which of these changes the Lease has.
-	dropped       *register
-	drops, buried int
+	// changed, and archived which of these changes the Lease has.
+	dropped         *register
+	drops, archived int
 	// resume is when the queue may take the gate again after it has lost it.
 	resume time.Time
 }
@@ -111,14 +111,14 @@ func (q *Queue) takeOver(ctx context.Context) error {
 	if err := q.ledger.load(ctx); err != nil {
 		return err
 	}
-	if err := q.exhume(ctx); err != nil {
+	if err := q.restore(ctx); err != nil {
 		return err
 	}
 	q.ready.Store(true)
 	for _, o := range q.ledger.all() {
-		q.remember(o.Spec.Cause, q.Clock.Now()) // whoever asked the last leader has had no time to ask here
+		q.remember(o.Spec.Cause, q.Clock.Now()) // the controller that asked the last leader has had no time to ask here
 		if phaseOf(o).Holds() {
-			q.running.ring(o.Name)
+			q.running.fire(o.Name)
 		}
 	}
 	return nil
@@ -137,7 +137,7 @@ func (q *Queue) mayAct(ctx context.Context) error {
 		q.resume = q.Clock.Now().Add(regain)
 		q.lock.Unlock()
 	case apierrors.IsNotFound(err):
-		q.ready.Store(false) // somebody has deleted the Lease: take it again
+		q.ready.Store(false) // another client has deleted the Lease: take it again
 	}
 	return err
 }
@@ -174,7 +174,7 @@ func (q *Queue) Submit(ctx context.Context, r Request) (Ticket, error) {
 	if err != nil {
 		return Ticket{}, err
 	}
-	q.dispatching.ring("")
+	q.dispatching.fire("")
 	return q.ticket(o), nil
 }
 
@@ -240,8 +240,8 @@ func (q *Queue) remember(cause string, now time.Time) {
 	q.asked[cause] = now
 }
 
-// Withdraw says that nobody wants the action any longer: it never begins, or what has begun is undone. Withdrawing
-// what is over, or gone, is no error.
+// Withdraw says that the controller does not want the action any longer: it never begins, or what has begun is undone.
+// Withdrawing what is over, or gone, is no error.
 func (q *Queue) Withdraw(ctx context.Context, name, why string) error {
 	if err := q.Ready(); err != nil {
 		return err
@@ -263,9 +263,9 @@ func (q *Queue) Get(name string) (Ticket, bool) {
 }
 
 // Wake has the executor of a running action look at it now.
-func (q *Queue) Wake(name string) { q.running.ring(name) }
+func (q *Queue) Wake(name string) { q.running.fire(name) }
 
-// HoldsPod is the action that has a pod, by its UID; empty: none. Whoever else would touch the pod should wait.
+// HoldsPod is the action that has a pod, by its UID; empty: none. Any other controller that would touch the pod should wait.
 func (q *Queue) HoldsPod(uid types.UID) string {
 	return q.ledger.holder(rules.Key{Resource: rules.Pod, Name: string(uid)})
 }
@@ -275,18 +275,18 @@ func (q *Queue) HoldsNode(name string) string {
 	return q.ledger.holder(rules.Key{Resource: rules.Node, Name: name})
 }
 
-// Running are the actions of a kind that run or are being undone, by name. Nobody may change them.
+// Running are the actions of a kind that run or are being undone, by name. Callers must not change them.
 func (q *Queue) Running(kind rules.Kind) []*v1alpha1.RTAction {
 	return q.ledger.pick(func(r *register) []string { return r.kinds.of(v1alpha1.ActionKind(kind)) })
 }
 
-// WaitingFor are the actions that wait for something, by name. Nobody may change them.
+// WaitingFor are the actions that wait for something, by name. Callers must not change them.
 func (q *Queue) WaitingFor(reason string) []*v1alpha1.RTAction {
 	return q.ledger.pick(func(r *register) []string { return r.waits.of(reason) })
 }
 
-// Awaiting are those, and the last attempts that expired while they waited for it, after which another is to come as their cause is asked about. Nobody may
-// change them.
+// Awaiting are those, and the last attempts that expired while they waited for it, after which another is to come as a
+// controller asks about their cause. Callers must not change them.
 func (q *Queue) Awaiting(reason string) []*v1alpha1.RTAction {
 	now := q.Clock.Now()
 	resting := q.ledger.pick(func(r *register) []string { return r.expired.of(reason) })
@@ -308,7 +308,7 @@ func (q *Queue) ticket(o *v1alpha1.RTAction) Ticket {
 	return t
 }
 
-// transition stores what f makes of an action, and tells whoever wants to know.
+// transition stores what f makes of an action, and tells the listeners.
 func (q *Queue) transition(ctx context.Context, name, version string, f func(rules.Action, time.Time) rules.Action) (*v1alpha1.RTAction, error) {
 	return q.change(ctx, name, version, func(o *v1alpha1.RTAction) {
 		before, _ := record.Read(o)

@@ -55,8 +55,8 @@ func TestAnActionFromEndToEnd(t *testing.T) {
 	}
 }
 
-// What only says in other words what an action waits for is not stored with every step; whoever asks, and whom it is late for, has the
-// last words.
+// What only says in other words what an action waits for is not stored with every step. The ticket has the last words, and so
+// has the record of an action that ends for being late.
 func TestWordsOfARunningActionAreStoredSeldom(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")
@@ -85,7 +85,7 @@ func TestWordsOfARunningActionAreStoredSeldom(t *testing.T) {
 	}
 }
 
-// Nodes are not told of every pod that comes and goes, and nobody is told twice that a pod was moved.
+// Nodes are not told of every pod that comes and goes, and no object is told twice that a pod was moved.
 func TestWhoIsToldOfAMove(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")

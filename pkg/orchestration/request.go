@@ -30,8 +30,8 @@ type Request struct {
 	Node, TargetNode, NodePool string
 	// Moves of containers to other cores of Node, for kind Rearrange only: 64 at most.
 	Moves []v1alpha1.ActionMove
-	// Displaces are the pods with real-time containers that leave Node with it, for kind ReplaceNode only: 200 at most. Whoever asks again
-	// for the same node asks for the same action, whatever runs there by then.
+	// Displaces are the pods with real-time containers that leave Node with it, for kind ReplaceNode only: 200 at most. A
+	// controller that asks again for the same node asks for the same action, whatever runs there by then.
 	Displaces []v1alpha1.ActionPod
 	// Beside: another pod serves before one of Pods goes; else none does.
 	Beside bool
@@ -147,8 +147,8 @@ func RestAfter(attempts int32) time.Duration {
 	return min(out, restMost)
 }
 
-// nextAttempt is when another attempt may be made after one that is over; zero: never for its cause. A node that is opened moves nobody: by the time that
-// somebody could go there it may be full, or gone.
+// nextAttempt is when another attempt may be made after one that is over; zero: never for its cause. Opening a node moves no
+// pod: by the time that a pod could go there the node may be full, or gone.
 func nextAttempt(o *v1alpha1.RTAction, a rules.Action) time.Time {
 	if inVain(a) || a.Phase == rules.Succeeded && a.Kind == rules.OpenNode {
 		return a.Entered.Add(RestAfter(tries(o)))

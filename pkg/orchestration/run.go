@@ -87,7 +87,7 @@ func (q *Queue) look(ctx context.Context, name string) error {
 	if err := q.ledger.refresh(ctx, name); err != nil {
 		return err
 	}
-	q.dispatching.ring("")
+	q.dispatching.fire("")
 	if o, ok := q.ledger.get(name); ok {
 		return q.review(ctx, o)
 	}
@@ -108,7 +108,7 @@ func (q *Queue) run(ctx context.Context, name string) (time.Duration, error) {
 		return 0, fmt.Errorf("reading action %s: %w", name, err)
 	}
 	if deadline, ok := a.Deadline(); ok && !q.Clock.Now().Before(deadline) {
-		q.dispatching.ring("") // it ends there
+		q.dispatching.fire("") // it ends there
 		return poll, nil
 	}
 	if err := q.mayAct(ctx); err != nil {
@@ -125,10 +125,10 @@ func (q *Queue) run(ctx context.Context, name string) (time.Duration, error) {
 		return 0, err
 	}
 	if !phaseOf(after).Holds() {
-		q.dispatching.ring("")
+		q.dispatching.fire("")
 		return 0, nil
 	}
-	if phaseOf(after) != a.Phase || failed == nil && !maps.Equal(known, task.Progress) { // what is not stored wakes nobody
+	if phaseOf(after) != a.Phase || failed == nil && !maps.Equal(known, task.Progress) { // what is not stored does not wake the runner
 		return time.Millisecond, nil
 	}
 	return poll, failed
@@ -146,7 +146,7 @@ func (q *Queue) step(ctx context.Context, task Task) (rules.Result, error) {
 }
 
 // report stores the result of a step, if the action is still as the step found it. If not, the step is taken again on
-// what it is now: whoever was late is asked to undo what was done by then.
+// what the action is now: an executor that was late is asked to undo what was done by then.
 func (q *Queue) report(ctx context.Context, task Task, r rules.Result, failed error) (*v1alpha1.RTAction, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
@@ -162,12 +162,12 @@ func (q *Queue) report(ctx context.Context, task Task, r rules.Result, failed er
 			o.Status.LastError = record.Short(failed.Error(), 1024)
 			return
 		}
-		q.hush(before, o, r.Later)
+		q.debounce(before, o, r.Later)
 	})
 }
 
-// passes tells whether an error is only that somebody else has written what a step would have, which the next mostly does. For how long that goes on
-// is remembered: one that stays is told.
+// passes tells whether an error is only that another client has written what a step would have written. The next step mostly
+// succeeds then. passes remembers for how long that goes on: an error that stays is told.
 func (q *Queue) passes(name string, failed error) bool {
 	now := q.Clock.Now()
 	q.lock.Lock()
@@ -193,10 +193,10 @@ func (q *Queue) progress(o *v1alpha1.RTAction) map[string]string {
 	return o.Status.Progress
 }
 
-// hush puts off storing what only says in other words what an action that is under way waits for: such messages change with
-// every step, and no decision depends on them. Tickets have the last one, and it is stored when the action ends for being late. The same goes for
-// progress that may be stored later.
-func (q *Queue) hush(before *v1alpha1.RTActionStatus, o *v1alpha1.RTAction, later []string) {
+// debounce puts off storing what only says in other words what an action that is under way waits for: such messages change
+// with every step, and no decision depends on them. Tickets have the last one, and it is stored when the action ends for being
+// late. The same goes for progress that may be stored later.
+func (q *Queue) debounce(before *v1alpha1.RTActionStatus, o *v1alpha1.RTAction, later []string) {
 	said, now := o.Status.Message, q.Clock.Now()
 	same := o.Status.DeepCopy()
 	same.Message, same.Progress = before.Message, without(same.Progress, before.Progress, later)

@@ -13,8 +13,8 @@ import (
 // settles is how often an action is read and written when others write it at the same time.
 const settles = 5
 
-// settle reads an action and writes it with a higher term, after which no update of an earlier version can be stored,
-// whoever sent it and however late it comes. The caller holds the entry.
+// settle reads an action and writes it with a higher term. After that the API server stores no update of an earlier version,
+// whichever process sent it and however late it comes. The caller holds the entry.
 func (l *ledger) settle(ctx context.Context, e *entry, name string) error {
 	return l.settleFrom(ctx, e, name, nil)
 }
@@ -57,7 +57,7 @@ func (l *ledger) raise(ctx context.Context, o *v1alpha1.RTAction) error {
 	return nil
 }
 
-// clarify settles every action that is in doubt. One that the API server lets nobody write stays in doubt.
+// clarify settles every action that is in doubt. One that the API server does not let the queue write stays in doubt.
 func (l *ledger) clarify(ctx context.Context) error {
 	for _, name := range l.doubts() {
 		if err := l.resolve(ctx, name); err != nil && !unwritable(err) {
@@ -81,8 +81,8 @@ func (l *ledger) resolve(ctx context.Context, name string) error {
 	return l.settle(ctx, e, name)
 }
 
-// load reads every action, and writes those that are not over: what an earlier leader still writes about them is
-// refused from then on. One that the API server lets nobody write is in doubt.
+// load reads every action, and writes those that are not over: what an earlier leader still writes about them is refused from
+// then on. One that the API server does not let the queue write is in doubt.
 func (l *ledger) load(ctx context.Context) error {
 	list := &v1alpha1.RTActionList{}
 	if err := l.reader.List(ctx, list); err != nil {

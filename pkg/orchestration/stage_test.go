@@ -243,7 +243,7 @@ func (s *stage) is(want ...string) {
 	}
 }
 
-// has makes sure that nobody else has something in hand.
+// take makes sure that no other action has something in hand.
 func (s *stage) take(what, action string, shared bool) {
 	s.Helper()
 	if others := slices.DeleteFunc(slices.Clone(s.has[what]), func(o string) bool { return o == action }); len(others) > 0 && !shared {

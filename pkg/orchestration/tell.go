@@ -39,7 +39,7 @@ func (q *Queue) tell(before, after *v1alpha1.RTAction) {
 	}
 }
 
-// publish leaves Events on whom the action is for, and on what it is done to.
+// publish leaves Events on what the action is for, and on what it is done to.
 func (q *Queue) publish(before, o *v1alpha1.RTAction) {
 	did := events.Action{
 		Name: o.Name, Kind: string(o.Spec.Kind), For: o.Spec.Beneficiary.Kind + " " + o.Spec.Beneficiary.Name,

@@ -8,11 +8,11 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// A pod whose own migration begins is told what is done to it by whoever does that; one that goes for others' sake is told that its action has begun, and
-// so is who it goes for: the ladder moves one pod for another.
+// The controller that does a pod's own migration tells the pod what is done to it. A pod that goes for another's sake is told
+// that its action has begun, and so is the pod for which it goes: the ladder moves one pod for another.
 func TestAMigrationThatBeginsIsToldForOthersSake(t *testing.T) {
 	started := []string{"ActionStarted"}
-	for kind, c := range map[string]struct{ moved, sufferer []string }{
+	for kind, c := range map[string]struct{ moved, beneficiary []string }{
 		"its own": {}, "another pod's": {started, started}, "a McKube's": {started, nil},
 	} {
 		t.Run(kind, func(t *testing.T) {
@@ -34,8 +34,8 @@ func TestAMigrationThatBeginsIsToldForOthersSake(t *testing.T) {
 			s.submit(p, r)
 			s.turns(p, 2)
 			s.is("First Running")
-			if moved, sufferer := s.told.on("a1"), s.told.on("b1"); !slices.Equal(moved, c.moved) || !slices.Equal(sufferer, c.sufferer) {
-				t.Errorf("the pod that goes is told %v, the other %v; want %v and %v", moved, sufferer, c.moved, c.sufferer)
+			if moved, beneficiary := s.told.on("a1"), s.told.on("b1"); !slices.Equal(moved, c.moved) || !slices.Equal(beneficiary, c.beneficiary) {
+				t.Errorf("the pod that goes is told %v, the other %v; want %v and %v", moved, beneficiary, c.moved, c.beneficiary)
 			}
 		})
 	}

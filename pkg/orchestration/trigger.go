@@ -10,22 +10,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// bell wakes a loop. Rung before the loop has started, it is not heard: a loop that starts looks at everything.
-type bell struct {
+// trigger wakes a loop. Fired before the loop has started, it does nothing: a loop that starts looks at everything.
+type trigger struct {
 	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
 }
 
-// ring has the loop look at something.
-func (b *bell) ring(name string) {
-	if queue := b.queue.Load(); queue != nil {
+// fire has the loop look at something.
+func (t *trigger) fire(name string) {
+	if queue := t.queue.Load(); queue != nil {
 		(*queue).Add(request(name))
 	}
 }
 
 // source feeds the loop, from now on, beginning with some names.
-func (b *bell) source(first ...string) source.Source {
+func (t *trigger) source(first ...string) source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		b.queue.Store(&queue)
+		t.queue.Store(&queue)
 		for _, name := range first {
 			queue.Add(request(name))
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// policy has the API server let nobody write the record of actions of a reason while it is in force.
+// policy has the API server refuse every write of the record of actions of a reason while it is in force.
 type policy struct {
 	client.WithWatch
 	reason string
@@ -33,8 +33,8 @@ func (p *policy) guarded() client.WithWatch {
 	})
 }
 
-// An action whose record nobody may write stays as it is, and keeps what it uses under the next leader, who cannot know whether
-// it had begun. All others go on, under both; and when it may be written again it has its turn.
+// An action whose record the queue may not write stays as it is. It keeps what it uses under the next leader, which cannot
+// know whether it had begun. All other actions go on, under both leaders. When the queue may write it again it has its turn.
 func TestAnActionThatCannotBeWrittenStopsNoOther(t *testing.T) {
 	s := newStage(t)
 	s.faulty = true // its runner says that it cannot be written

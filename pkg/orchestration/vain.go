@@ -11,7 +11,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
-// end is how attempts came to nothing, as far as whoever asks about their cause tells them apart.
+// end is how attempts came to nothing, as far as a controller that asks about their cause tells them apart.
 type end struct {
 	// deed is what was to be done, wherever the pods were to go: nodes come and go for as long as a pressure lasts.
 	deed        string
@@ -54,9 +54,10 @@ func inVain(a rules.Action) bool {
 	return false
 }
 
-// superseded are the names of actions that tell whoever asks about their cause nothing more: attempts in vain after which so many at doing the same
-// have ended like them, to whichever node the pods were to go, as how many there were is told by those that are left; and of all that moved nobody for
-// a cause those beyond so many, as pods come and go, and what was to be done to those that went is not asked for again.
+// superseded are the names of actions that tell a controller which asks about their cause nothing more. These are attempts in
+// vain after which so many at doing the same have ended like them, to whichever node the pods were to go: those that are left
+// tell how many there were. They are also, of all that moved no pod for a cause, those beyond so many: pods come and go, and no
+// controller asks again for what was to be done to those that went.
 func (q *Queue) superseded() map[string]bool {
 	ends, causes := map[end][]*v1alpha1.RTAction{}, map[string][]*v1alpha1.RTAction{}
 	for _, o := range q.recall(func(r *register) []string { return r.names }) {

@@ -104,7 +104,8 @@ func TestKeptAttemptsDoNotPileUp(t *testing.T) {
 	}
 }
 
-// Pods come and go while a pressure lasts, and with them what can be tried: of what moved nobody, and was refused, the last are known, and no more.
+// Pods come and go while a pressure lasts, and with them what can be tried. Of actions that moved no pod, and were refused, the
+// last are known, and no more.
 func TestWhatWasTriedForPodsThatWentDoesNotPileUp(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	q, err := orchestration.New(orchestration.Dependencies{Clock: clock, Lease: client.ObjectKey{Namespace: "x", Name: "queue"}, Identity: "process"})
@@ -131,7 +132,8 @@ func TestWhatWasTriedForPodsThatWentDoesNotPileUp(t *testing.T) {
 	}
 }
 
-// What has moved somebody is known however long ago it was; of those that came to nothing the last of each end are, as each says something else.
+// An action that has moved a pod is known however long ago it was. Of those that came to nothing the last of each end are
+// known, as each says something else.
 func TestOnlyAttemptsLikeLaterOnesAreSuperseded(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	q, err := orchestration.New(orchestration.Dependencies{Clock: clock, Lease: client.ObjectKey{Namespace: "x", Name: "queue"}, Identity: "process"})
@@ -170,7 +172,8 @@ func TestOnlyAttemptsLikeLaterOnesAreSuperseded(t *testing.T) {
 	}
 }
 
-// Nodes come and go, too: of attempts at having a pod go, to whichever, the last of each end are known, and so they are of those for whom they were.
+// Nodes come and go, too. Of attempts at having a pod go, to whichever node, the last of each end are known, and so are those
+// for each beneficiary.
 func TestAttemptsAtOtherTargetsAreAttemptsAtTheSame(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	q, err := orchestration.New(orchestration.Dependencies{Clock: clock, Lease: client.ObjectKey{Namespace: "x", Name: "queue"}, Identity: "process"})
@@ -215,8 +218,9 @@ func TestAttemptsAtOtherTargetsAreAttemptsAtTheSame(t *testing.T) {
 	}
 }
 
-// An attempt that is forgotten leaves its name to nobody: what is named after an action, as the PodMigration of one of the ladder's (kept for an hour), would be taken for that of another.
-func TestAForgottenAttemptLeavesItsNameToNobody(t *testing.T) {
+// The queue does not use the name of a forgotten attempt again. What is named after an action, as the PodMigration of one of
+// the ladder's (kept for an hour), would be taken for that of another.
+func TestAForgottenAttemptsNameIsNotUsedAgain(t *testing.T) {
 	s := newStage(t)
 	for _, n := range []string{"n1", "n2", "n3"} {
 		s.node(n)

@@ -152,11 +152,11 @@ func TestNothingIsDoneToOrForWhatIsGone(t *testing.T) {
 	s.budget("web", "a", 0)
 	p := s.spawn()
 	s.turns(p, 1)
-	pod, whom := s.pod("a1"), s.pod("b1")
+	pod, beneficiary := s.pod("a1"), s.pod("b1")
 	s.submit(p, s.request(rules.Preempt, "Pod", "n1", pod))
 	s.submit(p, s.request(rules.Rearrange, "Node", "n7"))
 	r := s.request(rules.Preempt, "Whom", "n1", s.pod("a2"))
-	r.Beneficiary = v1alpha1.ActionBeneficiary{Kind: "Pod", Namespace: whom.Namespace, Name: whom.Name, UID: whom.UID}
+	r.Beneficiary = v1alpha1.ActionBeneficiary{Kind: "Pod", Namespace: beneficiary.Namespace, Name: beneficiary.Name, UID: beneficiary.UID}
 	s.submit(p, r)
 	s.turns(p, 1)
 	s.is("Node Refused", "Pod Waiting for PodDisruptionBudget", "Whom Waiting for PodDisruptionBudget")

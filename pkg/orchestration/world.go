@@ -22,7 +22,7 @@ import (
 const (
 	// ReasonNodeBeingDisrupted: the node is being closed or replaced already. What expires for that is not tried the less often.
 	ReasonNodeBeingDisrupted = "NodeBeingDisrupted"
-	// ReasonManyBudgets: several PodDisruptionBudgets cover a pod, and then the API server evicts it for nobody.
+	// ReasonManyBudgets: several PodDisruptionBudgets cover a pod, and then the API server refuses every eviction of it.
 	ReasonManyBudgets = "SeveralPodDisruptionBudgets"
 	// ReasonPoolBudgetInvalid: a disruption budget of the NodePool cannot be read, and allows nothing for as long as that is so.
 	ReasonPoolBudgetInvalid = "NodePoolBudgetInvalid"
@@ -98,7 +98,7 @@ func (q *Queue) picture(ctx context.Context, objects []*v1alpha1.RTAction) (pict
 			continue
 		}
 		if a.Phase == rules.Waiting && q.ledger.doubted(o.Name) {
-			a.Phase = rules.Running // it may be: nobody else gets what it uses
+			a.Phase = rules.Running // it may be: no other action gets what it uses
 		}
 		if !a.Phase.Over() {
 			if pods[a.ID], err = q.survey(ctx, &p, o, a); err != nil {
@@ -146,8 +146,8 @@ func (q *Queue) survey(ctx context.Context, p *picture, o *v1alpha1.RTAction, a 
 	return pods, err
 }
 
-// bears tells whether an action may go on at a node that is being closed or replaced: nobody comes to the node by it, and nobody is evicted for
-// what is closed anyway. Until its replacement serves, which may take minutes, whoever suffers there is helped so.
+// bears tells whether an action may go on at a node that is being closed or replaced: it brings no pod to the node, and evicts
+// no pod for what is closed anyway. Until the replacement serves, which may take minutes, it helps pods under pressure there.
 func bears(s v1alpha1.RTActionSpec, node string) bool {
 	switch rules.Kind(s.Kind) {
 	case rules.Rearrange, rules.OpenNode:
@@ -320,8 +320,9 @@ func (p *picture) vetoInvalid(allowed map[string]PoolAllowance) {
 	}
 }
 
-// uncharge takes off the NodePool's budget from actions that wait for a node which is going already, and has the place there: it is for the node that
-// they wait then, and whoever closes it may give way. None of them begins before it is open again, and is charged again by then.
+// uncharge takes the NodePool's budget off actions that wait for a node which is going already, and which has the place there.
+// Such an action waits for the node then, and the controller that closes the node may give way. None of them begins before the
+// node is open again, and is charged again by then.
 func (p *picture) uncharge() {
 	for i := range p.actions {
 		a := &p.actions[i]
@@ -331,7 +332,8 @@ func (p *picture) uncharge() {
 	}
 }
 
-// unneeded is why an action that is not over is no longer wanted: it was deleted, or waits for nobody. Empty: it is.
+// unneeded is why an action that is not over is no longer wanted: it was deleted, or waits, and the pod that it is for is gone.
+// Empty: it is wanted.
 func (q *Queue) unneeded(ctx context.Context, o *v1alpha1.RTAction) (string, error) {
 	if !o.DeletionTimestamp.IsZero() && !o.Status.Unwanted {
 		return "It was deleted", nil

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Leave says of some pods which of them budgets let go now, alone and together. It is worked out once, to be asked about each set that is thought of.
-// Without any pods it keeps nobody.
+// Leave says of some pods which of them budgets let go now, alone and together. It is worked out once, to be asked about each
+// set that is thought of. Without any pods it keeps no pod.
 type Leave struct {
 	barred map[types.UID]string
 	// by is the budget to which a pod is charged.
@@ -31,10 +31,10 @@ func (x Index) Leave(pods ...*corev1.Pod) Leave {
 	return out
 }
 
-// Empty tells whether nobody is charged to a budget, or barred.
+// Empty tells whether no pod is charged to a budget, or barred.
 func (l Leave) Empty() bool { return len(l.barred)+len(l.by) == 0 }
 
-// Barred is why the API server evicts a pod for nobody, whatever its budgets allow; empty: it may.
+// Barred is why the API server refuses every eviction of a pod, whatever its budgets allow; empty: it may evict it.
 func (l Leave) Barred(pod types.UID) string { return l.barred[pod] }
 
 // Kept is why some pods may not all go now, together; empty: they may.

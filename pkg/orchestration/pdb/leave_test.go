@@ -13,7 +13,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/pdb"
 )
 
-// Who may go together is what Overdrawn says of each budget, but that nobody may whom several cover.
+// Which pods may go together is what Overdrawn says of each budget, except that no pod may go that several budgets cover.
 func TestLeaveIsWhatBudgetsSay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var budgets []policyv1.PodDisruptionBudget

@@ -189,7 +189,7 @@ func use(r rules.Resource, name string, amount int) rules.Use {
 	return rules.Use{Key: rules.Key{Resource: r, Name: name}, Amount: amount}
 }
 
-// phase of an object whose status nobody has written yet is Waiting.
+// phase of an object whose status has not been written yet is Waiting.
 func phase(p v1alpha1.ActionPhase) rules.Phase {
 	if p == "" {
 		return rules.Waiting

@@ -25,7 +25,8 @@ func TestToOpenANodeTakesNoneOfTheNodeThatPodsLeave(t *testing.T) {
 	}
 }
 
-// Nobody is on the move because a node is opened: others of the namespace may be moved meanwhile, however many nodes are opened for it.
+// No pod moves because a node is opened: other pods of the namespace may be moved meanwhile, however many nodes are opened for
+// it.
 func TestToOpenANodeChargesNoNamespace(t *testing.T) {
 	pods := []v1alpha1.ActionPod{{Namespace: "a", Name: "p", UID: "p"}, {Namespace: "b", Name: "q", UID: "q"}, {Namespace: "a", Name: "r", UID: "r"}}
 	for kind, want := range map[rules.Kind]map[string]int{rules.OpenNode: {}, rules.Preempt: {"a": 2, "b": 1}} {

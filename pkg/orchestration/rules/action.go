@@ -28,7 +28,7 @@ const (
 var Kinds = []Kind{Rearrange, Migrate, Preempt, OpenNode, ReplaceNode}
 
 // Rung is the place of the kind on the ladder of architecture: 2 (within the node) to 5 (a node). Rungs 0
-// and 1 are admission and the node's own escalation, which ask nobody. 0: the kind is unknown.
+// and 1 are admission and the node's own escalation, which ask the queue for nothing. 0: the kind is unknown.
 func (k Kind) Rung() int {
 	switch k {
 	case Rearrange:
@@ -98,13 +98,13 @@ type Action struct {
 	// ID is unique, and the same whenever the same is asked for the same cause.
 	ID   string
 	Kind Kind
-	// Uses is what nobody else may have meanwhile.
+	// Uses is what no other action may have meanwhile.
 	Uses []Use
 	// Moves are what does not stay where it is. To open a node for pods moves none of them.
 	Moves []Move
 	// Cause names the pressure that it answers. Nothing is moved twice for one.
 	Cause string
-	// Criticality of whom it benefits.
+	// Criticality of what it benefits.
 	Criticality rt.Criticality
 	// Since is when it was asked for.
 	Since time.Time
@@ -158,7 +158,8 @@ func (a Action) Deadline() (at time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// limit is how long the phase may take. Whoever gives an action little time says nothing about how long nodes take to end pods.
+// limit is how long the phase may take. A controller that gives an action little time says nothing about how long nodes take
+// to end pods.
 func (a Action) limit() time.Duration {
 	if a.Phase == RollingBack {
 		return max(a.Limit, LeastUndo)

@@ -129,8 +129,9 @@ func (p past) repeats(a Action) (m Move, by string, ok bool) {
 	return Move{}, "", false
 }
 
-// moved tells whether an action that is over has moved what it names, or may have. Whom a preemption has evicted is gone for good: who is
-// still there, so that anything may be asked of it, was not. It may have succeeded without them, as the room was there before.
+// moved tells whether an action that is over has moved what it names, or may have. A pod that a preemption has evicted is gone
+// for good: a pod that is still there, so that anything may be asked of it, was not evicted. The preemption may have succeeded
+// without it, as the room was there before.
 func (a Action) moved() bool { return a.Kind != Preempt && (a.Phase == Succeeded || a.Phase == Failed) }
 
 // Order sorts actions by class, then by rung, then by age: the order in which they are judged.
@@ -191,7 +192,7 @@ func blocked(id, reason string, u Use, by []string) Verdict {
 	return Verdict{ID: id, Reason: reason, Blockers: slices.Clip(by), Message: u.String() + " " + occupied(reason, by)}
 }
 
-// occupied says by whom something is used, or for whom it is kept.
+// occupied says which actions use something, or for which actions it is kept.
 func occupied(reason string, by []string) string {
 	names := strings.Join(by[:min(named, len(by))], ", ")
 	switch kept := reason == ReasonTurn; {

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// keep reserves the budgets of an action that waits until the world allows more, against those after it in the order: of what comes back a
-// little at a time they would leave nothing. What such an action waits for may never come, so it keeps them for its first step of age, and
-// from then on in turns: who stands k-th of those that wait for a budget gives way in every 2^(k+1)-th step of time, and all before it do so
-// then, too. So each has steps in which nobody before it keeps what it waits for, and it keeps that from everybody after it; and who waits for
-// nothing has steps in which nobody keeps anything.
+// keep reserves the budgets of an action that waits until the world allows more, against those after it in the order: of what
+// comes back a little at a time they would leave nothing. What such an action waits for may never come. So it keeps the budgets
+// for its first step of age, and from then on in turns. The action that stands k-th of those that wait for a budget gives way
+// in every 2^(k+1)-th step of time, and all before it do so then, too. So each has steps in which no action before it keeps
+// what it waits for, and then it keeps that from every action after it. An action that waits for nothing has steps in which no
+// action keeps anything.
 func (b books) keep(a Action, o Options, now time.Time) {
 	var budgets []Use
 	rank := 0

@@ -59,7 +59,8 @@ func TestWhatABudgetLacksIsKeptInTurns(t *testing.T) {
 	}
 }
 
-// Who can never begin as things are keeps nothing, and nobody keeps pods, nodes and limits for what the world withholds.
+// An action that can never begin as things are keeps nothing. No action keeps pods, nodes and limits for what the world
+// withholds.
 func TestWhatNeverHelpsIsNotKept(t *testing.T) {
 	for name, c := range map[string]struct {
 		first rules.Action

@@ -15,8 +15,8 @@ type Result struct {
 	Undo bool
 	// Spent is what the world itself accounts for by now, such as a PodDisruptionBudget after the eviction.
 	Spent []Key
-	// Later are the entries of the progress that need not be stored by themselves, as they are for now: whoever does not know them takes the step
-	// again, and finds the same. They are stored with what comes next.
+	// Later are the entries of the progress that need not be stored by themselves, as they are for now: a process that does not
+	// know them takes the step again, and finds the same. They are stored with what comes next.
 	Later []string
 	// Message says in words what is being waited for, or what the outcome is.
 	Message string
@@ -38,7 +38,7 @@ func (a Action) Refuse(message string, now time.Time) Action {
 	return a.enter(Refused, message, now)
 }
 
-// Withdraw says that nobody wants the action any longer. What has begun is undone.
+// Withdraw says that the action is not wanted any longer. What has begun is undone.
 func (a Action) Withdraw(why string, now time.Time) Action {
 	if a.Phase.Over() {
 		return a

@@ -45,7 +45,7 @@ type Use struct {
 	Amount int
 }
 
-// All of it: nobody else may use any.
+// All of it: no other action may use any.
 const All = 0
 
 func (u Use) validate() error {
@@ -62,7 +62,7 @@ func (u Use) validate() error {
 	return fmt.Errorf("resource: %q is not one of Pod, Node, Namespace, Cluster, PodBudget, PoolBudget", u.Resource)
 }
 
-// account is what is used of each resource, and by whom.
+// account is what is used of each resource, and by which actions.
 type account map[Key]usage
 
 type usage struct {
