@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// eachAtOnce is how many states are written at once, and how many are brought: each may take minutes. Who looks at NodeCheckpoints does not wait for them, as
-// a pod that is to run on, or whose container somebody else has resumed, is seen by a look. Those that are written and those that are brought do not wait for
-// each other: the source of one that is brought stands still.
+// eachAtOnce is how many states are written at once, and how many are brought: each may take minutes. The goroutine that looks
+// at NodeCheckpoints does not wait for them: it sees a pod that is to run on, or whose container another client has resumed.
+// Those that are written and those that are brought do not wait for each other: the source of one that is brought stands still.
 const eachAtOnce = 4
 
 // errand is what takes long: it says when to look again.
@@ -54,8 +54,9 @@ func (e *errands) leave(role Role) map[string]bool {
 	return waited
 }
 
-// next looks at the NodeCheckpoint whose turn it is. What takes long goes to a goroutine of the owner; the queue gives the name to nobody else until that
-// is done, and what waits for its turn is nobody's meanwhile, so that its end is seen.
+// next looks at the next NodeCheckpoint of the queue. What takes long goes to a goroutine of the owner. The queue gives the
+// name to no other goroutine until that is done. A NodeCheckpoint that waits to be written or brought is in no goroutine's hands
+// meanwhile, so that next sees its end.
 func (k *Keeper) next(ctx context.Context, own func(func() error)) bool {
 	name, over := k.queue.Get()
 	if over {

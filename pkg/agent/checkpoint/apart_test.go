@@ -84,9 +84,10 @@ func (p *pair) of(name string) v1alpha1.CheckpointState {
 	return ""
 }
 
-// While as many states are written as may be at once, whatever time that takes, a paused source is let go on when that is asked for, and one that somebody
-// has resumed is seen; what is over in number waits, and goes on when one is done. At its end the agent leaves nothing running.
-func TestWhatTakesLongHoldsUpNobody(t *testing.T) {
+// As many states are written as may be at once, whatever time that takes. Meanwhile the agent lets a paused source go on when
+// that is asked for, and sees one that another client has resumed. What is over in number waits, and goes on when one is done.
+// At its end the agent leaves nothing running.
+func TestWhatTakesLongHoldsUpNoOtherNodeCheckpoint(t *testing.T) {
 	p := newPair(t)
 	changed, end := p.work(p.source)
 	for _, paused := range []string{"goes-on", "resumed"} {

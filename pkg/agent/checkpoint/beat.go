@@ -13,7 +13,8 @@ import (
 // beatEvery is how often a side tells that it is at something of which it sees no progress: the runtime writes a state, or takes one.
 const beatEvery = 20 * time.Second
 
-// meanwhile does what takes as long as its size allows, and tells now and then that it is being done: whoever waits gives up what does not advance.
+// meanwhile does what takes as long as its size allows, and tells now and then that it is being done: a controller that waits
+// gives up what does not advance.
 func (k *Keeper) meanwhile(ctx context.Context, nc *v1alpha1.NodeCheckpoint, role Role, side v1alpha1.CheckpointSide, do func() error) error {
 	beating, stop := context.WithCancel(ctx)
 	stopped := make(chan struct{})

@@ -15,7 +15,7 @@ func TestLongDumpsAndImportsGoOn(t *testing.T) {
 			before, deadline := p.api.progressed.Load(), time.Now().Add(time.Minute)
 			for p.api.progressed.Load() == before && time.Now().Before(deadline) {
 				p.clock.Step(time.Second)
-				<-time.After(time.Millisecond) // the clock goes on no faster than whoever looks at it
+				<-time.After(time.Millisecond) // the clock goes on no faster than the goroutine that looks at it
 			}
 		}
 	}

@@ -28,10 +28,10 @@ type CRI struct {
 	Criu string
 	// Kernel is the release of this machine's.
 	Kernel string
-	// Held is how much memory the kernel charges to a container's group, for containers of which the runtime does not tell: containerd 2.3 has no
-	// figures of those that it has restored. Nil: nobody can be asked.
+	// Held is how much memory the kernel charges to a container's group, for containers of which the runtime does not tell:
+	// containerd 2.3 has no figures of those that it has restored. Nil: the agent cannot ask.
 	Held func(pod types.UID, id string) (int64, error)
-	// PodAPI tells whether the API server serves KEP-5823's PodCheckpoint. Nil: nobody knows.
+	// PodAPI tells whether the API server serves KEP-5823's PodCheckpoint. Nil: the agent does not know.
 	PodAPI func(ctx context.Context) (bool, error)
 }
 

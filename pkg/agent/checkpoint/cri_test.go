@@ -21,12 +21,12 @@ import (
 
 // Where the runtime does not tell how large a container is, the kernel does.
 func TestTheKernelTellsHowLargeAContainerIs(t *testing.T) {
-	nobody, err := containerd.New(filepath.Join(t.TempDir(), "no.sock"), "overlayfs", clocktesting.NewFakeClock(time.Now()))
+	unserved, err := containerd.New(filepath.Join(t.TempDir(), "no.sock"), "overlayfs", clocktesting.NewFakeClock(time.Now()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = nobody.Close() })
-	d := checkpoint.CRI{Client: nobody, Held: func(pod types.UID, id string) (int64, error) {
+	t.Cleanup(func() { _ = unserved.Close() })
+	d := checkpoint.CRI{Client: unserved, Held: func(pod types.UID, id string) (int64, error) {
 		if pod != "pod" || id != "id" {
 			t.Errorf("asked for container %s of pod %s", id, pod)
 		}
@@ -43,11 +43,11 @@ func TestTheKernelTellsHowLargeAContainerIs(t *testing.T) {
 
 // A status with a longer text than the API server takes is refused as a whole, and the node counts as dead.
 func TestNoProgramsWordIsTooLongForTheStatus(t *testing.T) {
-	nobody, err := containerd.New(filepath.Join(t.TempDir(), "no.sock"), "overlayfs", clocktesting.NewFakeClock(time.Now()))
+	unserved, err := containerd.New(filepath.Join(t.TempDir(), "no.sock"), "overlayfs", clocktesting.NewFakeClock(time.Now()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = nobody.Close() })
+	t.Cleanup(func() { _ = unserved.Close() })
 	silent, err := kubelet.New(&rest.Config{}, "127.0.0.1:1", "")
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestNoProgramsWordIsTooLongForTheStatus(t *testing.T) {
 	if err := os.WriteFile(criu, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	found := checkpoint.CRI{Client: nobody, Kubelet: silent, Criu: criu, Kernel: strings.Repeat("6", 200)}.Capability(t.Context())
+	found := checkpoint.CRI{Client: unserved, Kubelet: silent, Criu: criu, Kernel: strings.Repeat("6", 200)}.Capability(t.Context())
 	if len(found.Kernel) != 128 || found.CRIU != strings.Repeat("9", 64) || len(found.Message) != 1024 {
 		t.Errorf("%+v", found)
 	}
@@ -65,11 +65,11 @@ func TestNoProgramsWordIsTooLongForTheStatus(t *testing.T) {
 
 // A criu that does not end, or whose children hold its output, is given up, and its children are killed: the agent would wait for ever.
 func TestACriuThatHangsIsGivenUp(t *testing.T) {
-	nobody, err := containerd.New(filepath.Join(t.TempDir(), "no.sock"), "overlayfs", clocktesting.NewFakeClock(time.Now()))
+	unserved, err := containerd.New(filepath.Join(t.TempDir(), "no.sock"), "overlayfs", clocktesting.NewFakeClock(time.Now()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = nobody.Close() })
+	t.Cleanup(func() { _ = unserved.Close() })
 	silent, err := kubelet.New(&rest.Config{}, "127.0.0.1:1", "")
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestACriuThatHangsIsGivenUp(t *testing.T) {
 		}
 		pidfd <- fd
 	}()
-	found := checkpoint.CRI{Client: nobody, Kubelet: silent, Criu: criu}.Capability(ctx)
+	found := checkpoint.CRI{Client: unserved, Kubelet: silent, Criu: criu}.Capability(ctx)
 	if found.Checkpoints || !strings.Contains(found.Message, "asking "+criu+" for its version: it was killed: context canceled") {
 		t.Errorf("%+v", found)
 	}

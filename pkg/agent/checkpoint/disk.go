@@ -45,7 +45,7 @@ const (
 	copiesIn  = 3
 )
 
-// own makes an archive nobody else's to read, and returns its size and digest. It follows no link.
+// own lets no other user read an archive, and returns its size and digest. It follows no link.
 func own(path string, most int64) (int64, string, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {

@@ -28,7 +28,8 @@ func (e *disturbedError) Error() string {
 	return fmt.Sprintf("container %s: it was to stay paused, and has ended (a liveness probe ends it, after its failureThreshold), with what it had in memory", e.container)
 }
 
-// undisturbed is nil while the containers are paused, else a disturbedError. One that somebody resumed is paused again. Of several one that has ended counts.
+// undisturbed is nil while the containers are paused, else a disturbedError. It pauses again a container that another client
+// resumed. Of several one that has ended counts.
 func (k *Keeper) undisturbed(ctx context.Context, held *record) error {
 	var found *disturbedError
 	for _, name := range slices.Sorted(maps.Keys(held.Paused)) {
@@ -176,9 +177,11 @@ func (k *Keeper) killTerminating(ctx context.Context, nc *v1alpha1.NodeCheckpoin
 	return terminatingEvery
 }
 
-// resumed tells of containers that somebody else resumed, and whether it has come to nothing. From stage Restore on a pod may be at work with the state, so
-// that all stay stopped, until whoever has made that pod says what became of it. That it has not come to that, only the API server may say; and it is
-// said before anything is resumed, of the version that was read: whoever takes it to that stage meanwhile is refused that, or refuses this.
+// resumed tells of containers that another client resumed, and whether the NodeCheckpoint has come to nothing. From stage
+// Restore on a pod may be at work with the state. Then all stay stopped until the controller that made that pod says what
+// became of it. That it has not come to that, only the API server may say. The agent reports that before it resumes anything,
+// on the version that it read. Where the controller takes the NodeCheckpoint to that stage meanwhile, the API server refuses
+// either the controller's write or this one.
 func (k *Keeper) resumed(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record, why *disturbedError) (failed bool, err error) {
 	now, err := k.API.Get(ctx, nc.Name)
 	switch {

@@ -40,8 +40,8 @@ func (p *pair) still() {
 	}
 }
 
-// A source that somebody resumes while a pod may be at work with the state is stopped again, and told of, whoever has heard of what, until that pod is gone
-// or has proven itself. It has its memory.
+// Another client resumes a source while a pod may be at work with the state. The agent stops the source again, and tells of it,
+// whichever side has heard of what, until that pod is gone or has proven itself. The source has its memory.
 func TestASourceThatIsResumedBesideAPodThatWasRestored(t *testing.T) {
 	for end, heard := range map[v1alpha1.CheckpointStage]bool{v1alpha1.StageDiscard: true, v1alpha1.StageRelease: true, v1alpha1.StageHandOver: false} {
 		p := newPair(t)
@@ -122,7 +122,7 @@ func TestASourceThatEndsBeforeItsStateIsOnTheTarget(t *testing.T) {
 		p.api.fate.die = 0
 		p.stage(v1alpha1.StageTransfer)
 		p.expect(v1alpha1.CheckpointCheckpointed, v1alpha1.CheckpointTransferred)
-		if die == 0 { // nobody comes: it begins anew, and says so
+		if die == 0 { // the controller does not come back: it begins anew, and says so
 			p.clock.Step(2 * time.Hour)
 			p.api.fate.calls, p.api.fate.die, p.api.fate.after = 0, 1, true // also where its agent is killed once it has said that
 			p.settle()

@@ -20,7 +20,7 @@ func (k *Keeper) Serve(ctx context.Context) error {
 	return newServer(k.find, k.Rate).serve(ctx, k.Listener, k.identity.server())
 }
 
-// Sweep gives back what nobody asks for.
+// Sweep gives back what no NodeCheckpoint asks for.
 func (k *Keeper) Sweep(ctx context.Context) { k.sweep(ctx); k.sweepNames(ctx) }
 
 // Fingerprint of the keeper's certificate.

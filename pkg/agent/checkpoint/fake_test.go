@@ -56,9 +56,9 @@ type fakeAPI struct {
 	fate *fate
 	mu   sync.Mutex
 	all  map[string]*v1alpha1.NodeCheckpoint
-	// progressed is how often somebody has told that it goes on.
+	// progressed is how often an agent has told that its work goes on.
 	progressed atomic.Int64
-	// away: nobody answers.
+	// away: the API server does not answer.
 	away bool
 	used map[string]bool
 	// copied: another pod is in the place of any.
@@ -107,7 +107,7 @@ func (a *fakeAPI) Report(_ context.Context, of checkpoint.Version, role checkpoi
 	if nc := a.read(name); nc != nil && of.Resource != "" && nc.ResourceVersion != of.Resource {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "nodecheckpoints"}, name, errors.New("it was changed"))
 	}
-	if side.ProgressTime != nil { // told beside the work: whoever dies over it dies over that
+	if side.ProgressTime != nil { // told beside the work: an agent that dies over it dies over that
 		a.progressed.Add(1)
 		return nil
 	}
@@ -154,9 +154,9 @@ type fakeNode struct {
 	// terminating: the kubelet ends the pod; unasked: it does not let itself be asked.
 	terminating bool
 	unasked     error
-	// killed are the IDs of containers that were killed, and thawed whether one of them ran at that time.
-	killed []string
-	thawed bool
+	// killed are the IDs of containers that were killed, and ranWhenKilled whether one of them ran at that time.
+	killed        []string
+	ranWhenKilled bool
 	// recorded is the image's name that the runtime has recorded with a container of another pod.
 	recorded string
 }
@@ -229,7 +229,7 @@ func (n *fakeNode) Kill(_ context.Context, id string) error {
 	n.fate.do(func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.killed, n.thawed = append(n.killed, id), n.thawed || !n.paused[id]
+		n.killed, n.ranWhenKilled = append(n.killed, id), n.ranWhenKilled || !n.paused[id]
 		maps.DeleteFunc(n.running, func(_, other string) bool { return other == id })
 		delete(n.paused, id)
 	})

@@ -32,7 +32,7 @@ const (
 
 // fetch is one archive that is on its way.
 type fetch struct {
-	// peer is where it is now, and a client that speaks with nobody but who holds it: the other agent may be another one
+	// peer is where it is now, and a client that speaks only with the agent that holds it: the other agent may be another one
 	// with every attempt.
 	peer func() (url string, client *http.Client)
 	// path of the file, size and digest that it is to have.

@@ -44,7 +44,8 @@ func TestTheStateOfASourceThatIsGoneIsKept(t *testing.T) {
 	p.expect(v1alpha1.CheckpointReleased, v1alpha1.CheckpointReleased)
 }
 
-// Whatever becomes of it, the source never runs again; what the target has means its base image then, for whoever was made of it.
+// Whatever becomes of the NodeCheckpoint, the source never runs again. What the target has means its base image then, for the
+// pod that was made of it.
 func TestASourceThatWasHandedOverNeverRunsAgain(t *testing.T) {
 	for what, ends := range map[string]func(*pair){
 		"released": func(p *pair) { p.clock.Step(2 * time.Hour); p.settle(); p.stage(v1alpha1.StageRelease) },
@@ -94,8 +95,8 @@ func TestAStoppedSourceEndsWithItsPod(t *testing.T) {
 			node := p.source.node
 			node.terminating, node.unasked = c.terminating, c.unasked
 			p.settle()
-			if len(node.killed) != c.killed || node.thawed {
-				t.Errorf("killed are %v; one ran then: %v", node.killed, node.thawed)
+			if len(node.killed) != c.killed || node.ranWhenKilled {
+				t.Errorf("killed are %v; one ran then: %v", node.killed, node.ranWhenKilled)
 			}
 			if c.killed == 0 && (!node.paused["id-app"] || !node.paused["id-side"]) {
 				t.Errorf("paused are %v", node.paused)
@@ -121,8 +122,9 @@ func TestASourceWhoseAgentHasNotHeardOfItStaysStopped(t *testing.T) {
 	}
 }
 
-// While a pod may be at work with the state neither time nor a deletion lets the source run on: only whoever has taken that pod away.
-func TestNobodyRunsBesideAPodThatWasRestored(t *testing.T) {
+// While a pod may be at work with the state neither time nor a deletion lets the source run on. Only the controller does, once
+// it has taken that pod away.
+func TestNoSourceRunsBesideAPodThatWasRestored(t *testing.T) {
 	for what, happens := range map[string]func(*pair){
 		"expired": func(p *pair) { p.clock.Step(2 * time.Hour) },
 		"deleted": func(p *pair) {

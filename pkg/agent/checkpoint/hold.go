@@ -26,7 +26,7 @@ func (k *Keeper) wanted(nc *v1alpha1.NodeCheckpoint) bool {
 	return now != nil && now.UID == nc.UID && !dismissed(now) && !timeless(now) && k.Clock.Now().Before(now.Spec.Expires.Time)
 }
 
-// begin puts the containers on record that are about to be stopped, where nobody else has stopped any of them.
+// begin puts the containers on record that are about to be stopped, where no other NodeCheckpoint has stopped any of them.
 func (k *Keeper) begin(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record, ids map[string]string) error {
 	pod := string(held.Pod.UID)
 	k.pods.LockKey(pod)
@@ -95,7 +95,7 @@ func (k *Keeper) giveBack(ctx context.Context, held *record) error {
 	k.pods.LockKey(pod)
 	defer func() { _ = k.pods.UnlockKey(pod) }()
 	other, err := k.holder(held)
-	if err != nil { // it may be anybody's: no pod stands still for ever for a file that nobody can read
+	if err != nil { // it may be of any NodeCheckpoint: no pod stands still for ever for a file that the agent cannot read
 		k.Log.Error(err, "looking for another NodeCheckpoint that a pod stands still for; going on without what cannot be read", "nodeCheckpoint", held.Name)
 	}
 	if other != nil {

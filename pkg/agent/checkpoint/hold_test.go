@@ -66,7 +66,8 @@ func (p *pair) loseRecords() {
 	}
 }
 
-// A pod that stands still for one NodeCheckpoint is nobody else's: nothing is taken of it, and it is not let go on, however the other one ends.
+// A pod that stands still for one NodeCheckpoint does so for no other. The agent takes nothing of it for another one, and does
+// not let it go on, however the other one ends.
 func TestAPodStandsStillForOneNodeCheckpoint(t *testing.T) {
 	for what, tc := range map[string]struct {
 		ends func(*pair)

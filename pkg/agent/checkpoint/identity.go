@@ -22,7 +22,7 @@ type identity struct {
 	fingerprint string
 }
 
-// validity of the certificate, which nobody looks at: it is known by its fingerprint.
+// validity of the certificate, which no agent looks at: it is known by its fingerprint.
 const validity = 10 * 365 * 24 * time.Hour
 
 func newIdentity(node string, now time.Time) (*identity, error) {
@@ -57,7 +57,7 @@ func shown(state *tls.ConnectionState) string {
 // errStranger means that the other side is not who it should be.
 var errStranger = errors.New("the other agent shows another certificate than its NodeCheckpoint says")
 
-// server takes whoever shows a certificate; whose it is decides what it gets.
+// server takes every client that shows a certificate; whose it is decides what the client gets.
 func (i *identity) server() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{i.certificate}, ClientAuth: tls.RequireAnyClientCert}
 }

@@ -31,7 +31,7 @@ const (
 	terminatingEvery = time.Second
 	// lookAgain is when what is over, by what was known of it, is looked at again.
 	lookAgain = 200 * time.Millisecond
-	// sweepEvery is how often what nobody asks for any longer is looked for.
+	// sweepEvery is how often the agent looks for what no NodeCheckpoint asks for any longer.
 	sweepEvery = time.Minute
 	// capabilityEvery is how often is looked what the node can do, and incapableEvery where it cannot do both: what has kept it from that may pass.
 	capabilityEvery, incapableEvery = 5 * time.Minute, 30 * time.Second
@@ -218,8 +218,8 @@ func (k *Keeper) reconcile(ctx context.Context, name string, hand apart) (time.D
 	return 0, nil
 }
 
-// dismissed: it came to nothing, whatever was done. While a pod may be at work with the state its deletion says nothing: whoever made it
-// takes that pod away first.
+// dismissed: it came to nothing, whatever was done. While a pod may be at work with the state its deletion says nothing: the
+// controller that made that pod takes it away first.
 func dismissed(nc *v1alpha1.NodeCheckpoint) bool {
 	deleted := nc.DeletionTimestamp != nil && nc.Spec.Stage != v1alpha1.StageRelease && nc.Spec.Stage != v1alpha1.StageRestore
 	return nc.Spec.Stage == v1alpha1.StageDiscard || deleted
@@ -254,7 +254,7 @@ func (k *Keeper) over(ctx context.Context, nc *v1alpha1.NodeCheckpoint, role Rol
 	return k.claim(ctx, now, role, held)
 }
 
-// timeOver is why nothing is to be held any longer of a NodeCheckpoint that nobody has prolonged.
+// timeOver is why nothing is to be held any longer of a NodeCheckpoint that the controller has not prolonged.
 const timeOver = "its time is over"
 
 // pending tells whether this node has told that the source's containers are about to be resumed, and not yet that they are.
@@ -262,8 +262,9 @@ func pending(nc *v1alpha1.NodeCheckpoint) bool {
 	return nc.Status.Source.Decided() && nc.Status.Source.Pending && !timeless(nc)
 }
 
-// claim says that the time of a NodeCheckpoint is over before that has any effect. Clocks may differ: whoever takes it a stage further meanwhile, as
-// by his own its time is not over, is refused that, or refuses this. What is stopped is told of until it runs on: nobody else would know.
+// claim says that the time of a NodeCheckpoint is over before that has any effect. Clocks may differ: by the controller's clock
+// its time may not be over, and the controller may take it a stage further meanwhile. Then the API server refuses either the
+// controller's write or this one. The agent tells of what is stopped until that runs on: no other component would know.
 func (k *Keeper) claim(ctx context.Context, now *v1alpha1.NodeCheckpoint, role Role, held *record) (string, error) {
 	side := now.Status.Source
 	if role == Target {

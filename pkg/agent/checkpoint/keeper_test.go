@@ -154,7 +154,7 @@ func (p *pair) left(s *side) []string {
 	return files
 }
 
-// expectRunsOn expects that nothing came of it: the source works, and nobody holds anything.
+// expectRunsOn expects that nothing came of it: the source works, and neither agent holds anything.
 func (p *pair) expectRunsOn() {
 	p.t.Helper()
 	if p.source.node.anyPaused() {
@@ -358,7 +358,7 @@ func TestATransferThatCannotBeDoneSaysWhy(t *testing.T) {
 			p.api.change(name, func(nc *v1alpha1.NodeCheckpoint) {
 				nc.Status.Source.Certificate = "sha256:" + strings.Repeat("0", 64)
 			})
-			p.source.config.Node = "elsewhere" // and nobody puts it right
+			p.source.config.Node = "elsewhere" // and the source's agent does not put it right
 		}, "another certificate"},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -407,8 +407,8 @@ func TestATransferGoesOnWithTheAgentThatComesAfter(t *testing.T) {
 	p.expect(v1alpha1.CheckpointCheckpointed, v1alpha1.CheckpointTransferred)
 }
 
-// pass lets time pass while somebody waits for it, until stop has returned: fast at first, and then so slowly that on a machine that is busy the hour of
-// the NodeCheckpoint does not pass while both are at work.
+// pass lets time pass while a goroutine waits for it, until stop has returned. It is fast at first, and then so slow that on a
+// busy machine the hour of the NodeCheckpoint does not pass while both are at work.
 func (p *pair) pass(step time.Duration) (stop func()) {
 	stopping, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -450,8 +450,8 @@ func (p *pair) spoil(change func([]byte) []byte) {
 	}
 }
 
-// The agents are killed once at each call to the world outside, before and after it is done, in a checkpoint that
-// succeeds and in one that is discarded: nobody is left paused, and nothing is left behind.
+// The agents are killed once at each call to the world outside, before and after it is done, in a checkpoint that succeeds and
+// in one that is discarded: no container is left paused, and nothing is left behind.
 func TestAgentsThatAreKilledAnywhere(t *testing.T) {
 	for _, end := range []v1alpha1.CheckpointStage{v1alpha1.StageRelease, v1alpha1.StageDiscard} {
 		for _, after := range []bool{false, true} {

@@ -156,7 +156,7 @@ func (r records) save(one *record) error {
 	return nil
 }
 
-// sync has the names of records survive a loss of power, too: an image that the runtime has would be nobody's otherwise.
+// sync has the names of records survive a loss of power, too: an image that the runtime has would be on no record otherwise.
 func (r records) sync() error {
 	dir, err := os.Open(r.dir)
 	if err != nil {

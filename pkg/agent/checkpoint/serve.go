@@ -43,7 +43,7 @@ type holding struct {
 
 // server gives archives to the agents of the nodes that they are for.
 type server struct {
-	// find returns what is held; false when there is nothing, or nobody may have it yet.
+	// find returns what is held; false when there is nothing, or no agent may have it yet.
 	find  func(uid types.UID, container string) (holding, bool)
 	limit *rate.Limiter // nil: as fast as it goes
 	busy  chan struct{}
@@ -70,7 +70,7 @@ func (s *server) serve(ctx context.Context, listener net.Listener, config *tls.C
 	return nil
 }
 
-// get gives an archive, or a part of it, to whom it is for. Nobody else learns whether there is one.
+// get gives an archive, or a part of it, to the agent that it is for. No other client learns whether there is one.
 func (s *server) get(w http.ResponseWriter, r *http.Request) {
 	out := &limited{ResponseWriter: w, ctx: r.Context(), limit: s.limit, stall: s.stall}
 	if err := out.extend(); err != nil {

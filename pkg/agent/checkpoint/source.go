@@ -71,8 +71,8 @@ func (k *Keeper) taken(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *r
 	return k.soonest(nc), err // after what may have taken long
 }
 
-// soonest is when to look again, not later than when its time is over: where no controller is there, nobody else lets the source run on before its liveness
-// probe ends it.
+// soonest is when to look again, not later than when its time is over: where no controller is there, only this agent lets the
+// source run on before its liveness probe ends it.
 func (k *Keeper) soonest(nc *v1alpha1.NodeCheckpoint) time.Duration {
 	if timeless(nc) {
 		return watchEvery
@@ -80,9 +80,10 @@ func (k *Keeper) soonest(nc *v1alpha1.NodeCheckpoint) time.Duration {
 	return max(lookAgain, min(watchEvery, nc.Spec.Expires.Sub(k.Clock.Now())))
 }
 
-// sourceRecord is what is held; nil: nothing, as far as is known. It remembers that a pod may be at work with the state: whoever deletes the NodeCheckpoint
-// by force deletes that knowledge with it. Of one that cannot be read is known that containers may have been stopped; once their archives were complete a copy
-// may be on the way that this agent has not heard of yet, so that nothing is resumed for it.
+// sourceRecord is what is held; nil: nothing, as far as is known. It remembers that a pod may be at work with the state: a user
+// who deletes the NodeCheckpoint by force deletes that knowledge with it. Of a record that the agent cannot read it knows that
+// containers may have been stopped. Once their archives were complete a copy may be on the way that this agent has not heard of
+// yet, so that it resumes nothing.
 func (k *Keeper) sourceRecord(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (*record, error) {
 	held, err := k.records.load(nc.UID, Source)
 	if errors.Is(err, errUnreadable) {

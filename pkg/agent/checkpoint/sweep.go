@@ -43,7 +43,7 @@ func (k *Keeper) forgotten(ctx context.Context, name string) error {
 	return errors.Join(errs...)
 }
 
-// sweepRecord believes nobody but the API server that a NodeCheckpoint is gone.
+// sweepRecord believes only the API server that a NodeCheckpoint is gone.
 func (k *Keeper) sweepRecord(ctx context.Context, one *record) error {
 	if nc := k.get(one.Name); nc != nil && nc.UID == one.UID {
 		k.queue.Add(one.Name)
@@ -71,12 +71,12 @@ func (k *Keeper) sweepRecord(ctx context.Context, one *record) error {
 	return k.records.remove(one)
 }
 
-// orphaned is how long a NodeCheckpoint of which a pod may have been made must be gone before its source runs on: whoever was about to make that
-// pod has made it by then, or never will.
+// orphaned is how long a NodeCheckpoint of which a pod may have been made must be gone before its source runs on: a controller
+// that was about to make that pod has made it by then, or never will.
 const orphaned = 2 * sweepEvery
 
-// besides tells whether a source whose NodeCheckpoint is gone must stand still, as another pod may be at work with its state: somebody has torn the
-// finalizer out. One that has ended itself holds nothing.
+// besides tells whether a source whose NodeCheckpoint is gone must stand still, as another pod may be at work with its state:
+// another client has removed the finalizer. One that has ended itself holds nothing.
 func (k *Keeper) besides(ctx context.Context, one *record) (bool, error) {
 	running, err := k.Driver.Containers(ctx, one.Pod.UID)
 	if err != nil || len(running) == 0 {

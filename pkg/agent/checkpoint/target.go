@@ -88,7 +88,7 @@ func (k *Keeper) receive(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held 
 // errNothing means that a pod is to be made of a state that is not here.
 var errNothing = errors.New("the pod's state is not on this node")
 
-// keep holds the state for whoever is made of it, whatever the source's agent says meanwhile.
+// keep holds the state for the pod that is made of it, whatever the source's agent says meanwhile.
 func (k *Keeper) keep(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record) (time.Duration, error) {
 	if held == nil {
 		held = k.newRecord(nc, Target)
@@ -142,7 +142,7 @@ func (k *Keeper) targetSide(held *record, state v1alpha1.CheckpointState, messag
 
 // bringAll brings every archive that is not here.
 func (k *Keeper) bringAll(ctx context.Context, nc *v1alpha1.NodeCheckpoint, held *record) error {
-	// The source learns from this side whom to give them.
+	// The source learns from this side which agent to give them.
 	if err := k.report(ctx, nc, Target, k.targetSide(held, v1alpha1.CheckpointWorking, "")); err != nil {
 		return err
 	}

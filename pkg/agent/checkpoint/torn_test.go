@@ -20,8 +20,8 @@ func restoring(t *testing.T) *pair {
 	return p
 }
 
-// Somebody tears the finalizer out of a NodeCheckpoint while a pod may be at work with the state: the source stands still for as long as that pod is
-// there, or may be about to be made, and then runs on.
+// A user removes the finalizer of a NodeCheckpoint while a pod may be at work with the state. The source stands still for as
+// long as that pod is there, or may be about to be made, and then runs on.
 func TestANodeCheckpointThatIsTornOut(t *testing.T) {
 	p := restoring(t)
 	p.api.copied = true

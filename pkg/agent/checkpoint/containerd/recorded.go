@@ -44,7 +44,7 @@ func (c *Client) NameAnew(ctx context.Context, id, prefix string) error {
 	}
 	answer, err := cri.NewRuntimeServiceClient(c.conn).ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id})
 	if is(err, codes.NotFound) {
-		return nil // whoever asks for its checkpoint is told
+		return nil // the caller that asks for its checkpoint is told
 	}
 	if err != nil {
 		return fmt.Errorf("asking for the image of container %s: %w", id, err)

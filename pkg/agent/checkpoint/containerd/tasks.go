@@ -100,8 +100,9 @@ func (c *Client) Pause(ctx context.Context, id string) error {
 	return fmt.Errorf("pausing container %s: %w", id, err)
 }
 
-// pauseAttempts is how often a container is told to pause. On a busy machine runc gives up on a control group that does not freeze within its
-// attempts, and thaws it again ("unable to freeze", fs/freezer.go of opencontainers/cgroups). A further call begins these attempts anew.
+// pauseAttempts is how often a container is told to pause. On a busy machine runc gives up on a control group that does not
+// freeze within its attempts, and unfreezes it again ("unable to freeze", fs/freezer.go of opencontainers/cgroups). A further
+// call begins these attempts anew.
 const pauseAttempts = 3
 
 // Resume lets a container go on. One that runs, or is gone, is left.
@@ -118,8 +119,8 @@ func (c *Client) Resume(ctx context.Context, id string) error {
 	return nil
 }
 
-// Kill ends a container's processes with SIGKILL, also where they are paused: runc thaws the group of control group v1 once the signal is pending, so
-// that none of them runs again (Container.Signal of libcontainer). One that is gone is left.
+// Kill ends a container's processes with SIGKILL, also where they are paused: runc unfreezes the group of control group v1 once
+// the signal is pending, so that none of them runs again (Container.Signal of libcontainer). One that is gone is left.
 func (c *Client) Kill(ctx context.Context, id string) error {
 	ctx, cancel := short(ctx)
 	defer cancel()
