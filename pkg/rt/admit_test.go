@@ -124,7 +124,7 @@ func TestKernelNecessary(t *testing.T) {
 }
 
 func TestHoldsChoosesTheTestByPolicy(t *testing.T) {
-	// Each mode fits into 90 %, but not everybody's largest budget.
+	// Each mode fits into 90 %, but not the largest budget of every server.
 	servers := []rt.Server{percent("a", rt.High, 20, 60), percent("b", rt.Low, 40, 40)}
 	for policy, want := range map[rt.Policy]rt.Verdict{
 		rt.EDF:                 {Test: "T1", Used: 1_000_000, Limit: 900_000, Reason: "CoreFull"},

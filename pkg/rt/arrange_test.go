@@ -178,7 +178,7 @@ func feasible(loads []rt.Load) (string, bool) {
 	return "", true
 }
 
-// When the witness passes, everybody has a core, every core passes, and a second look changes nothing.
+// When the witness passes, every server has a core, every core passes, and a second look changes nothing.
 func TestArrangeIsFeasibleAndStable(t *testing.T) {
 	reasons := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {

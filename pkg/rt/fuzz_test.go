@@ -161,7 +161,7 @@ func mustBeSensible(t *testing.T, core rt.Core, servers []rt.Server, v rt.Verdic
 	}
 }
 
-// Whatever comes in: every core passes, everybody is either placed or refused, and nothing is changed.
+// Whatever comes in: every core passes, every server is either placed or refused, and nothing is changed.
 func FuzzArrange(f *testing.F) {
 	for _, data := range corpus() {
 		f.Add(data, []byte{0, 1, 2, 3, 4, 5, 6, 7})

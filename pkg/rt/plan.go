@@ -25,7 +25,7 @@ type Squeeze struct {
 	Frees PPM
 }
 
-// CorePlan says, before anything happens, who on a core may be raised and who is squeezed for it.
+// CorePlan says, before anything happens, which servers of a core may be raised and which are squeezed for it.
 //
 // What is promised at an instant is the sum over the servers of their charge, for Limited ones with the
 // Step while they are raised, for squeezed ones without Frees. A raised period counts with its Step
@@ -35,9 +35,9 @@ type Squeeze struct {
 // Threshold; until then victims are squeezed in order. So the room of a window or squeeze that ended
 // may be used only by periods that were released later: that "it is free now" is not enough.
 //
-// Under ModeSwitch there is no such account: the first overrun squeezes everybody in Squeeze at that
-// moment and raises everybody in Raise, and an idle core returns to low budgets. Who comes meanwhile and is
-// in Squeeze comes at its floor.
+// Under ModeSwitch there is no such account: the first overrun squeezes every server in Squeeze at that
+// moment and raises every server in Raise, and an idle core returns to low budgets. A server that comes meanwhile
+// and is in Squeeze comes at its floor.
 type CorePlan struct {
 	Core int
 	// Threshold is what may be promised at any instant, granularity included.
@@ -100,9 +100,10 @@ func (p *CorePlan) planAll(core Core, ordered []Server) {
 	}
 }
 
-// raiseLow plans raises of servers of criticality Low, as far as they fit beside everybody's Charge. Admission does not count them: the next
-// server that is admitted to the core takes their room, because its plan is made anew. T1 alone knows what is left: under T1k and EDF-VD Low gives
-// way to raises, and under AMC-rtb bandwidth proves nothing.
+// raiseLow plans raises of servers of criticality Low, as far as they fit beside the Charge of every server.
+// Admission does not count them: the next server that is admitted to the core takes their room, because its plan is
+// made anew. T1 alone knows what is left: under T1k and EDF-VD Low gives way to raises, and under AMC-rtb bandwidth
+// proves nothing.
 func (p *CorePlan) raiseLow(core Core, ordered []Server) {
 	promised := PPM(0)
 	for _, s := range ordered {
@@ -117,7 +118,7 @@ func (p *CorePlan) raiseLow(core Core, ordered []Server) {
 	}
 }
 
-// planRemains plans the raises that fit when everybody who can be is squeezed.
+// planRemains plans the raises that fit when every server that can be is squeezed.
 func (p *CorePlan) planRemains(core Core, ordered []Server) {
 	p.Squeeze = squeezes(core, ordered)
 	promised := PPM(0)

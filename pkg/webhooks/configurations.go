@@ -78,7 +78,8 @@ func (c *Configurations) Reconcile(ctx context.Context, _ reconcile.Request) (re
 }
 
 // certificate reads the Secret and, where that is ours to do, renews what is in it. The Secret is
-// created where no chart has; who may not do that, as with the chart's rights, gets one without UID and data.
+// created where no chart has; a controller that may not do that, as with the chart's rights,
+// gets one without UID and data.
 func (c *Configurations) certificate(ctx context.Context) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	key := types.NamespacedName{Namespace: c.Options.Namespace, Name: c.Options.Secret}

@@ -40,8 +40,8 @@ const (
 	longestReason = 1024
 )
 
-// Gate turns evictions of pods that may migrate into PodMigrations. It answers from what it knows and delays no client
-// in doubt: whenever it is in doubt, the eviction passes.
+// Gate turns evictions of pods that may migrate into PodMigrations. It answers from what it knows and blocks no client:
+// whenever it is in doubt, the eviction passes.
 type Gate struct {
 	// Synced is nil, or says what is still missing for answers. Pod finds a pod as the state cache has it.
 	Synced func() error
@@ -226,7 +226,7 @@ func (g *Gate) pass(why, warning string) admission.Response {
 	return response
 }
 
-// ours tells whether an action of the orchestration queue evicts the pod. Anybody could write the annotation, so it is
+// ours tells whether an action of the orchestration queue evicts the pod. Any client could write the annotation, so it is
 // believed only from ourselves.
 func (g *Gate) ours(ctx context.Context, eviction *policyv1.Eviction, user string) bool {
 	if eviction.Annotations[v1alpha1.AnnotationMigration] == "" && eviction.Annotations[v1alpha1.AnnotationAction] == "" {

@@ -259,7 +259,7 @@ func (s *stage) path(t *testing.T, webhook string) string {
 	return strings.TrimPrefix(*config.Webhooks[at].ClientConfig.URL, fmt.Sprintf("https://localhost:%d", s.port))
 }
 
-// post sends a review that asks nothing, as anybody on the network could, and returns the status code.
+// post sends a review that asks nothing, as any client on the network could, and returns the status code.
 func (s *stage) post(t *testing.T, path string) int {
 	t.Helper()
 	pool := x509.NewCertPool()

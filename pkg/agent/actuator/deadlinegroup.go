@@ -64,7 +64,7 @@ func (g *deadlineGroup) tend() error {
 	if err := g.remember(wrong, attrs); err != nil {
 		return err
 	}
-	g.follow(attrs) // who is watched is on record
+	g.follow(attrs) // a thread that is watched is on record
 	if len(wrong) == 0 {
 		return refused
 	}

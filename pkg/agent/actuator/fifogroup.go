@@ -20,9 +20,10 @@ type fifoGroup struct {
 	phase atomic.Uint32
 	// crowded: the group had more than fifoThreads. Its threads are ordinary ones from then on.
 	crowded atomic.Bool
-	// recorded: the journal has what the group's first thread had. Who gets our policy before that would be taken to have brought it.
+	// recorded: the journal has what the group's first thread had. A thread that gets our
+	// policy before that would be taken to have brought it.
 	recorded atomic.Bool
-	// met is what the hot side changed before anybody else saw it.
+	// met is what the hot side changed before any other part saw it.
 	met notes
 	// Slow side, under the machine's lock.
 	core     int
@@ -45,7 +46,7 @@ const fifoThreads = 128
 // handsThreads is how many threads of a group the hot side reaches at once: all, until one turns out to be crowded.
 const handsThreads = 1024
 
-// errCrowded is why a group is no longer real-time. It is for good: who could come back by ending threads could go on
+// errCrowded is why a group is no longer real-time. It is for good: a group that could come back by ending threads could go on
 // and on taking the core from others for the time until that is noticed.
 var errCrowded = fmt.Errorf("it has had more than %d threads, which is all that backend fifo reaches in time: its threads are "+
 	"ordinary ones until the container is started again; have it use fewer threads, or a node with backend rtgroup", fifoThreads)

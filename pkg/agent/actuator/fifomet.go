@@ -62,7 +62,7 @@ type sight struct {
 	// attrs are what they have, noted what some had before the hot side changed them; up to an end that is of these threads.
 	attrs, noted map[int32]unix.SchedAttr
 	end          uint32
-	// stopped: who is ordinary may be so by the hot side, or have inherited it.
+	// stopped: an ordinary thread may be so by the hot side, or have inherited it.
 	stopped bool
 }
 

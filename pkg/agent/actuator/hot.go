@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// gate lets the hot side in until it is shut; shutting waits for who is inside. Without it a descriptor could be closed, and
+// gate lets the hot side in until it is shut; shutting waits for the calls inside. Without it a descriptor could be closed, and
 // its number given to another file, between the hot side's look at it and its write.
 type gate struct {
 	inside atomic.Int32

@@ -249,7 +249,7 @@ func (m *machine) likeFirst(tid int32, threads []record, stopped bool) (changed 
 	return true, nil
 }
 
-// endows says that who inherits this has more than anybody has without.
+// endows says that a thread that inherits this has more than any has without.
 func (s schedule) endows() bool {
 	a := s.inherited()
 	return !ordinary(&a)

@@ -12,7 +12,7 @@ import (
 )
 
 // eachFIFO runs a test on every machine with backend fifo for a container of two ordinary threads, or two that were SCHED_FIFO 50 before
-// anybody governed them. want is what they and all that they make are to have afterwards.
+// any process governed them. want is what they and all that they make are to have afterwards.
 func eachFIFO(t *testing.T, test func(t *testing.T, s *simTree, c containers, want unix.SchedAttr)) {
 	for _, l := range layouts {
 		if l.backend != FIFO {

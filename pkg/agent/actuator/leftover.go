@@ -11,7 +11,7 @@ const wornAfter = time.Duration(windowUs)*time.Microsecond + time.Second
 
 // leftover is the most that a level may have used of a budget that was put back. Of a group without a budget the kernel
 // takes nothing from that at the end of a period, however many pass, so the next budget begins with it: a small one that
-// follows a large one would be used up before anybody ran, and its level throttled for many periods.
+// follows a large one would be used up before any task ran, and its level throttled for many periods.
 type leftover struct {
 	us int64
 	// granted is what the level has of it beside what it needs: as much as there was room for.

@@ -106,7 +106,7 @@ func TestACoreThatWasOffline(t *testing.T) {
 	})
 }
 
-// The core was back before anybody looked, and something else has set the cpuset right: the threads are found all the same. So are those
+// The core was back before any check looked, and something else has set the cpuset right: the threads are found all the same. So are those
 // of groups that the container has made.
 func TestThreadsAreFoundOutsideACpusetThatLooksRight(t *testing.T) {
 	s, c, b := rtSim(t)

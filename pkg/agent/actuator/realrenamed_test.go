@@ -112,7 +112,7 @@ func again(t *testing.T, b Backend) Backend {
 	return nil
 }
 
-// expectOrdinary checks that a group and a process in it are as they were before anybody governed them.
+// expectOrdinary checks that a group and a process in it are as they were before any process governed them.
 func expectOrdinary(t *testing.T, group string, pid int) {
 	t.Helper()
 	var a unix.SchedAttr

@@ -137,7 +137,7 @@ func (w watched) setAttr(tid int, a *unix.SchedAttr) error {
 	return w.linux.setAttr(tid, a)
 }
 
-// TestTrialsSleepOnThisKernel: a thread that runs on the budget of a trial may be throttled for longer than anybody waits.
+// TestTrialsSleepOnThisKernel: a thread that runs on the budget of a trial may be throttled for longer than any caller waits.
 func TestTrialsSleepOnThisKernel(t *testing.T) {
 	privileged.Require(t, privileged.Root, privileged.RTGroups)
 	privileged.Machine(t)

@@ -24,7 +24,7 @@ func buildRTGroup(m *machine) (Backend, func() error, error) {
 	return b, func() error { return m.tryOut([]string{"cpu"}, b.tryBudget) }, nil
 }
 
-// throttles says why the kernel ends budgets of no real-time group; nil when it does. Anybody may turn it off at any time.
+// throttles says why the kernel ends budgets of no real-time group; nil when it does. An administrator may turn it off at any time.
 func (m *machine) throttles() error {
 	runtime, _, err := m.host.RTLimits()
 	if err != nil {

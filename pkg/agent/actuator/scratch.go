@@ -144,7 +144,7 @@ func (m *machine) tryFIFO() error {
 
 // tryPolicy gives the calling thread a policy and takes it again, from another thread while this one sleeps. Were it to run meanwhile and be held up
 // for a few milliseconds (by the hypervisor, say), it would be throttled for a thousand times as long, so small are the budgets of trials. And a
-// level above, whose time others have used, would throttle it at its first tick, and everybody else below for up to a minute.
+// level above, whose time others have used, would throttle it at its first tick, and every other group below for up to a minute.
 func (m *machine) tryPolicy(tid int, attr unix.SchedAttr) error {
 	tried := make(chan error, 1)
 	go func() {

@@ -81,7 +81,8 @@ func TestAReserveStaysOneWhereAServerLeaves(t *testing.T) {
 	}
 }
 
-// A fast path that dies once such a table is kept, and before anybody has moved: the next one opens who leaves on the other core.
+// A fast path that dies once such a table is kept, and before any server has moved: the next
+// one opens the server that leaves on the other core.
 func TestRaisesAreKeptWhereAServerLeavesOverARestart(t *testing.T) {
 	k, dir, b := newKernel("/a", "/b", "/m"), t.TempDir(), high("b", "/b", 0)
 	n, next := raisedBesideM(t, k, dir, high("a", "/a", 0), of(b, 500, 600), of(high("m", "/m", 0), 3_000, 3_000), of(b, 3_000, 3_500))

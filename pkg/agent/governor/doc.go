@@ -1,4 +1,4 @@
-// Package governor decides on one core who is raised, who gives way, and when budgets are given back. It is
+// Package governor decides on one core which server is raised, which gives way, and when budgets are given back. It is
 // pure: times come from the caller (nanoseconds of one monotonic clock), budgets leave through a Setter,
 // and nothing between two Loads allocates memory.
 //

@@ -19,7 +19,7 @@ func (c *Core) First(spec Server, all []Server, plan table.Plan, now int64) int6
 	if s.specify(spec, plan) != nil {
 		return spec.LeastUs
 	}
-	maps.DeleteFunc(c.firsts, func(id string, _ told) bool { // who left the table does not come
+	maps.DeleteFunc(c.firsts, func(id string, _ told) bool { // a server that left the table does not come
 		return !slices.ContainsFunc(all, func(other Server) bool { return other.ID == id })
 	})
 	first := c.firstOf(&s, all, plan)

@@ -142,7 +142,7 @@ type Core struct {
 	options   Options
 	limit     rt.PPM
 	maxRaised int
-	// holds: everybody's raised budget fits, Limited servers apart, so that raises are paid for already.
+	// holds: every raised budget fits, Limited servers apart, so that raises are paid for already.
 	holds bool
 	// modeSwitch: under fixed priorities bandwidth alone proves nothing, so all victims are squeezed with the first
 	// raise, as the analysis of two modes assumes (AMC-rtb).

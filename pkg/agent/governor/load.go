@@ -9,8 +9,8 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/rt"
 )
 
-// Load makes these the servers of the core. What is known of a server goes on by its ID; who is gone keeps
-// his bandwidth until his deadline. Budgets that shrink are written first, then those that grow and
+// Load makes these the servers of the core. What is known of a server goes on by its ID; one that is gone keeps
+// its bandwidth until its deadline. Budgets that shrink are written first, then those that grow and
 // have room; the others wait for Tick. What is in force already is not written. A fault is told for
 // each server that the table asks too much for, or whose budget the Setter refused.
 func (c *Core) Load(servers []Server, plan table.Plan, now int64, set Setter) []Fault {
@@ -83,8 +83,8 @@ func (c *Core) newServer(slot int, now int64) server {
 	return server{serial: c.serials, since: now, budget: c.inForce[slot]}
 }
 
-// returned takes back a server that was to leave and did not: its room is its own still. Whose raise was taken meanwhile needs another.
-// Its overruns are counted anew, as those of who leaves.
+// returned takes back a server that was to leave and did not: its room is its own still. If its raise was taken meanwhile, it
+// needs another. Its overruns are counted anew, as those of a server that leaves.
 func (s *server) returned(us, now int64) {
 	if us < s.budget {
 		s.raised = 0
@@ -305,7 +305,7 @@ func (c *Core) excess() rt.PPM {
 	return excess
 }
 
-// missing is what the core lacks to give everybody what the table grants.
+// missing is what the core lacks to give every server what the table grants.
 func (c *Core) missing() rt.PPM {
 	missing := c.excess()
 	for i := range c.servers {

@@ -87,7 +87,7 @@ func TestARefusalThatIsToldAtOnceHasCostNoServerAnything(t *testing.T) {
 	}
 }
 
-// Who has given way itself is asked for more: raises of others are given back for it, before anybody knows that the kernel refuses. They
+// Who has given way itself is asked for more: raises of others are given back for it, before it is known that the kernel refuses. They
 // come again with the next overrun.
 func TestAnAskerThatGaveWayItself(t *testing.T) {
 	b := newBench(t, governor.Options{}, 900_000, srv(0, "High", 2000, 5000), srv(1, "Middle", 1000, 1001), srv(2, "High", 3500, 3500)).squeezes(1).begun()

@@ -10,7 +10,7 @@ import (
 // server is what is known of one server. Budgets are microseconds, times nanoseconds.
 type server struct {
 	Server
-	serial      uint64 // in the account; another for everyone who ever held the slot
+	serial      uint64 // in the account; another for every server that ever held the slot
 	criticality rt.Criticality
 	mayEscalate bool
 	windowUs    int64 // within which a budget is owed

@@ -11,7 +11,7 @@ import (
 const leastRestore = int64(10 * time.Millisecond)
 
 // makeRoom squeezes victims in the plan's order until that much will be free, for a server that is more critical
-// than they; nil is for everybody. The room is there after the victims' deadlines.
+// than they; nil is for every server. The room is there after the victims' deadlines.
 func (c *Core) makeRoom(raised *server, missing rt.PPM, set Setter) {
 	for _, i := range c.victims {
 		if missing <= 0 {
@@ -27,13 +27,13 @@ func (c *Core) makeRoom(raised *server, missing rt.PPM, set Setter) {
 	}
 }
 
-// givesWayTo says that a victim is squeezed for a server; nil is for everybody.
+// givesWayTo says that a victim is squeezed for a server; nil is for every server.
 func (v *server) givesWayTo(raised *server) bool {
 	return raised == nil || v.criticality < raised.criticality
 }
 
 // squeeze cuts a budget, not below its floor. It says whether the Setter agreed; a write that is refused is left to the next
-// who needs room. A group that is gone has no budget.
+// server that needs room. A group that is gone has no budget.
 func (c *Core) squeeze(v *server, to int64, set Setter) bool {
 	to = max(min(to, v.want()), v.floor)
 	if v.raised > 0 || v.budget <= to {

@@ -100,7 +100,7 @@ func (h holding) status() resourcev1.ResourceClaimStatus {
 }
 
 // hold creates the claim, or continues one that a crash left without its allocation, and allocates it. The
-// write fails when someone allocated it meanwhile.
+// write fails when another writer allocated it meanwhile.
 func (d Dependencies) hold(ctx context.Context, h holding) (*resourcev1.ResourceClaim, error) {
 	claim := h.claim()
 	err := d.Client.Create(ctx, claim)

@@ -111,7 +111,7 @@ func (c *cluster) holds(r *v1alpha1.RTNode, cores []rt.Core) []string {
 }
 
 // Two controllers, as while leadership changes hands: pods come, go and push others from the cores that they
-// prefer; no version of the spec exceeds a core, and in the end everybody is there once.
+// prefer; no version of the spec exceeds a core, and in the end every container is there once.
 func TestTwoControllersNeverAdmitTwice(t *testing.T) {
 	c := newCluster(t)
 	n := c.node("n", 3)

@@ -122,8 +122,9 @@ func (c *nodes) settle(ctx context.Context, n *state.NodeView, known memory) (no
 	return d, asked, c.write(ctx, n, d.Spec)
 }
 
-// write creates the RTNode or updates its spec, if that is not what it says. The update fails when anybody has written another spec meanwhile, so of
-// two controllers with different pictures one is refused.
+// write creates the RTNode or updates its spec, if that is not what it says. The update
+// fails when another writer has written another spec meanwhile, so of two controllers with different pictures the API
+// server refuses one.
 func (c *nodes) write(ctx context.Context, n *state.NodeView, spec v1alpha1.RTNodeSpec) error {
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID, Controller: ptr.To(true)}
 	if n.RTNode == nil {

@@ -33,7 +33,7 @@ const (
 )
 
 // preemptions makes room for pending pods by evicting less critical ones. A plan is recorded on its pod
-// before anybody is evicted, and every step is decided on it and the cache alone, so that another controller goes on
+// before the controller evicts a pod, and every step is decided on it and the cache alone, so that another controller goes on
 // from wherever this one stopped. One worker decides on all plans: two would promise the same core twice.
 type preemptions struct {
 	Dependencies

@@ -19,7 +19,7 @@ func uidsOf(s *siege, names ...string) []types.UID {
 	return out
 }
 
-// The budget of one large Deployment keeps more of the cheapest than anybody would try one after the other.
+// The budget of one large Deployment keeps more of the cheapest than a search would try one after the other.
 func TestPodsThatABudgetKeepsAreNoneOfMany(t *testing.T) {
 	s := newSiege(t, "many")
 	var apps []string
@@ -47,7 +47,7 @@ func TestPodsThatABudgetKeepsAreNoneOfMany(t *testing.T) {
 	}
 }
 
-// Each of two on a core may go, but not both, on more cores than anybody would try one after the other.
+// Each of two on a core may go, but not both, on more cores than a search would try one after the other.
 func TestPairsThatABudgetKeepsAreNoneOfMany(t *testing.T) {
 	s := newSiege(t, "pairs")
 	var apps []string

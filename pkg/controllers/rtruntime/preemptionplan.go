@@ -40,7 +40,7 @@ type scene struct {
 	// being deleted.
 	leaving uids
 	patient bool
-	// spared pods are no victims; keepAll spares everybody.
+	// spared pods are no victims; keepAll spares every pod.
 	spared  uids
 	keepAll bool
 	// kept is what PodDisruptionBudgets say now; nil: the plan waits for every pod that has to go. forced pods go,

@@ -101,7 +101,7 @@ func recoveryDelay(m *mcv1.McKube) time.Duration {
 	return m.Spec.Escalation.RecoveryDelay.Duration
 }
 
-// raisable are the servers of a core that may be raised together without squeezing anybody, the most
+// raisable are the servers of a core that may be raised together without squeezing another, the most
 // critical first. held are those that the agent has raised by itself: they have their place already.
 func raisable(core rt.Core, servers []rt.Server, plan rt.CorePlan, held map[string]bool) map[string]bool {
 	out := map[string]bool{}

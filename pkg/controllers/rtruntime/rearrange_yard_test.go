@@ -89,7 +89,7 @@ func (y *yard) start() *mover {
 	return m
 }
 
-// turn lets everybody go on for a second: the queue, the action's executor, the node loop and the agent.
+// turn lets every component go on for a second: the queue, the action's executor, the node loop and the agent.
 func (m *mover) turn() error {
 	m.Helper()
 	m.look()
@@ -165,7 +165,7 @@ func (y *yard) submit(m *mover, r orchestration.Request) (*mover, orchestration.
 	return nil, orchestration.Ticket{}
 }
 
-// next lets everybody go on for a second. A controller that dies, or has died, is followed by another.
+// next lets every component go on for a second. A controller that dies, or has died, is followed by another.
 func (y *yard) next(m *mover) *mover {
 	y.Helper()
 	if m.process.Dead() {

@@ -53,7 +53,7 @@ func tells(before *metav1.Condition, now metav1.Condition) bool {
 }
 
 // pace remembers when the status of each McKube was last written, and since when more than its counts differ from what is. It goes by the controller's
-// clock; who knows nothing writes at once.
+// clock; a controller that knows nothing writes at once.
 type pace struct {
 	mu             sync.Mutex
 	written, other map[types.NamespacedName]time.Time

@@ -6,7 +6,7 @@ import (
 )
 
 // CountsEvery is the least time between two reports of a node that differ in nothing but counts. There may be thousands
-// of nodes, and everybody who watches is sent each report.
+// of nodes, and the API server sends each report to every watcher.
 const CountsEvery = 2 * time.Second
 
 // Uncounted is the status without what only counts: overruns, misses, drift and when a container overran last.
