@@ -19,8 +19,8 @@ func (s *stage) expects(name string, pods int32) {
 	s.must(s.api.Status().Update(s.Context(), b))
 }
 
-// Who needs two of a budget of which one is left is not passed by who needs one, if two can ever be left.
-func TestABudgetIsKeptForWhoComesFirst(t *testing.T) {
+// An action that needs two of a budget of which one is left is not passed by one that needs one, if two can ever be left.
+func TestABudgetIsKeptForTheFirstAction(t *testing.T) {
 	for name, c := range map[string]struct {
 		pods int32
 		want []string

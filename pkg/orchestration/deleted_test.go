@@ -30,8 +30,8 @@ func deleted(t *testing.T) (s *stage, p *process, r orchestration.Request, name 
 	return s, p, r, name
 }
 
-// Wherever the leader dies that takes a deletion in, the next one knows of it: who asks again is told that it was
-// withdrawn, until its rest is over.
+// Wherever the leader dies that takes a deletion in, the next one knows of it: a controller that asks again is told that the
+// action was withdrawn, until its rest is over.
 func TestADeletedActionStaysWithdrawnUnderTheNextLeader(t *testing.T) {
 	for at := 1; ; at++ {
 		s, p, r, name := deleted(t)

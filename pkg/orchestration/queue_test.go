@@ -306,7 +306,7 @@ func TestWhatIsDoneBesideIsNotCharged(t *testing.T) {
 	s.is("Beside Running", "Evicts Waiting for PodDisruptionBudget")
 }
 
-func TestABudgetThatNeverAllowsKeepsNobodyElse(t *testing.T) {
+func TestABudgetThatNeverAllowsKeepsNoOtherAction(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")
 	s.budget("web", "a", 0)
@@ -349,8 +349,9 @@ func TestAPodWhoseContainerMovesIsInUse(t *testing.T) {
 	}
 }
 
-// Who asks for something patience by patience must not begin anew each time: others who come later would always be before it.
-func TestAgeOutlivesPatience(t *testing.T) {
+// A controller that asks for something patience by patience must not begin anew each time: actions that come later would always
+// be before it.
+func TestAgeGoesOnFromRequestToRequest(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")
 	b := s.budget("web", "a", 0)

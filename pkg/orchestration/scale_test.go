@@ -237,7 +237,7 @@ func TestACrowdWaitsForItsTurn(t *testing.T) {
 }
 
 // BenchmarkCrowd measures what 2,000 actions that wait beside 50 that run cost on a real API server: a round of the
-// dispatcher, asking again for an action, asking who has a node, and taking over from another controller.
+// dispatcher, asking again for an action, asking which action has a node, and taking over from another controller.
 func BenchmarkCrowd(b *testing.B) {
 	c := newCrowd(b, 2_000)
 	c.settle()

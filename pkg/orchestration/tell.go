@@ -18,7 +18,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// tell has everybody know what has become of an action: listeners, Events, metrics. before is nil for a new one.
+// tell tells listeners, Events and metrics what has become of an action. before is nil for a new one.
 func (q *Queue) tell(before, after *v1alpha1.RTAction) {
 	moved := before == nil || phaseOf(before) != phaseOf(after)
 	if moved || before.Status.WaitingFor != after.Status.WaitingFor {

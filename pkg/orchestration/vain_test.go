@@ -255,8 +255,9 @@ func TestAForgottenAttemptsNameIsNotUsedAgain(t *testing.T) {
 	}
 }
 
-// Who waits for a place in a NodePool's budget that does not come free for long has not gone between two attempts, as long as its cause is asked about.
-func TestWhoRestsFromWaitingForAPlaceAwaitsItStill(t *testing.T) {
+// An action that waits for a place in a NodePool's budget which does not come free for long has not gone between two attempts,
+// as long as its cause is asked about.
+func TestAnActionThatRestsFromWaitingForAPlaceAwaitsItStill(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")
 	s.nodes.allowed["pool"] = 0

@@ -8,7 +8,7 @@ import (
 )
 
 // An agent whose clock is ahead holds that the time is over, while the controller, by whose clock it is not, has a copy made: one of both is refused.
-func TestClocksDoNotDecideWhoRuns(t *testing.T) {
+func TestClocksDoNotDecideWhichPodRuns(t *testing.T) {
 	p := newPair(t)
 	p.settle()
 	p.stage(v1alpha1.StageTransfer)

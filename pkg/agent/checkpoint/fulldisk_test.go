@@ -83,7 +83,7 @@ func TestADiskThatHasRoomAgain(t *testing.T) {
 	p.start(p.source)
 	p.once(p.source)
 	p.says(v1alpha1.CheckpointEnded, "container app")
-	delete(p.api.all, name) // torn out: that a pod may have been made of it is known, too
+	delete(p.api.all, name) // removed by force: that a pod may have been made of it is known, too
 	p.once(p.source)
 	p.still()
 }

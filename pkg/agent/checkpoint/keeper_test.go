@@ -332,7 +332,7 @@ func (p *pair) restart(s *side, change func(*checkpoint.Config)) {
 	p.start(s)
 }
 
-func TestAContainerThatSomebodyElseResumesEndsIt(t *testing.T) {
+func TestAContainerThatAnotherClientResumesEndsIt(t *testing.T) {
 	p := newPair(t)
 	p.settle()
 	p.source.node.paused["id-app"] = false

@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// All transfers of a node together keep to its rate: what one has taken the next one has to wait for, for longer than anybody waits here.
+// All transfers of a node together keep to its rate: what one has taken the next one has to wait for, for longer than the test
+// waits here.
 func TestTransfersShareTheRate(t *testing.T) {
 	t.Parallel()
 	find := func(types.UID, string) (holding, bool) { return holding{}, false }

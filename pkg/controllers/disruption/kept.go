@@ -16,9 +16,10 @@ import (
 // mostAsked bounds how many pods of a node are asked about: it has a few hundred at most.
 const mostAsked = 512
 
-// kept is why a pod that would have to leave the node may not be evicted, in the API server's words; empty when all may. A policy is
-// known only to who asks, so each pod's eviction is asked for as a dry run. Never: it will not be allowed soon. Of Karpenter's annotation
-// the API server knows nothing: the node is not gone before the pod that has it is, and Karpenter does not evict that.
+// kept is why a pod that would have to leave the node may not be evicted, in the API server's words; empty when all may. Only
+// the answer to an eviction tells of a policy, so kept asks for each pod's eviction as a dry run. Never: it will not be allowed
+// soon. Of Karpenter's annotation the API server knows nothing: the node is not gone before the pod that has it is, and
+// Karpenter does not evict that.
 func kept(ctx context.Context, c client.Client, clk clock.Clock, node string) (why string, never bool, err error) {
 	pods := &corev1.PodList{}
 	if err := c.List(ctx, pods, client.MatchingFields{"spec.nodeName": node}); err != nil {

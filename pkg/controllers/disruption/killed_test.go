@@ -14,7 +14,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
-// The process ends after each thing that anybody does, and the next one goes on from what the API server has: the node is
+// The process ends after each thing that any component does, and the next one goes on from what the API server has: the node is
 // replaced once, by one other.
 func TestTheNextLeaderGoesOn(t *testing.T) {
 	for kill := range 12 {

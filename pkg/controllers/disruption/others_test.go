@@ -61,7 +61,7 @@ func TestANodeThatIsClosedInItsTurnIsNotAnotherClients(t *testing.T) {
 
 // With the finalizer removed the NodeClaim is gone and the node serves on: Karpenter does not close it any longer. The action
 // ends, and nothing marks the node. What was opened stays, as the provider may take the machine away.
-func TestANodeWhoseNodeClaimIsTornOutIsGivenUp(t *testing.T) {
+func TestANodeWhoseNodeClaimIsRemovedByForceIsGivenUp(t *testing.T) {
 	for name, undoing := range map[string]bool{"running": false, "being undone": true} {
 		t.Run(name, func(t *testing.T) {
 			w, _ := pressed(t)
@@ -94,7 +94,7 @@ func TestANodeWhoseNodeClaimIsTornOutIsGivenUp(t *testing.T) {
 }
 
 // With the node gone, too, there is nothing left to do.
-func TestANodeThatIsTornAwayIsTold(t *testing.T) {
+func TestANodeThatIsRemovedByForceIsTold(t *testing.T) {
 	w, pod := pressed(t)
 	w.pass()
 	w.step("replace-1")

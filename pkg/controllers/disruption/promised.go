@@ -13,11 +13,13 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
 )
 
-// promise is for how long a place is promised: it comes free when what is closing has gone, which takes an hour seldom, and who waits may be at rest then.
+// promise is for how long a place is promised: it comes free when what is closing has gone. That takes an hour seldom, and the
+// action that waits may be at rest then.
 const promise = time.Hour
 
-// promised is the objection to closing a node where that would take the place in the NodePool's budget for which the replacement of one under real-time
-// pressure waits, or rests from waiting; nil for none. It is for a while only, and not where the budget has no place for such a reason at all. Repair goes on, and no node of a
+// promised is the objection to closing a node that would take a promised place in the NodePool's budget; nil for none. The
+// place is promised to the replacement of a node under real-time pressure which waits for it, or rests from waiting. The
+// objection is for a while only, and not where the budget has no place for such a reason at all. Repair goes on. No node of a
 // NodePool with a fixed number of them is replaced so.
 func (m *filtered) promised(c *disruption.Candidate) *objection {
 	for _, reason := range []string{rules.ReasonPoolBudget, orchestration.ReasonNodeBeingDisrupted} {

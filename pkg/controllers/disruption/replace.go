@@ -125,9 +125,9 @@ type target struct {
 	started bool
 }
 
-// look finds out how the node is. The loop is asked first, then the queue: a command that was begun and that the queue does
-// not have was carried out or given up. If it was carried out, that shows in what is read after that. The NodeClaim is read before the node,
-// which goes first: who has no NodeClaim and is there after that is not being closed.
+// look finds out how the node is. It asks the loop first, then the queue: a command that was begun and that the queue does
+// not have was carried out or given up. If it was carried out, that shows in what is read after that. It reads the NodeClaim
+// before the node, which goes first: a node without NodeClaim that is there after that is not being closed.
 func (r replace) look(ctx context.Context, task orchestration.Task) (target, error) {
 	name, uid, _ := strings.Cut(task.Progress[progressClaim], "/")
 	t := target{name: task.Object.Spec.Node}

@@ -125,7 +125,7 @@ func TestABudgetOfZeroIsWaitedFor(t *testing.T) {
 	}
 }
 
-// Who asked for it and said by when it was to begin tries something else then; who did not say so waits.
+// A controller that asked for it and said by when it was to begin tries something else then; one that did not say so waits.
 func TestABudgetThatStaysClosedIsNotWaitedForForEver(t *testing.T) {
 	w, _ := pressed(t)
 	w.pool.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}}
@@ -149,7 +149,7 @@ func TestABudgetThatStaysClosedIsNotWaitedForForEver(t *testing.T) {
 	w.expectUntouched("old")
 }
 
-// What has begun in time takes its time, also under the next leader, who begins it again.
+// What has begun in time takes its time, also under the next leader, which begins it again.
 func TestWhatHasBegunInTimeTakesItsTime(t *testing.T) {
 	w, _ := underWay(t)
 	w.begunBy("replace-1", 30*time.Second)

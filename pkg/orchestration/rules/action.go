@@ -86,8 +86,8 @@ func (p Phase) Holds() bool { return p == Running || p == RollingBack }
 // Move is a container of a pod that goes to another core of its node or, without Container, the whole pod, which ends where it is.
 type Move struct{ Pod, Container string }
 
-// again tells whether one who is moved so was moved by the other: each container may go to another core once, and a pod whose
-// containers went to other cores stays on its node.
+// again tells whether a pod or container that is moved so was moved by the other: each container may go to another core once,
+// and a pod whose containers went to other cores stays on its node.
 func (m Move) again(o Move) bool {
 	return m.Pod == o.Pod && (m.Container == "" || o.Container == "" || m.Container == o.Container)
 }
@@ -116,7 +116,7 @@ type Action struct {
 	Phase Phase
 	// Entered is when it came into its phase.
 	Entered time.Time
-	// Unwanted: who asked for it no longer does.
+	// Unwanted: the controller that asked for it no longer does.
 	Unwanted bool
 	// Message says in words why it is in its phase, or what it waits for.
 	Message string

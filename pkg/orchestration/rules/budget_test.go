@@ -135,9 +135,9 @@ func (w *town) stream(t *rapid.T, waiting int) (came int) {
 	return came
 }
 
-// TestNobodyStarvesOfABudget: the least critical action, which may need all of the budgets that everybody takes a little of, starts once those
-// have run that are before it in the order; and those before it that wait for ever only delay it.
-func TestNobodyStarvesOfABudget(t *testing.T) {
+// TestNoActionStarvesOfABudget: the least critical action may need all of the budgets that all others take a little of. It
+// starts once those have run that are before it in the order; and those before it that wait for ever only delay it.
+func TestNoActionStarvesOfABudget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &town{now: start, started: map[string]bool{}, whole: map[rules.Key]int{dead.Key: 2}}
 		for _, u := range []rules.Use{east, west} {

@@ -117,7 +117,7 @@ func (p past) note(a Action) {
 	}
 }
 
-// repeats finds a move of an action that was made for its cause already, and who made it.
+// repeats finds a move of an action that was made for its cause already, and which action made it.
 func (p past) repeats(a Action) (m Move, by string, ok bool) {
 	for _, m := range a.Moves {
 		for _, o := range p[matter{a.Cause, m.Pod}] {

@@ -94,9 +94,9 @@ func TestNothingIsEverUsedBeyondWhatThereIs(t *testing.T) {
 	})
 }
 
-// TestNobodyStarves: whatever comes in, the least critical action, which needs what everybody uses, starts once
+// TestNoActionStarves: whatever comes in, the least critical action, which needs what all others use, starts once
 // those have run that are before it in the order, and those come in within three steps of age.
-func TestNobodyStarves(t *testing.T) {
+func TestNoActionStarves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		victim := action("victim", use(rules.Cluster, "", rules.All))
 		victim.Kind = rules.ReplaceNode

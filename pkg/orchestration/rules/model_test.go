@@ -281,8 +281,8 @@ func (m model) followed(s state, i int) state {
 	return s
 }
 
-// settles plays on without crashes, refusals or changes of mind, and tells whether every action ends. The streams flow on, and what is spent
-// comes back when that is least of use to who needs more than one of it.
+// settles plays on without crashes, refusals or changes of mind, and tells whether every action ends. The streams flow on, and
+// what is spent comes back when that is least of use to an action that needs more than one of it.
 func (m model) settles(s state) bool {
 	s.closed = false
 	for range 40 {

@@ -40,8 +40,8 @@ type Client struct {
 	http *http.Client
 }
 
-// New makes a client of the kubelet at host:port. It is authenticated as that of the API server is; caFile, where given,
-// holds who signed the kubelet's certificate, else that is who signed the API server's.
+// New makes a client of the kubelet at host:port. It is authenticated as that of the API server is. caFile, where given, holds
+// the authority that signed the kubelet's certificate; else that is the authority that signed the API server's.
 func New(config *rest.Config, endpoint, caFile string) (*Client, error) {
 	c := rest.CopyConfig(config)
 	c.Host = "https://" + endpoint

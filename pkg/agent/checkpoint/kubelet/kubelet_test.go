@@ -107,7 +107,7 @@ func TestWhetherTheKubeletEndsAPod(t *testing.T) {
 	}
 }
 
-func TestAKubeletThatSomebodyElseSignedIsNotAsked(t *testing.T) {
+func TestAKubeletThatAnotherAuthoritySignedIsNotAsked(t *testing.T) {
 	_, _ = serve(t, http.StatusOK, "")
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()

@@ -22,7 +22,7 @@ func restoring(t *testing.T) *pair {
 
 // A user removes the finalizer of a NodeCheckpoint while a pod may be at work with the state. The source stands still for as
 // long as that pod is there, or may be about to be made, and then runs on.
-func TestANodeCheckpointThatIsTornOut(t *testing.T) {
+func TestANodeCheckpointThatIsRemovedByForce(t *testing.T) {
 	p := restoring(t)
 	p.api.copied = true
 	delete(p.api.all, name)
@@ -50,7 +50,7 @@ func TestANodeCheckpointThatIsTornOut(t *testing.T) {
 }
 
 // An agent that has not heard of a copy asks for it.
-func TestANodeCheckpointThatIsTornOutUnheard(t *testing.T) {
+func TestANodeCheckpointThatIsRemovedByForceUnheard(t *testing.T) {
 	p := newPair(t)
 	p.settle()
 	p.stage(v1alpha1.StageTransfer)
