@@ -16,6 +16,8 @@ type API interface {
 	Report(ctx context.Context, of Version, role Role, side v1alpha1.CheckpointSide) error
 	// Copied tells whether another pod is in the place of one, or is to be, and has not finished.
 	Copied(ctx context.Context, namespace string, pod types.UID) (bool, error)
+	// Deleted tells whether a pod is deleted, and whether it is gone altogether.
+	Deleted(ctx context.Context, pod Pod) (deleted, gone bool, err error)
 	// Images lists the images that pods of this node ask for.
 	Images(ctx context.Context) (map[string]bool, error)
 }

@@ -57,7 +57,7 @@ func (d CRI) Checkpoint(ctx context.Context, pod Pod, container string, timeout 
 }
 
 // Terminating implements Driver.
-func (d CRI) Terminating(ctx context.Context, pod types.UID) (bool, error) {
+func (d CRI) Terminating(ctx context.Context, pod types.UID) (listed, terminating bool, err error) {
 	return d.Kubelet.Terminating(ctx, pod)
 }
 
@@ -81,8 +81,21 @@ const (
 	criuLeft    = 2 * time.Second
 )
 
-// runCriu runs criu, and kills it with all that it has forked when ctx ends.
-func (d CRI) runCriu(ctx context.Context, action string) ([]byte, error) {
+// criuAttempts is how often criu is run that does not end in time, as on a machine that is busy.
+const criuAttempts = 2
+
+// runCriu runs criu once more where it had to be killed.
+func (d CRI) runCriu(ctx context.Context, action string) (text []byte, err error) {
+	for range criuAttempts {
+		if text, err = d.runCriuOnce(ctx, action); !errors.Is(err, context.DeadlineExceeded) {
+			break
+		}
+	}
+	return text, err
+}
+
+// runCriuOnce runs criu, and kills what it has forked and left, when it ends or when its time is over.
+func (d CRI) runCriuOnce(ctx context.Context, action string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, criuTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, d.Criu, action)
@@ -90,7 +103,13 @@ func (d CRI) runCriu(ctx context.Context, action string) ([]byte, error) {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = criuLeft
 	text, err := cmd.CombinedOutput()
-	if ctx.Err() != nil {
+	if cmd.Process != nil {
+		_ = cmd.Cancel() // no process of the group may be left, which is an error
+	}
+	switch {
+	case errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success(): // another process holds its output
+		err = nil
+	case err != nil && ctx.Err() != nil:
 		err = fmt.Errorf("it was killed: %w", ctx.Err())
 	}
 	return text, err

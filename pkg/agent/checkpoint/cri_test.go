@@ -17,6 +17,7 @@ import (
 	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint"
 	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/containerd"
 	"github.com/mainspring-rt/mainspring/pkg/agent/checkpoint/kubelet"
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 )
 
 // Where the runtime does not tell how large a container is, the kernel does.
@@ -63,13 +64,14 @@ func TestNoProgramsWordIsTooLongForTheStatus(t *testing.T) {
 	}
 }
 
-// A criu that does not end, or whose children hold its output, is given up, and its children are killed: the agent would wait for ever.
-func TestACriuThatHangsIsGivenUp(t *testing.T) {
-	unserved, err := containerd.New(filepath.Join(t.TempDir(), "no.sock"), "overlayfs", clocktesting.NewFakeClock(time.Now()))
+// askedCriu is what a node with such a criu can do, and whether its child was killed, of which the script writes the PID to the file $child.
+func askedCriu(t *testing.T, ctx context.Context, script string, born func()) v1alpha1.CheckpointCapability {
+	t.Helper()
+	nobody, err := containerd.New(filepath.Join(t.TempDir(), "no.sock"), "overlayfs", clocktesting.NewFakeClock(time.Now()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = unserved.Close() })
+	t.Cleanup(func() { _ = nobody.Close() })
 	silent, err := kubelet.New(&rest.Config{}, "127.0.0.1:1", "")
 	if err != nil {
 		t.Fatal(err)
@@ -79,13 +81,12 @@ func TestACriuThatHangsIsGivenUp(t *testing.T) {
 	if err := unix.Mkfifo(child, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(criu, []byte("#!/bin/sh\nsleep 10000 &\necho $! >"+child+"\nwait\n"), 0o700); err != nil {
+	if err := os.WriteFile(criu, []byte("#!/bin/sh\nchild="+child+"\n"+script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
 	pidfd := make(chan int, 1)
 	go func() {
-		defer cancel()
+		defer born()
 		text, _ := os.ReadFile(child) // waits until it is written
 		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 		fd, err := unix.PidfdOpen(pid, 0)
@@ -94,14 +95,33 @@ func TestACriuThatHangsIsGivenUp(t *testing.T) {
 		}
 		pidfd <- fd
 	}()
-	found := checkpoint.CRI{Client: unserved, Kubelet: silent, Criu: criu}.Capability(ctx)
-	if found.Checkpoints || !strings.Contains(found.Message, "asking "+criu+" for its version: it was killed: context canceled") {
+	found := checkpoint.CRI{Client: nobody, Kubelet: silent, Criu: criu}.Capability(ctx)
+	select {
+	case fd := <-pidfd:
+		defer unix.Close(fd)
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(time.Minute.Milliseconds())); n != 1 {
+			t.Errorf("the child lives on: %d, %v", n, err)
+		}
+	case <-time.After(time.Minute):
+		t.Errorf("criu was not run: %+v", found)
+	}
+	return found
+}
+
+// A criu that does not end is killed with its children. The agent would wait for their output for ever.
+func TestACriuThatHangsIsKilled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	found := askedCriu(t, ctx, "sleep 10000 &\necho $! >$child\nwait\n", cancel)
+	if found.Checkpoints || !strings.Contains(found.Message, "criu for its version: it was killed: context canceled") {
 		t.Errorf("%+v", found)
 	}
-	fd := <-pidfd
-	defer unix.Close(fd)
-	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(time.Minute.Milliseconds())); n != 1 {
-		t.Errorf("the child lives on: %d, %v", n, err)
+}
+
+// A criu that ends, and whose child holds its output, has answered. The child is killed.
+func TestACriuThatLeavesAChild(t *testing.T) {
+	script := "[ $1 = check ] && exit 0\nsleep 10000 &\necho Version: 4.2\necho $! >$child\n"
+	if found := askedCriu(t, t.Context(), script, func() {}); found.CRIU != "4.2" || strings.Contains(found.Message, "criu") {
+		t.Errorf("%+v", found)
 	}
 }
 

@@ -131,15 +131,15 @@ func (k *Keeper) stopAnew(ctx context.Context, held *record) (bool, error) {
 	return stopped == len(held.Paused), nil
 }
 
-// keepStill pauses whatever runs of a source that never runs again, until its NodeCheckpoint is gone: it may not be let go for long, and its liveness
-// probe ends what is paused. Once the kubelet ends the pod its containers are killed: they cannot hear that they are to end, and would
-// stand still for the whole of terminationGracePeriodSeconds, while their peers wait for connections to be reset.
+// keepStill pauses whatever runs of a source that never runs again, until its NodeCheckpoint is gone. Its liveness probe may end what is
+// paused, and the kubelet begins it anew. Once the kubelet ends the pod the agent kills the containers: they do not get the kubelet's
+// signal, and would stay paused for the whole of terminationGracePeriodSeconds, while their peers wait for the end of their connections.
 func (k *Keeper) keepStill(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (time.Duration, error) {
 	running, err := k.Driver.Containers(ctx, nc.Spec.PodUID)
 	if err != nil {
 		return 0, err
 	}
-	var still []containerd.Container
+	var paused []containerd.Container
 	for _, c := range running {
 		if !slices.Contains(nc.Spec.Containers, v1alpha1.CheckpointedContainer{Name: c.Name}) {
 			continue
@@ -148,33 +148,45 @@ func (k *Keeper) keepStill(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (ti
 			k.Log.Error(err, "pausing a container whose pod is to go; trying again", "container", c.Name)
 			continue
 		}
-		still = append(still, c)
+		paused = append(paused, c)
 	}
-	if len(still) == 0 {
+	if len(paused) == 0 {
 		return watchEvery, nil
 	}
-	return k.killTerminating(ctx, nc, still), nil
+	return k.killTerminating(ctx, nc, paused), nil
 }
 
-// killTerminating ends containers that stand still for good where the kubelet ends their pod, and says when to look again. Before the kubelet
-// does, it would begin them anew.
-func (k *Keeper) killTerminating(ctx context.Context, nc *v1alpha1.NodeCheckpoint, still []containerd.Container) time.Duration {
-	terminating, err := k.Driver.Terminating(ctx, nc.Spec.PodUID)
+// killTerminating ends paused containers where the kubelet ends their pod, and returns when to look again. Before the kubelet does, it
+// would begin them anew.
+func (k *Keeper) killTerminating(ctx context.Context, nc *v1alpha1.NodeCheckpoint, paused []containerd.Container) time.Duration {
+	terminating, err := k.terminating(ctx, nc)
 	if err != nil {
-		k.Log.Error(err, "asking whether the kubelet ends a pod; its containers stand still for its own grace period", "nodeCheckpoint", nc.Name)
+		k.Log.Error(err, "asking whether the kubelet ends a pod; its containers stay paused for the pod's grace period", "nodeCheckpoint", nc.Name)
 		return watchEvery
 	}
 	if !terminating {
 		return terminatingEvery
 	}
-	for _, c := range still {
+	for _, c := range paused {
 		if err := k.Driver.Kill(ctx, c.ID); err != nil {
 			k.Log.Error(err, "killing a container whose pod ends; trying again", "container", c.Name)
 			continue
 		}
-		k.Log.Info("killed a container that stands still, as the kubelet ends its pod", "nodeCheckpoint", nc.Name, "container", c.Name)
+		k.Log.Info("killed a paused container, as the kubelet ends its pod", "nodeCheckpoint", nc.Name, "container", c.Name)
 	}
 	return terminatingEvery
+}
+
+// terminating tells whether the kubelet ends a source's pod. The API server is asked first, as its answer is small. A pod that was deleted
+// by force is in neither's list; the kubelet's alone may be incomplete.
+func (k *Keeper) terminating(ctx context.Context, nc *v1alpha1.NodeCheckpoint) (bool, error) {
+	pod := Pod{Namespace: nc.Spec.PodNamespace, Name: nc.Spec.PodName, UID: nc.Spec.PodUID}
+	deleted, gone, err := k.API.Deleted(ctx, pod)
+	if err != nil || !deleted {
+		return false, err
+	}
+	listed, terminating, err := k.Driver.Terminating(ctx, pod.UID)
+	return err == nil && (terminating || gone && !listed), err
 }
 
 // resumed tells of containers that another client resumed, and whether the NodeCheckpoint has come to nothing. From stage

@@ -41,9 +41,9 @@ type Driver interface {
 	// Paused tells whether a container stands still, and Runs whether it is at work: one that has ended does neither.
 	Paused(ctx context.Context, id string) (bool, error)
 	Runs(ctx context.Context, id string) (bool, error)
-	// Terminating tells whether the kubelet knows that the pod is deleted, so that it begins none of its containers anew.
-	Terminating(ctx context.Context, pod types.UID) (bool, error)
-	// Kill ends a container that stands still, and never lets it run. One that is gone stays gone.
+	// Terminating tells whether the kubelet lists the pod, and lists it as deleted, so that it begins none of its containers anew.
+	Terminating(ctx context.Context, pod types.UID) (listed, terminating bool, err error)
+	// Kill ends a paused container, as the kubelet does at the end of a grace period. One that is gone stays gone.
 	Kill(ctx context.Context, id string) error
 	// Checkpoint writes the state of a container, which is paused, and returns the path of the archive. It must not be
 	// cancelled midway, as that may harm the container.

@@ -63,12 +63,18 @@ type fakeAPI struct {
 	used map[string]bool
 	// copied: another pod is in the place of any.
 	copied bool
+	// deleted: the source's pod is; gone: there is none any longer.
+	deleted, gone bool
 	// before is called before a side is written; nil: nothing is.
 	before   func(v1alpha1.CheckpointSide)
 	versions int
 }
 
 func (a *fakeAPI) Copied(context.Context, string, types.UID) (bool, error) { return a.copied, nil }
+
+func (a *fakeAPI) Deleted(context.Context, checkpoint.Pod) (deleted, gone bool, err error) {
+	return a.deleted || a.gone, a.gone, nil
+}
 
 func (a *fakeAPI) read(name string) *v1alpha1.NodeCheckpoint {
 	a.mu.Lock()
@@ -151,9 +157,9 @@ type fakeNode struct {
 	slow func()
 	// has are the images that it has.
 	has []string
-	// terminating: the kubelet ends the pod; unasked: it does not let itself be asked.
-	terminating bool
-	unasked     error
+	// terminating: the kubelet lists the pod as deleted; unlisted: it does not list it; forbidden is its answer, if it is an error.
+	terminating, unlisted bool
+	forbidden             error
 	// killed are the IDs of containers that were killed, and ranWhenKilled whether one of them ran at that time.
 	killed        []string
 	ranWhenKilled bool
@@ -221,8 +227,8 @@ func (n *fakeNode) Paused(_ context.Context, id string) (bool, error) {
 
 var errEnded = errors.New("the container has no processes")
 
-func (n *fakeNode) Terminating(context.Context, types.UID) (bool, error) {
-	return n.terminating, n.unasked
+func (n *fakeNode) Terminating(context.Context, types.UID) (listed, terminating bool, err error) {
+	return !n.unlisted, n.terminating && !n.unlisted, n.forbidden
 }
 
 func (n *fakeNode) Kill(_ context.Context, id string) error {

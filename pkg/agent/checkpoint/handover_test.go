@@ -73,19 +73,25 @@ func TestASourceThatWasHandedOverNeverRunsAgain(t *testing.T) {
 	}
 }
 
-// A source that stands still for good ends when the kubelet ends its pod, which it cannot hear, and no sooner: the kubelet would begin it anew.
+// The agent kills a source that stays paused for good when the kubelet ends its pod, and no sooner: the kubelet would begin it anew.
 func TestAStoppedSourceEndsWithItsPod(t *testing.T) {
 	for what, c := range map[string]struct {
-		stage       v1alpha1.CheckpointStage
-		terminating bool
-		unasked     error
-		killed      int
+		stage         v1alpha1.CheckpointStage
+		deleted, gone bool // for the API server
+		terminating   bool // for the kubelet
+		unlisted      bool
+		forbidden     error
+		killed        int
 	}{
-		"handed over, and its pod ends":           {stage: v1alpha1.StageHandOver, terminating: true, killed: 2},
-		"released, and its pod ends":              {stage: v1alpha1.StageRelease, terminating: true, killed: 2},
-		"released, and its pod is there":          {stage: v1alpha1.StageRelease},
-		"released, and the kubelet is not to ask": {stage: v1alpha1.StageRelease, terminating: true, unasked: errors.New("forbidden")},
-		"it may run on yet":                       {stage: v1alpha1.StageRestore, terminating: true},
+		"handed over, and its pod ends":              {stage: v1alpha1.StageHandOver, deleted: true, terminating: true, killed: 2},
+		"released, and its pod ends":                 {stage: v1alpha1.StageRelease, deleted: true, terminating: true, killed: 2},
+		"released, and its pod was deleted by force": {stage: v1alpha1.StageRelease, gone: true, unlisted: true, killed: 2},
+		"released, and its pod is there":             {stage: v1alpha1.StageRelease},
+		"the kubelet does not know of it yet":        {stage: v1alpha1.StageRelease, deleted: true},
+		"nor of a deletion by force":                 {stage: v1alpha1.StageRelease, gone: true},
+		"the kubelet was started anew":               {stage: v1alpha1.StageRelease, deleted: true, unlisted: true},
+		"the kubelet forbids the question":           {stage: v1alpha1.StageRelease, gone: true, unlisted: true, forbidden: errors.New("forbidden")},
+		"it may run on yet":                          {stage: v1alpha1.StageRestore, deleted: true, terminating: true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			p := newPair(t)
@@ -93,10 +99,11 @@ func TestAStoppedSourceEndsWithItsPod(t *testing.T) {
 			p.stage(v1alpha1.StageTransfer)
 			p.stage(c.stage)
 			node := p.source.node
-			node.terminating, node.unasked = c.terminating, c.unasked
+			p.api.deleted, p.api.gone = c.deleted, c.gone
+			node.terminating, node.unlisted, node.forbidden = c.terminating, c.unlisted, c.forbidden
 			p.settle()
 			if len(node.killed) != c.killed || node.ranWhenKilled {
-				t.Errorf("killed are %v; one ran then: %v", node.killed, node.ranWhenKilled)
+				t.Errorf("killed are %v; one was not paused then: %v", node.killed, node.ranWhenKilled)
 			}
 			if c.killed == 0 && (!node.paused["id-app"] || !node.paused["id-side"]) {
 				t.Errorf("paused are %v", node.paused)

@@ -27,14 +27,14 @@ const (
 	// watchEvery is how often containers that are paused are looked at, and restoredEvery is how often is asked whether
 	// containers have been restored.
 	watchEvery, restoredEvery = 5 * time.Second, 500 * time.Millisecond
-	// terminatingEvery is how often the kubelet is asked whether it ends a pod whose containers stand still for good. Its answer lists the node's pods.
+	// terminatingEvery is how often the agent asks whether the pod is deleted whose containers stay paused for good.
 	terminatingEvery = time.Second
 	// lookAgain is when what is over, by what was known of it, is looked at again.
 	lookAgain = 200 * time.Millisecond
 	// sweepEvery is how often the agent looks for what no NodeCheckpoint asks for any longer.
 	sweepEvery = time.Minute
-	// capabilityEvery is how often is looked what the node can do, and incapableEvery where it cannot do both: what has kept it from that may pass.
-	capabilityEvery, incapableEvery = 5 * time.Minute, 30 * time.Second
+	// capabilityEvery is how often the agent looks what the node can do.
+	capabilityEvery = 5 * time.Minute
 	// podLocks is for how many pods at once can be decided at least nearly apart: one takes the time of some calls to the runtime.
 	podLocks = 64
 	// messageMost is the longest message that the API takes.
@@ -131,7 +131,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	group.Go(func() error {
 		return newServer(k.find, k.Rate).serve(running, k.Listener, k.identity.server())
 	})
-	group.Go(func() error { k.discoverAll(running); return nil })
+	group.Go(func() error { k.repeat(running, capabilityEvery, func() { k.discover(running) }); return nil })
 	group.Go(func() error { k.repeat(running, sweepEvery, func() { k.sweep(running) }); return nil })
 	group.Go(func() error {
 		select { // NodeCheckpoints are looked at first: what is held of them may be held without a record
@@ -153,21 +153,6 @@ func (k *Keeper) Run(ctx context.Context) error {
 		return err
 	}
 	return nil
-}
-
-// discoverAll looks what the node can do, again and again.
-func (k *Keeper) discoverAll(ctx context.Context) {
-	for {
-		again := capabilityEvery
-		if found := k.discover(ctx); !found.Checkpoints || !found.Restores {
-			again = incapableEvery
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-k.Clock.After(again):
-		}
-	}
 }
 
 // repeat calls f now and at every interval.

@@ -85,6 +85,28 @@ func (k Kube) Copied(ctx context.Context, namespace string, pod types.UID) (bool
 	}), nil
 }
 
+// Deleted implements API. It reads the pod's metadata alone.
+func (k Kube) Deleted(ctx context.Context, pod Pod) (deleted, gone bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	text, err := k.Core.Get().Namespace(pod.Namespace).Resource("pods").
+		Param("fieldSelector", fields.OneTermEqualSelector("metadata.name", pod.Name).String()).
+		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").Do(ctx).Raw()
+	if err != nil {
+		return false, false, fmt.Errorf("reading pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	if err := json.Unmarshal(text, list); err != nil {
+		return false, false, fmt.Errorf("reading pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	for i := range list.Items {
+		if list.Items[i].UID == pod.UID {
+			return list.Items[i].DeletionTimestamp != nil, false, nil
+		}
+	}
+	return true, true, nil
+}
+
 // Images implements API.
 func (k Kube) Images(ctx context.Context) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)

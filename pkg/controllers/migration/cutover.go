@@ -3,9 +3,13 @@ package migration
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
@@ -40,8 +44,7 @@ func (m *migrate) settleDown(ctx context.Context, task orchestration.Task, twin 
 	if result, done, err := m.restoreOwner(ctx, task, twin); !done || err != nil {
 		return result, err
 	}
-	// The source's agent ends its containers, which cannot hear the kubelet, as long as the NodeCheckpoint is there.
-	if left, err := m.left(ctx, task.Object.Spec.Pods[0]); err != nil || left && !m.ends(task) {
+	if ending, err := m.sourceEnding(ctx, task); err != nil || ending {
 		return rules.Result{Message: "the pod goes on; waits until the source, which is deleted, has ended"}, err
 	}
 	if done, err := m.forget(ctx, nc); err != nil || !done && !m.ends(task) {
@@ -51,6 +54,26 @@ func (m *migrate) settleDown(ctx context.Context, task orchestration.Task, twin 
 		return result, nil
 	}
 	return m.succeed(ctx, task, nil, twin)
+}
+
+// sourceEnds is how long the controller waits for the end of a source that was deleted. Its agent kills the stopped containers within a second or two
+// after the kubelet has begun to end the pod. An agent that cannot leaves them to the pod's own grace period, which the controller does not wait for.
+const sourceEnds = 15 * time.Second
+
+// sourceEnding tells whether the source was deleted a short time ago and its containers have not ended. Its agent kills them as long as there is a
+// NodeCheckpoint.
+func (m *migrate) sourceEnding(ctx context.Context, task orchestration.Task) (bool, error) {
+	named := task.Object.Spec.Pods[0]
+	pod := &corev1.Pod{}
+	err := m.API.Get(ctx, types.NamespacedName{Namespace: named.Namespace, Name: named.Name}, pod)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading pod %s/%s: %w", named.Namespace, named.Name, err)
+	}
+	if err != nil || pod.UID != named.UID || pod.DeletionTimestamp == nil || finished(pod) {
+		return false, nil
+	}
+	deleted := pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
+	return m.Clock.Now().Before(deleted.Add(sourceEnds)), nil
 }
 
 // dismiss removes the stopped source. Its ReplicaSet has one pod too many then. An ownerless source is evicted, as is one whose

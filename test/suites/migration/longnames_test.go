@@ -41,7 +41,7 @@ var _ = Describe("Names of full length", func() {
 			weak = append(weak, longNamed(word, 75, mcoperatorv1.CriticalityLow).Pod)
 		}
 		strong := longNamed("strong", 80, mcoperatorv1.CriticalityHigh).Pod
-		Expect(env.ExpectCommand("queue")).To(MatchRegexp(`preempt-[0-9a-f]+-1 .*strong-x+ .*Succeeded`))
+		Eventually(func() string { return env.ExpectCommand("queue") }).Should(MatchRegexp(`preempt-[0-9a-f]+-1 .*strong-x+ .*Succeeded`))
 		Expect(env.ExpectCommand("explain", "pod", strong.Name)).To(ContainSubstring(strong.Name))
 		gone := 0
 		for _, p := range weak {

@@ -119,8 +119,9 @@ func (c *Client) Resume(ctx context.Context, id string) error {
 	return nil
 }
 
-// Kill ends a container's processes with SIGKILL, also where they are paused: runc unfreezes the group of control group v1 once
-// the signal is pending, so that none of them runs again (Container.Signal of libcontainer). One that is gone is left.
+// Kill ends a container with SIGKILL, also one that is paused, by the call that the kubelet has containerd make at the end of a grace
+// period. runc signals the first process, and then unfreezes the group (Container.Signal of libcontainer): the others may run until
+// the kernel has freed the memory of the first and kills them with its PID namespace. One that is gone is left.
 func (c *Client) Kill(ctx context.Context, id string) error {
 	ctx, cancel := short(ctx)
 	defer cancel()

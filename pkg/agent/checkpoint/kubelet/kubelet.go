@@ -23,7 +23,9 @@ const (
 	probeTimeout = 10 * time.Second
 	// grace is what the answer may take beyond the time that the runtime is given.
 	grace = 15 * time.Second
-	// maxAnswer bounds what is read of an answer, and maxPods what is read of the list of pods: the kubelet runs 110 by default, of 1.5 MiB at most each.
+	// endTimeout bounds the question whether a pod ends: a worker of the agent waits for the answer.
+	endTimeout = 2 * time.Second
+	// maxAnswer bounds what is read of an answer, and maxPods the kubelet's list of pods, of which one is in memory at a time.
 	maxAnswer, maxPods = 64 << 10, 256 << 20
 )
 
@@ -107,48 +109,82 @@ func judge(code int, text []byte) error {
 	}
 }
 
-// Terminating tells whether the kubelet knows that the pod of that UID is deleted: its workers end such a pod, and begin none of its
-// containers anew (pkg/kubelet/pod_workers.go). Of a pod that it does not list it tells nothing: after a restart it may not have read it yet.
-func (c *Client) Terminating(ctx context.Context, pod types.UID) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+// Terminating tells whether the kubelet lists the pod of that UID, and lists it as deleted: its workers end such a pod, and begin none of its
+// containers anew (pkg/kubelet/pod_workers.go). After a restart it may not list a pod that it has not read yet.
+func (c *Client) Terminating(ctx context.Context, pod types.UID) (listed, terminating bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/pods", nil)
 	if err != nil {
-		return false, fmt.Errorf("asking the kubelet for its pods: %w", err)
+		return false, false, fmt.Errorf("asking the kubelet for its pods: %w", err)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return false, fmt.Errorf("asking the kubelet for its pods: %w", err)
+		return false, false, fmt.Errorf("asking the kubelet for its pods: %w", err)
 	}
 	defer response.Body.Close()
 	switch response.StatusCode {
 	case http.StatusOK:
-		return terminating(io.LimitReader(response.Body, maxPods), pod)
-	case http.StatusUnauthorized, http.StatusForbidden:
-		return false, ErrNoPods
+		listed, terminating, err = findPod(io.LimitReader(response.Body, maxPods), pod)
+		if err != nil {
+			err = fmt.Errorf("reading the kubelet's pods: %w", err)
+		}
+		return listed, terminating, err
+	case http.StatusForbidden:
+		return false, false, ErrNoPods
 	}
-	return false, fmt.Errorf("asking the kubelet for its pods: it answers %d", response.StatusCode)
+	return false, false, fmt.Errorf("asking the kubelet for its pods: it answers %d", response.StatusCode)
 }
 
-// terminating reads the kubelet's list of pods.
-func terminating(list io.Reader, pod types.UID) (bool, error) {
-	var answer struct {
-		Items []struct {
+// errNoList means that an answer is no list of objects.
+var errNoList = errors.New("it is no list of items")
+
+// findPod reads a list of pods one by one: all of them together may take more memory than the agent has.
+func findPod(list io.Reader, pod types.UID) (listed, deleted bool, err error) {
+	decoder := json.NewDecoder(list)
+	if err := skipToItems(decoder); err != nil {
+		return false, false, err
+	}
+	for decoder.More() {
+		var item struct {
 			Metadata struct {
 				UID               types.UID
 				DeletionTimestamp *metav1.Time
 			}
 		}
-	}
-	if err := json.NewDecoder(list).Decode(&answer); err != nil {
-		return false, fmt.Errorf("reading the kubelet's pods: %w", err)
-	}
-	for i := range answer.Items {
-		if m := &answer.Items[i].Metadata; m.UID == pod {
-			return m.DeletionTimestamp != nil, nil
+		if err := decoder.Decode(&item); err != nil {
+			return false, false, err
+		}
+		if item.Metadata.UID == pod {
+			return true, item.Metadata.DeletionTimestamp != nil, nil
 		}
 	}
-	return false, nil
+	_, err = decoder.Token() // an answer that was cut has no end of the list
+	return false, false, err
+}
+
+// skipToItems reads up to the beginning of the list.
+func skipToItems(decoder *json.Decoder) error {
+	for depth := 0; ; {
+		token, err := decoder.Token()
+		switch {
+		case err != nil:
+			return err
+		case token == json.Delim('{') || token == json.Delim('['):
+			depth++
+		case token == json.Delim('}') || token == json.Delim(']'):
+			depth--
+		}
+		switch {
+		case depth == 0:
+			return errNoList
+		case depth == 1 && token == "items":
+			if token, err = decoder.Token(); err == nil && token != json.Delim('[') {
+				err = errNoList
+			}
+			return err
+		}
+	}
 }
 
 func (c *Client) post(ctx context.Context, namespace, pod, container string, timeout time.Duration) (int, []byte, error) {

@@ -82,24 +82,31 @@ func TestWhetherTheKubeletLetsUs(t *testing.T) {
 
 func TestWhetherTheKubeletEndsAPod(t *testing.T) {
 	const pods = `{"kind":"PodList","items":[{"metadata":{"uid":"stays"}},{"metadata":{"uid":"ends","deletionTimestamp":"2026-11-29T01:02:03Z"}}]}`
+	const cut = `{"kind":"PodList","metadata":{"items":[]},"items":[{"metadata":{"uid":"stays"}}`
 	for _, tc := range []struct {
-		code      int
-		text, uid string
-		ends      bool
-		want      string
+		code         int
+		text, uid    string
+		listed, ends bool
+		want         string
 	}{
-		{code: http.StatusOK, text: pods, uid: "ends", ends: true},
-		{code: http.StatusOK, text: pods, uid: "stays"},
+		{code: http.StatusOK, text: pods, uid: "ends", listed: true, ends: true},
+		{code: http.StatusOK, text: pods, uid: "stays", listed: true},
 		{code: http.StatusOK, text: pods, uid: "another"},
-		{code: http.StatusOK, text: `{"kind":"PodList","items":null}`, uid: "ends"},
+		{code: http.StatusOK, text: `{"kind":"PodList","items":[]}`, uid: "ends"},
+		{code: http.StatusOK, text: cut, uid: "stays", listed: true},
+		{code: http.StatusOK, text: cut, uid: "ends", want: "reading the kubelet's pods"},
+		{code: http.StatusOK, text: `{"kind":"PodList","items":null}`, uid: "ends", want: "it is no list of items"},
+		{code: http.StatusOK, text: `{"kind":"Pod","metadata":{"items":[]}}`, uid: "ends", want: "it is no list of items"},
+		{code: http.StatusOK, text: `"items"`, uid: "ends", want: "it is no list of items"},
 		{code: http.StatusOK, text: "pods", uid: "ends", want: "reading the kubelet's pods"},
 		{code: http.StatusForbidden, uid: "ends", want: "verb get on nodes/pods"},
+		{code: http.StatusUnauthorized, uid: "ends", want: "it answers 401"},
 		{code: http.StatusInternalServerError, uid: "ends", want: "it answers 500"},
 	} {
 		c, asked := serve(t, tc.code, tc.text)
-		ends, err := c.Terminating(t.Context(), types.UID(tc.uid))
-		if ends != tc.ends || (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%d %s of %q: %v, %v", tc.code, tc.uid, tc.text, ends, err)
+		listed, ends, err := c.Terminating(t.Context(), types.UID(tc.uid))
+		if listed != tc.listed || ends != tc.ends || (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%d %s of %q: %v, %v, %v", tc.code, tc.uid, tc.text, listed, ends, err)
 		}
 		if asked.Method != http.MethodGet || asked.URL.String() != "/pods" {
 			t.Errorf("it was asked %s %s", asked.Method, asked.URL)
