@@ -33,7 +33,7 @@ type Episode struct {
 	Begun          time.Time
 	Active         bool
 	Stage, Message string
-	// Relapses of late: how often pressure came back while things were given back, or soon after.
+	// Relapses is how often pressure came back recently, during the recovery or soon after.
 	Relapses int
 }
 

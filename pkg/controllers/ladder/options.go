@@ -19,9 +19,9 @@ type Options struct {
 	Patience time.Duration
 	// NodeTimeout is how long a node may take to be opened or replaced before that is undone.
 	NodeTimeout time.Duration
-	// Calm is how long the pressure must be gone before anything is given back; each relapse doubles it.
+	// Calm is how long the pressure must be gone before the recovery begins; each relapse doubles it.
 	Calm time.Duration
-	// RecoveryInterval is the time between two steps of the way back.
+	// RecoveryInterval is the time between two steps of the recovery.
 	RecoveryInterval time.Duration
 }
 
