@@ -65,7 +65,7 @@ func TestNoProgramsWordIsTooLongForTheStatus(t *testing.T) {
 }
 
 // askedCriu is what a node with such a criu can do, and whether its child was killed, of which the script writes the PID to the file $child.
-func askedCriu(t *testing.T, ctx context.Context, script string, born func()) v1alpha1.CheckpointCapability {
+func askedCriu(ctx context.Context, t *testing.T, script string, born func()) v1alpha1.CheckpointCapability {
 	t.Helper()
 	nobody, err := containerd.New(filepath.Join(t.TempDir(), "no.sock"), "overlayfs", clocktesting.NewFakeClock(time.Now()))
 	if err != nil {
@@ -111,7 +111,7 @@ func askedCriu(t *testing.T, ctx context.Context, script string, born func()) v1
 // A criu that does not end is killed with its children. The agent would wait for their output for ever.
 func TestACriuThatHangsIsKilled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	found := askedCriu(t, ctx, "sleep 10000 &\necho $! >$child\nwait\n", cancel)
+	found := askedCriu(ctx, t, "sleep 10000 &\necho $! >$child\nwait\n", cancel)
 	if found.Checkpoints || !strings.Contains(found.Message, "criu for its version: it was killed: context canceled") {
 		t.Errorf("%+v", found)
 	}
@@ -120,7 +120,7 @@ func TestACriuThatHangsIsKilled(t *testing.T) {
 // A criu that ends, and whose child holds its output, has answered. The child is killed.
 func TestACriuThatLeavesAChild(t *testing.T) {
 	script := "[ $1 = check ] && exit 0\nsleep 10000 &\necho Version: 4.2\necho $! >$child\n"
-	if found := askedCriu(t, t.Context(), script, func() {}); found.CRIU != "4.2" || strings.Contains(found.Message, "criu") {
+	if found := askedCriu(t.Context(), t, script, func() {}); found.CRIU != "4.2" || strings.Contains(found.Message, "criu") {
 		t.Errorf("%+v", found)
 	}
 }

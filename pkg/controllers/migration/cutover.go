@@ -6,10 +6,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
@@ -66,10 +66,12 @@ func (m *migrate) sourceEnding(ctx context.Context, task orchestration.Task) (bo
 	named := task.Object.Spec.Pods[0]
 	pod := &corev1.Pod{}
 	err := m.API.Get(ctx, types.NamespacedName{Namespace: named.Namespace, Name: named.Name}, pod)
-	if client.IgnoreNotFound(err) != nil {
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
 		return false, fmt.Errorf("reading pod %s/%s: %w", named.Namespace, named.Name, err)
-	}
-	if err != nil || pod.UID != named.UID || pod.DeletionTimestamp == nil || finished(pod) {
+	case pod.UID != named.UID || pod.DeletionTimestamp == nil || finished(pod):
 		return false, nil
 	}
 	deleted := pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
