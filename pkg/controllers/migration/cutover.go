@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
@@ -56,7 +55,7 @@ func (m *migrate) settleDown(ctx context.Context, task orchestration.Task, twin 
 	return m.succeed(ctx, task, nil, twin)
 }
 
-// sourceEnds is how long the controller waits for the end of a source that was deleted. Its agent kills the stopped containers within a second or two
+// sourceEnds is how long a process of the controller waits for the end of a source that was deleted. Its agent kills the stopped containers within a second or two
 // after the kubelet has begun to end the pod. An agent that cannot leaves them to the pod's own grace period, which the controller does not wait for.
 const sourceEnds = 15 * time.Second
 
@@ -74,8 +73,7 @@ func (m *migrate) sourceEnding(ctx context.Context, task orchestration.Task) (bo
 	case pod.UID != named.UID || pod.DeletionTimestamp == nil || finished(pod):
 		return false, nil
 	}
-	deleted := pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
-	return m.Clock.Now().Before(deleted.Add(sourceEnds)), nil
+	return m.watches.unchanged(task.Object.Name, "the source is deleted", m.Clock.Now()) < sourceEnds, nil
 }
 
 // dismiss removes the stopped source. Its ReplicaSet has one pod too many then. An ownerless source is evicted, as is one whose

@@ -68,7 +68,7 @@ type sight struct {
 	since time.Time
 }
 
-// unchanged says for how long what agents of an action say has been the same, as this process has seen it.
+// unchanged returns for how long what an action waits for has been the same, as this process has seen it.
 func (w *watches) unchanged(action, progress string, now time.Time) time.Duration {
 	w.Lock()
 	defer w.Unlock()
