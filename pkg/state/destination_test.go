@@ -124,7 +124,7 @@ func TestOwned(t *testing.T) {
 }
 
 // A pod that a McKube governs by name alone loses its budget when it moves, unless its replacement has the same name.
-func TestUnreachable(t *testing.T) {
+func TestLosesBudget(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]string{"": "m", "ReplicaSet": "m", "Job": "m", "StatefulSet": ""} {
 		p := statetest.Pod("default", "p", "p-1", "app")
@@ -134,11 +134,11 @@ func TestUnreachable(t *testing.T) {
 		}
 		m := statetest.McKube("default", "m", "p", "High", 10, 10)
 		view, _ := statetest.Build(p, m).Pod("p-1")
-		if got := view.Unreachable(); (got != "") != (want != "") || want != "" && !strings.HasPrefix(got, "McKube m governs the pod by its name") {
+		if got := view.LosesBudget(); (got != "") != (want != "") || want != "" && !strings.HasPrefix(got, "McKube m governs the pod by its name") {
 			t.Errorf("of %q by name: %q", kind, got)
 		}
 		view, _ = statetest.Build(p, statetest.Selecting(m, "p")).Pod("p-1")
-		if got := view.Unreachable(); got != "" || len(view.Governed) != 1 {
+		if got := view.LosesBudget(); got != "" || len(view.Governed) != 1 {
 			t.Errorf("of %q by label: %q", kind, got)
 		}
 	}

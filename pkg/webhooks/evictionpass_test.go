@@ -99,7 +99,7 @@ func FuzzEvictions(f *testing.F) {
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if !json.Valid(raw) {
-			t.Skip()
+			t.Skip("no JSON: the API server sends none")
 		}
 		r := newGate(t).evict(t, func(r *admissionapi.AdmissionRequest, _ *policyv1.Eviction) { r.Object.Raw = raw })
 		if !r.Allowed && r.Result.Code != http.StatusTooManyRequests {

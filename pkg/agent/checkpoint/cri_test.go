@@ -42,60 +42,65 @@ func TestTheKernelTellsHowLargeAContainerIs(t *testing.T) {
 	}
 }
 
-// A status with a longer text than the API server takes is refused as a whole, and the node counts as dead.
-func TestNoProgramsWordIsTooLongForTheStatus(t *testing.T) {
-	unserved, err := containerd.New(filepath.Join(t.TempDir(), "no.sock"), "overlayfs", clocktesting.NewFakeClock(time.Now()))
+// silentNode is a node whose runtime and kubelet do not answer.
+func silentNode(t *testing.T, criu string) checkpoint.CRI {
+	t.Helper()
+	runtime, err := containerd.New(filepath.Join(t.TempDir(), "no.sock"), "overlayfs", clocktesting.NewFakeClock(time.Now()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = unserved.Close() })
+	t.Cleanup(func() { _ = runtime.Close() })
 	silent, err := kubelet.New(&rest.Config{}, "127.0.0.1:1", "")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return checkpoint.CRI{Client: runtime, Kubelet: silent, Criu: criu}
+}
+
+// A status with a longer text than the API server takes is refused as a whole, and the node counts as dead.
+func TestNoProgramsWordIsTooLongForTheStatus(t *testing.T) {
 	criu := filepath.Join(t.TempDir(), "criu")
 	script := "#!/bin/sh\necho Version: " + strings.Repeat("9", 100) + "\necho " + strings.Repeat("x", 3000) + "\ntest $1 = --version\n"
 	if err := os.WriteFile(criu, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	found := checkpoint.CRI{Client: unserved, Kubelet: silent, Criu: criu, Kernel: strings.Repeat("6", 200)}.Capability(t.Context())
+	node := silentNode(t, criu)
+	node.Kernel = strings.Repeat("6", 200)
+	found := node.Capability(t.Context())
 	if len(found.Kernel) != 128 || found.CRIU != strings.Repeat("9", 64) || len(found.Message) != 1024 {
 		t.Errorf("%+v", found)
 	}
 }
 
-// askedCriu is what a node with such a criu can do, and whether its child was killed, of which the script writes the PID to the file $child.
-func askedCriu(ctx context.Context, t *testing.T, script string, born func()) v1alpha1.CheckpointCapability {
+// askedCriu returns what a node with such a criu can do. The script writes the PID of its child to the file $child, and goes on once it can
+// read $seen. The child has to be killed.
+func askedCriu(ctx context.Context, t *testing.T, script string, seen func()) v1alpha1.CheckpointCapability {
 	t.Helper()
-	nobody, err := containerd.New(filepath.Join(t.TempDir(), "no.sock"), "overlayfs", clocktesting.NewFakeClock(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = nobody.Close() })
-	silent, err := kubelet.New(&rest.Config{}, "127.0.0.1:1", "")
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	criu, child := filepath.Join(dir, "criu"), filepath.Join(dir, "child")
-	if err := unix.Mkfifo(child, 0o600); err != nil {
-		t.Fatal(err)
+	criu, child, saw := filepath.Join(dir, "criu"), filepath.Join(dir, "child"), filepath.Join(dir, "seen")
+	for _, pipe := range []string{child, saw} {
+		if err := unix.Mkfifo(pipe, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := os.WriteFile(criu, []byte("#!/bin/sh\nchild="+child+"\n"+script), 0o700); err != nil {
+	if err := os.WriteFile(criu, []byte("#!/bin/sh\nchild="+child+" seen="+saw+"\n"+script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	pidfd := make(chan int, 1)
 	go func() {
-		defer born()
 		text, _ := os.ReadFile(child) // waits until it is written
 		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
 			t.Errorf("looking at the child %q: %v", text, err)
 		}
+		if err := os.WriteFile(saw, []byte("yes\n"), 0); err != nil {
+			t.Errorf("letting criu go on: %v", err)
+		}
+		seen()
 		pidfd <- fd
 	}()
-	found := checkpoint.CRI{Client: nobody, Kubelet: silent, Criu: criu}.Capability(ctx)
+	found := silentNode(t, criu).Capability(ctx)
 	select {
 	case fd := <-pidfd:
 		defer unix.Close(fd)
@@ -111,7 +116,7 @@ func askedCriu(ctx context.Context, t *testing.T, script string, born func()) v1
 // A criu that does not end is killed with its children. The agent would wait for their output for ever.
 func TestACriuThatHangsIsKilled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	found := askedCriu(ctx, t, "sleep 10000 &\necho $! >$child\nwait\n", cancel)
+	found := askedCriu(ctx, t, "sleep 10000 &\necho $! >$child\nread line <$seen\nwait\n", cancel)
 	if found.Checkpoints || !strings.Contains(found.Message, "criu for its version: it was killed: context canceled") {
 		t.Errorf("%+v", found)
 	}
@@ -119,7 +124,7 @@ func TestACriuThatHangsIsKilled(t *testing.T) {
 
 // A criu that ends, and whose child holds its output, has answered. The child is killed.
 func TestACriuThatLeavesAChild(t *testing.T) {
-	script := "[ $1 = check ] && exit 0\nsleep 10000 &\necho Version: 4.2\necho $! >$child\n"
+	script := "[ $1 = check ] && exit 0\nsleep 10000 &\necho Version: 4.2\necho $! >$child\nread line <$seen\n"
 	if found := askedCriu(t.Context(), t, script, func() {}); found.CRIU != "4.2" || strings.Contains(found.Message, "criu") {
 		t.Errorf("%+v", found)
 	}

@@ -212,7 +212,7 @@ func (g *Gate) refuses(ctx context.Context, action *v1alpha1.RTAction) (refusal,
 		reason = ReasonNotEvicted
 	}
 	if why == "" && err == nil {
-		why = unreachable(g.store.Snapshot(), action.Spec.Node)
+		why = losesBudget(g.store.Snapshot(), action.Spec.Node)
 		never = why != ""
 	}
 	if why == "" && err == nil {

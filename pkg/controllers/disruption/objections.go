@@ -116,16 +116,16 @@ func homeless(s *state.Snapshot, nodes []string, elsewhere map[types.UID]bool, r
 	return out
 }
 
-// unreachable is which real-time pod a McKube would not reach in its new place if the node went away: the pod would be
+// losesBudget returns which real-time pod a McKube would not reach in its new place if the node went away: the pod would be
 // without its budget there. Empty: none.
-func unreachable(s *state.Snapshot, node string) string {
+func losesBudget(s *state.Snapshot, node string) string {
 	n, ok := s.NodeView(node)
 	if !ok {
 		return ""
 	}
 	for i := range n.Servers {
-		if pod, ok := s.Pod(n.Servers[i].PodUID); ok && pod.Owned && !pod.Deleting && !pod.Finished() && pod.Unreachable() != "" {
-			return fmt.Sprintf("pod %s/%s must stay: %s", pod.Namespace, pod.Name, pod.Unreachable())
+		if pod, ok := s.Pod(n.Servers[i].PodUID); ok && pod.Owned && !pod.Deleting && !pod.Finished() && pod.LosesBudget() != "" {
+			return fmt.Sprintf("pod %s/%s must stay: %s", pod.Namespace, pod.Name, pod.LosesBudget())
 		}
 	}
 	return ""

@@ -144,7 +144,7 @@ func (p *rtPressure) permitted(ctx context.Context, command disruption.Command) 
 	if objections := p.housed(ctx, snapshot, &command); len(objections) > 0 {
 		return disruption.Command{}, note{impossible: true, message: objections[0].message}, nil
 	}
-	if why := unreachable(snapshot, command.Candidates[0].Name()); why != "" {
+	if why := losesBudget(snapshot, command.Candidates[0].Name()); why != "" {
 		return disruption.Command{}, note{impossible: true, message: why}, nil
 	}
 	why, never, err := kept(ctx, p.Client, p.Clock, command.Candidates[0].Name())

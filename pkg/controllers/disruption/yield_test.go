@@ -62,7 +62,7 @@ func TestConsolidationGivesWayToPressure(t *testing.T) {
 			w, node := closes(t)
 			action := w.waits(kind, "RTPressure", node)
 			if w.loop.Follow(action); !w.trigger.Pending() {
-				t.Error("the loop is not hurried")
+				t.Error("the trigger is not pending")
 			}
 			w.carry(node)
 			w.pass()
@@ -102,7 +102,7 @@ func TestNothingElseGivesWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, node := closes(t)
 			if w.loop.Follow(wait(w, node)); w.trigger.Pending() {
-				t.Error("the loop is hurried")
+				t.Error("the trigger is pending")
 			}
 			w.pass()
 			if got := w.disrupted(); len(got) != 1 || got[0] != node {
@@ -127,7 +127,7 @@ func TestStaticDriftGivesWayToWhatCanBeDone(t *testing.T) {
 			w.expectClosing("a")
 			action := w.waits(kind, "RTPressure", "a")
 			if w.loop.Follow(action); w.trigger.Pending() != (want == 0) {
-				t.Errorf("the loop is hurried: %t", w.trigger.Pending())
+				t.Errorf("the trigger is pending: %t", w.trigger.Pending())
 			}
 			w.pass()
 			if got := w.disrupted(); len(got) != want {

@@ -274,7 +274,7 @@ func TestAnyChoiceBesideNodeOpening(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w, p := someCluster(t)
-		beneficiary, goes := rapid.SampledFrom(namesOf(w)).Draw(t, "whom"), rapid.SampledFrom(namesOf(w)).Draw(t, "goes")
+		beneficiary, goes := rapid.SampledFrom(namesOf(w)).Draw(t, "beneficiary"), rapid.SampledFrom(namesOf(w)).Draw(t, "goes")
 		of := rapid.SampledFrom([]mcv1.Criticality{"Low", "Middle", "High"}).Draw(t, "criticality")
 		under := while(rules.OpenNode, rules.Running, beneficiary, of, pod(goes))
 		p.Beside, p.Held = []*v1alpha1.RTAction{under}, func(uid types.UID) bool { return uid == types.UID(goes) }

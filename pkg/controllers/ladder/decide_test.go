@@ -72,7 +72,7 @@ func TestTheNextStep(t *testing.T) {
 		{"after its end", ladder.Scene{Silent: time.Hour}, "Ended", ""},
 		{"the first action", ladder.Scene{Sees: true, Tainted: true, Affected: affectedSince(0)}, overruns, "climb"},
 		{"one under way", ladder.Scene{Sees: true, Tainted: true, Affected: affectedSince(0), Answers: list(in("Running", 5))}, overruns, "wait 2s"},
-		{"one that nobody does", ladder.Scene{Sees: true, Tainted: true, Affected: affectedSince(0), Answers: list(in("Waiting", 5, "NoExecutor"))}, overruns, "withdraw x"},
+		{"one without an executor", ladder.Scene{Sees: true, Tainted: true, Affected: affectedSince(0), Answers: list(in("Waiting", 5, "NoExecutor"))}, overruns, "withdraw x"},
 		{"one that has come to nothing", ladder.Scene{Sees: true, Tainted: true, Affected: affectedSince(0), Answers: list(in("RolledBack", 1))}, overruns, "climb"},
 		{"one that has just been done", ladder.Scene{Sees: true, Tainted: true, Affected: affectedSince(0), Answers: list(in("Succeeded", 4))}, overruns, "wait 6s"},
 		{"one that has helped", ladder.Scene{Sees: true, Tainted: true, Affected: affectedSince(9), Answers: list(in("Succeeded", 10))}, overruns, "wait 2s"},

@@ -108,9 +108,9 @@ func TestSiblingOfPodLateEverywhereIsHelped(t *testing.T) {
 		replaces string
 		made     time.Duration
 	}{
-		"a migration has written down whose heir it is": {"one", time.Minute},
-		"an owner has made it":                          {"", time.Minute},
-		"in the second in which the others were made":   {"", 0},
+		"a migration has written down whose replacement it is": {"one", time.Minute},
+		"an owner has made it":                                 {"", time.Minute},
+		"in the second in which the others were made":          {"", 0},
 	} {
 		w := newCluster()
 		for _, n := range []string{"a", "b", "c", "d"} {
@@ -133,12 +133,12 @@ func TestSiblingOfPodLateEverywhereIsHelped(t *testing.T) {
 			}
 		}
 		w.gone("one")
-		replacement := w.run("heir", "c", "High", 20, 20, 0)
+		replacement := w.run("replacement", "c", "High", 20, 20, 0)
 		replacement.CreationTimestamp = metav1.NewTime(w.pods["two"].CreationTimestamp.Add(c.made))
 		if c.replaces != "" {
 			replacement.Annotations = map[string]string{mcv1.AnnotationReplaces: c.replaces}
 		}
-		w.mckubes["heir"] = m
+		w.mckubes["replacement"] = m
 		if got := chosen(t, w.planner("b", ladder.SourceMisses, "two")); got != helped {
 			t.Errorf("%s: two was to have %q, and has %q", name, helped, got)
 		}
@@ -148,10 +148,10 @@ func TestSiblingOfPodLateEverywhereIsHelped(t *testing.T) {
 		if got := chosen(t, w.planner("d", ladder.SourceMisses, "young")); !strings.HasPrefix(got, "Migrate") {
 			t.Errorf("%s: another pod was made later, is in nobody's place, and is not helped: %s", name, got)
 		}
-		p := w.planner("c", ladder.SourceMisses, "heir")
+		p := w.planner("c", ladder.SourceMisses, "replacement")
 		p.Now = start.Add(9 * time.Minute)
 		if got := chosen(t, p); got != "nothing" {
-			t.Errorf("%s: the heir is sent on: %s", name, got)
+			t.Errorf("%s: the replacement is sent on: %s", name, got)
 		}
 		p.Now = start.Add(11 * time.Minute)
 		second, ok := p.Choose()

@@ -55,10 +55,10 @@ func someCluster(t *rapid.T) (*cluster, ladder.Planner) {
 		return w.pods[name].Spec.NodeName != "a" || w.mckubes[name].Spec.Criticality == "Low"
 	})
 	if len(names) == 0 {
-		t.Skip("nobody can suffer")
+		t.Skip("no container on node a can be affected")
 	}
 	source := rapid.SampledFrom([]string{ladder.SourceOverruns, ladder.SourceMisses}).Draw(t, "source")
-	affected := rapid.SampledFrom(names).Draw(t, "sufferer")
+	affected := rapid.SampledFrom(names).Draw(t, "affected")
 	if slices.Contains(names, "homeless") {
 		source, affected = ladder.SourceNoCore, "homeless"
 	}

@@ -59,7 +59,7 @@ func TestCheapestLevelThatHelps(t *testing.T) {
 		}, ladder.SourceOverruns, "Rearrange: moving container app of pod default/large to core 3"},
 		"the largest Low one finds a core elsewhere": {func(w *cluster) { w.node("b", 1) }, ladder.SourceOverruns, "Migrate: moving default/large to node b"},
 		"it must stay": {func(w *cluster) { w.node("b", 1); pinned(w, "large") }, ladder.SourceOverruns, "Migrate: moving default/small to node b"},
-		"nobody makes it again": {func(w *cluster) { w.node("b", 1); w.pods["large"].OwnerReferences = nil }, ladder.SourceOverruns,
+		"no owner makes it again": {func(w *cluster) { w.node("b", 1); w.pods["large"].OwnerReferences = nil }, ladder.SourceOverruns,
 			"Migrate: moving default/small to node b"},
 		"both must stay, so the High one moves itself": {func(w *cluster) { w.node("b", 1); pinned(w, "large", "small") }, ladder.SourceOverruns,
 			"Migrate: moving default/high itself to node b"},
@@ -77,7 +77,7 @@ func TestCheapestLevelThatHelps(t *testing.T) {
 			tolerant(w, "large")
 			w.pods["large"].OwnerReferences[0].Kind = "DaemonSet"
 		}, ladder.SourceOverruns, "Preempt: evicting default/small"},
-		"nobody makes it again who tolerates the taint": {func(w *cluster) {
+		"no owner makes it again, and it tolerates the taint": {func(w *cluster) {
 			tolerant(w, "large")
 			w.pods["large"].OwnerReferences = nil
 		}, ladder.SourceOverruns, "Preempt: evicting default/large"},

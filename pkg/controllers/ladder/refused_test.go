@@ -78,10 +78,10 @@ func TestPodRefusedOnNextNodeStays(t *testing.T) {
 		t.Fatalf("%s, and noted %+v", a.What, a.Leaving)
 	}
 	w.gone("high")
-	w.run("heir", "b", "High", 20, 40, 0)
-	w.pods["heir"].Annotations = map[string]string{"mckube.io/replaces": "high"}
-	w.mckubes["heir"].Annotations = map[string]string{"mckube.io/left-late": `[{"pod":"high","node":"a","at":"` + start.Format(time.RFC3339) + `","times":1}]`}
-	refused := w.applied("b", "heir")
+	w.run("replacement", "b", "High", 20, 40, 0)
+	w.pods["replacement"].Annotations = map[string]string{"mckube.io/replaces": "high"}
+	w.mckubes["replacement"].Annotations = map[string]string{"mckube.io/left-late": `[{"pod":"high","node":"a","at":"` + start.Format(time.RFC3339) + `","times":1}]`}
+	refused := w.applied("b", "replacement")
 	refused.Error, refused.BudgetUs = "writing cpu.rt_runtime_us: operation not permitted", 0
 	a, ok = w.pressed(t, "b").Choose()
 	if ok || !strings.Contains(strings.Join(a.Passed, ""), "is refused its budget here, too") {

@@ -32,7 +32,7 @@ func (p *planner) shut() string {
 // tied tells whether a pod must stay because its replacement would not be equivalent, or because it cannot move. The planner
 // reports the reason with the levels that would move the pod.
 func (p *planner) tied(view *state.PodView) bool {
-	why := cmp.Or(view.Unreachable(), p.Passage(view, "").Veto)
+	why := cmp.Or(view.LosesBudget(), p.Passage(view, "").Veto)
 	if why != "" {
 		p.ties[view.UID] = "pod " + view.Key().String() + ": " + why
 	}
@@ -68,8 +68,8 @@ func (p *planner) staying() string {
 func (p *planner) withoutBudget(set []types.UID) string {
 	var out []string
 	for _, uid := range set {
-		if view, ok := p.Snapshot.Pod(uid); ok && view.Remade && view.Unreachable() != "" {
-			out = append(out, "pod "+view.Key().String()+": "+view.Unreachable())
+		if view, ok := p.Snapshot.Pod(uid); ok && view.Remade && view.LosesBudget() != "" {
+			out = append(out, "pod "+view.Key().String()+": "+view.LosesBudget())
 		}
 	}
 	return few("without budget from then on", out)

@@ -55,12 +55,13 @@ func (m *migrate) settleDown(ctx context.Context, task orchestration.Task, twin 
 	return m.succeed(ctx, task, nil, twin)
 }
 
-// sourceEnds is how long a process of the controller waits for the end of a source that was deleted. Its agent kills the stopped containers within a second or two
-// after the kubelet has begun to end the pod. An agent that cannot leaves them to the pod's own grace period, which the controller does not wait for.
+// sourceEnds is how long a process of the controller waits for the end of a deleted source. Its agent kills the stopped containers within
+// a second or two after the kubelet has begun to end the pod. An agent that cannot do so leaves them to the pod's own grace period. The
+// controller does not wait for that.
 const sourceEnds = 15 * time.Second
 
-// sourceEnding tells whether the source was deleted a short time ago and its containers have not ended. Its agent kills them as long as there is a
-// NodeCheckpoint.
+// sourceEnding tells whether the source was deleted a short time ago and its containers have not ended. Its agent kills them as long as
+// there is a NodeCheckpoint. Without time left for the action nothing is waited for.
 func (m *migrate) sourceEnding(ctx context.Context, task orchestration.Task) (bool, error) {
 	named := task.Object.Spec.Pods[0]
 	pod := &corev1.Pod{}
@@ -73,7 +74,7 @@ func (m *migrate) sourceEnding(ctx context.Context, task orchestration.Task) (bo
 	case pod.UID != named.UID || pod.DeletionTimestamp == nil || finished(pod):
 		return false, nil
 	}
-	return m.watches.unchanged(task.Object.Name, "the source is deleted", m.Clock.Now()) < sourceEnds, nil
+	return !m.ends(task) && m.watches.unchanged(task.Object.Name, "the source is deleted", m.Clock.Now()) < sourceEnds, nil
 }
 
 // dismiss removes the stopped source. Its ReplicaSet has one pod too many then. An ownerless source is evicted, as is one whose

@@ -154,7 +154,7 @@ func (d Dependencies) carried(ctx context.Context, q question, w wish, choose ch
 // ungoverned names the McKube that would not govern the replacement, as that has another name. With strategy Evict that does not matter:
 // a user who asks for it gets an eviction.
 func ungoverned(q question, w wish) *refusal {
-	if why := q.view.Unreachable(); why != "" && w.strategy != v1alpha1.StrategyEvict {
+	if why := q.view.LosesBudget(); why != "" && w.strategy != v1alpha1.StrategyEvict {
 		return &refusal{ReasonGovernedByName, why}
 	}
 	return nil

@@ -52,7 +52,7 @@ func (m *migrate) verify(ctx context.Context, task orchestration.Task, pod *core
 	if m := immovable(view); m != nil {
 		return fmt.Sprintf("McKube %s says migration.policy Never", m.Name), nil
 	}
-	if why := view.Unreachable(); why != "" && renames(strategy, pod) {
+	if why := view.LosesBudget(); why != "" && renames(strategy, pod) {
 		return why, nil
 	}
 	return m.unowned(ctx, task, pod)

@@ -16,7 +16,7 @@ import (
 )
 
 // reasonLostRace is the reason of a container whose core the scheduler gave away at the same time.
-const reasonLostRace = "Outbid"
+const reasonLostRace = "LostRace"
 
 const (
 	// lostRaceRetry is when to ask for a core again after the first time; every further time takes twice as long.

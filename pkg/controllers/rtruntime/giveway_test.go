@@ -249,7 +249,7 @@ func TestAnAdoptedContainerGivesWayToTheScheduler(t *testing.T) {
 			t.Errorf("before the node was told: looks again after %s, claims %q, %v", wait, o.cores(p), err)
 		}
 		o.settle([]string{n.Name}, "m")
-		o.is("m", mcv1.ConditionAdmitted, metav1.ConditionFalse, "Outbid")
+		o.is("m", mcv1.ConditionAdmitted, metav1.ConditionFalse, "LostRace")
 		servers := o.rtNode(n.Name).Spec.Servers
 		if got := o.cores(p); got != "" || slices.ContainsFunc(servers, func(e v1alpha1.RTServer) bool { return e.PodUID == p.UID }) {
 			t.Errorf("after it gave way: claims %q, spec %s", got, spec(o.rtNode(n.Name).Spec))

@@ -142,7 +142,7 @@ func hostsCore() string {
 func (env *Environment) ExpectSecondNode() (*localnode.Node, *NodeAgent) {
 	GinkgoHelper()
 	node, agent := env.second()
-	// In the other order, and each also where the one before it fails: else pods of other scenarios would go to that node.
+	// Ginkgo runs these from the last to the first, each also where one before it fails: else pods of other scenarios would go to that node.
 	DeferCleanup(func() {
 		Expect(client.IgnoreNotFound(env.Client.Delete(env, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: SecondNodeName}}))).To(Succeed())
 	})

@@ -128,7 +128,7 @@ var _ = Describe("A PodMigration is refused, and the pod stays,", func() {
 		undisturbed(began, place.Pod)
 	})
 
-	It("when nobody makes the pod again", func() {
+	It("when no owner makes the pod again", func() {
 		env.ExpectApplied(test.McKube("control", 40), test.RTPod("control"))
 		place := env.EventuallyPlace("control")
 		began := env.Now()

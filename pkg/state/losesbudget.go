@@ -2,9 +2,9 @@ package state
 
 import "fmt"
 
-// Unreachable is why the budget of the pod is unreachable for its replacement on another node: a McKube governs the pod by its
-// name, and the replacement has another name. Empty: the replacement is governed as the pod is.
-func (p *PodView) Unreachable() string {
+// LosesBudget returns why the replacement of a pod on another node would run without its budget: a McKube governs the pod by its name, and
+// the replacement has another name. Empty: the replacement is governed as the pod is.
+func (p *PodView) LosesBudget() string {
 	if p.Namesake {
 		return ""
 	}
