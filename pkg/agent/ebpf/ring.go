@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,10 +22,14 @@ const (
 	recordHeader = 8
 )
 
-// holdFor is how often a reader that is held makes room nevertheless. Each time it waits for a thread of the Go runtime to
-// give it its place back, tens of microseconds if the core of those has time for them: so it is done rarely. It bounds how
-// long one stop of the world is held up that nobody announced; a collection makes about four.
-const holdFor = int64(time.Second)
+// A held reader waits in the open for openFor, in nanoseconds, after each holdFor: the Go runtime knows of that wait, and can stop the
+// world or scan the reader's stack. A collection needs that several times, and finds it in one such wait if no event ends that early. An
+// event that comes during such a wait costs tens of microseconds more, if the core of the runtime's threads has time for them: so it is
+// rare. It lasts as long as it does because a thread that asks for the stop on a loaded machine looks rarely.
+const (
+	holdFor = int64(time.Second)
+	openFor = int64(time.Millisecond)
+)
 
 // Ring is the stream of events of one core. Next and SetDeadline belong to one thread; Wake, Hold and Close may be
 // called by others.
@@ -49,7 +52,7 @@ type Ring struct {
 	mu    sync.Mutex // held by Next: the memory goes after it
 	until int64      // CLOCK_MONOTONIC ns; 0: for ever
 	armed int64      // when the timer fires; 0: it does not
-	shown int64      // when the Go runtime last saw the reader
+	shown int64      // when the reader last began to wait in the open
 	ready [3]unix.EpollEvent
 	count [8]byte
 }
@@ -102,7 +105,7 @@ func (r *Ring) SetDeadline(at int64) { r.until = at }
 
 // Hold has Next wait without the Go runtime knowing, unless the ring is closed. Its scheduler then neither takes the reader's place from it
 // nor has to give one back, which costs more than the event itself. The world cannot be stopped meanwhile: once a
-// second the reader makes room for that. Whoever collects garbage lets go before.
+// second the reader waits in the open for that. Whoever collects garbage lets go before.
 func (r *Ring) Hold(on bool) {
 	r.held.Store(on)
 	r.Wake()
@@ -120,11 +123,12 @@ func (r *Ring) Next(e *Event) error {
 		if r.closed.Load() {
 			return os.ErrClosed
 		}
-		r.show()
-		if err := r.arm(); err != nil {
+		held := r.held.Load() // a change of it wakes
+		open := held && r.now()-r.shown >= holdFor
+		if err := r.arm(held, open); err != nil {
 			return err
 		}
-		took, err := r.wait(e)
+		took, err := r.wait(e, held && !open)
 		if took || err != nil {
 			return err
 		}
@@ -156,24 +160,15 @@ func (r *Ring) read(e *Event) bool {
 	}
 }
 
-// show lets the Go runtime have the reader for a moment, now and then. Requests that come while it is pinned are
-// dropped, and whoever made them asks again too rarely to meet it between two waits: without this the world would
-// hardly ever stop. There is nothing to read now.
-func (r *Ring) show() {
-	if !r.held.Load() {
-		return
-	}
-	if now := r.now(); now-r.shown >= holdFor {
-		runtime.Gosched()
-		r.shown = now
-	}
-}
-
 // arm has the timer fire by the deadline. One that fires earlier is left as it is: setting it costs more than
 // waking once too early.
-func (r *Ring) arm() error {
-	until := r.until
-	if soonest := r.shown + holdFor; r.held.Load() && (until == 0 || until > soonest) {
+func (r *Ring) arm(held, open bool) error {
+	until, soonest := r.until, r.shown+holdFor
+	if open {
+		r.shown = r.now()
+		soonest = r.shown + openFor
+	}
+	if held && (until == 0 || until > soonest) {
 		until = soonest
 	}
 	if until == 0 || r.armed != 0 && r.armed <= until {
@@ -188,18 +183,18 @@ func (r *Ring) arm() error {
 }
 
 // wait sleeps until there is something to read, which it then reads, the deadline passes or the reader is woken.
-func (r *Ring) wait(e *Event) (took bool, err error) {
-	n, errno := r.sleep()
+func (r *Ring) wait(e *Event, pinned bool) (took bool, err error) {
+	n, errno := r.sleep(pinned)
 	if r.read(e) {
 		return true, nil // whatever else is ready will be told again
 	}
 	return false, r.judge(n, errno)
 }
 
-func (r *Ring) sleep() (ready int, errno unix.Errno) {
+func (r *Ring) sleep(pinned bool) (ready int, errno unix.Errno) {
 	epoll, to, most := uintptr(r.epoll), uintptr(unsafe.Pointer(&r.ready[0])), uintptr(len(r.ready)) // r does not move
 	var n uintptr
-	if r.held.Load() {
+	if pinned {
 		procPin()
 		n, _, errno = unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, epoll, to, most, forEver, 0, 0)
 		unpin()
