@@ -52,6 +52,9 @@ func Migrated(on runtime.Object, uid, pod, from, to, action string, cores bool) 
 
 // MigrationElsewhere tells a PodMigration that it goes to another node than was decided, and why.
 func MigrationElsewhere(on runtime.Object, uid, from, to, why string) Event {
+	if from == to {
+		return normal(on, ReasonMigrationElsewhere, fmt.Sprintf("It goes to node %s once more: %s", to, why), uid, from)
+	}
 	return normal(on, ReasonMigrationElsewhere, fmt.Sprintf("It goes to node %s and not to node %s: %s", to, from, why), uid, from)
 }
 

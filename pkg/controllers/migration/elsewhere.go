@@ -61,12 +61,12 @@ func (r *Reconciler) over(ctx context.Context, o *v1alpha1.PodMigration, action 
 	case unwanted != "" || o.Spec.TargetNode != "" || o.Labels[v1alpha1.LabelMigrationAction] != "" || !displaced(action):
 		return 0, r.conclude(ctx, o, action)
 	}
-	nodes, err := r.triedFor(o)
+	tried, err := r.triedFor(o)
 	if err != nil {
 		return 0, err
 	}
-	why := fmt.Sprintf("%d nodes were tried", len(nodes))
-	if len(nodes) < targets {
+	why := fmt.Sprintf("%d nodes were tried", len(tried))
+	if len(tried) < targets {
 		q, no, err := r.ask(ctx, o)
 		switch {
 		case err != nil:
@@ -76,8 +76,7 @@ func (r *Reconciler) over(ctx context.Context, o *v1alpha1.PodMigration, action 
 		case no != nil:
 			why = no.message
 		default:
-			q.tried = nodes
-			a, err := r.decide(ctx, *q)
+			a, err := r.decideBeside(ctx, *q, tried)
 			if err != nil {
 				r.forget(o.UID)
 				return 0, err
@@ -91,6 +90,26 @@ func (r *Reconciler) over(ctx context.Context, o *v1alpha1.PodMigration, action 
 	last := action.DeepCopy()
 	last.Status.Message += "; " + why
 	return 0, r.conclude(ctx, o, last)
+}
+
+// decideBeside decides on a node other than those that were tried. Where the pod waits for a node to be opened, a tried one is decided on
+// again after the queue's rest between attempts: Karpenter opens no other node while that one has room for the pod.
+func (r *Reconciler) decideBeside(ctx context.Context, q question, tried []attempt) (answer, error) {
+	var all, resting []string
+	for _, t := range tried {
+		all = append(all, t.node)
+		if t.again.IsZero() || r.Clock.Now().Before(t.again) {
+			resting = append(resting, t.node)
+		}
+	}
+	q.tried = all
+	a, err := r.decide(ctx, q)
+	waited := r.Clock.Now().Sub(q.object.CreationTimestamp.Time) // through all attempts
+	if err == nil && a.waits != nil && a.waits.reason == ReasonWaitsForNode && len(resting) < len(all) && waited < mayWait(q.object) {
+		q.tried = resting
+		return r.decide(ctx, q)
+	}
+	return a, err
 }
 
 // displaced tells whether only the target was in the way of an action, and nothing is left of it.
@@ -108,16 +127,23 @@ func tried(action *v1alpha1.RTAction) string {
 	return fmt.Sprintf("node %s was tried before: %s", action.Spec.TargetNode, action.Status.Message)
 }
 
-// triedFor are the targets that were tried for a migration.
-func (r *Reconciler) triedFor(o *v1alpha1.PodMigration) ([]string, error) {
+// attempt is a node that was the target of an action for a migration, and when the queue takes the next action to that node; zero: never.
+type attempt struct {
+	node  string
+	again time.Time
+}
+
+// triedFor are the targets that were tried for a migration, each with its last attempt.
+func (r *Reconciler) triedFor(o *v1alpha1.PodMigration) ([]attempt, error) {
 	list, err := r.Actions.ForCause(causePrefix + string(o.UID))
 	if err != nil {
 		return nil, err
 	}
-	var out []string
-	for _, action := range list {
-		if !slices.Contains(out, action.Spec.TargetNode) {
-			out = append(out, action.Spec.TargetNode)
+	var out []attempt
+	for _, action := range slices.Backward(list) {
+		if !slices.ContainsFunc(out, func(t attempt) bool { return t.node == action.Spec.TargetNode }) {
+			ticket, _ := r.Actions.Get(action.Name)
+			out = append(out, attempt{action.Spec.TargetNode, ticket.Again})
 		}
 	}
 	return out, nil
@@ -137,7 +163,8 @@ func (r *Reconciler) turn(ctx context.Context, o *v1alpha1.PodMigration, action 
 		return 0, err
 	}
 	r.Recorder.Publish(events.MigrationElsewhere(o, string(o.UID), action.Spec.TargetNode, a.target, action.Status.Message))
-	return r.drive(ctx, o)
+	_, err := r.Actions.Submit(ctx, r.request(ctx, o))
+	return again, err
 }
 
 // await has a migration wait for another target for as long as it may. It counts for no node meanwhile: others that wait for the node

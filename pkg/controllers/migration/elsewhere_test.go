@@ -1,10 +1,18 @@
 package migration_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/state"
@@ -82,6 +90,60 @@ func TestAMigrationGoesElsewhere(t *testing.T) {
 			}
 		}, phase: "Aborted", places: "a"}, 2},
 	} {
+		j.test(t)
+		t.Run(j.name+"-actions", func(t *testing.T) {
+			t.Parallel()
+			if list := j.tell(t, 0, false).actions(t.Context()); len(list) != j.actions {
+				t.Errorf("%d actions, want %d", len(list), j.actions)
+			}
+		})
+	}
+}
+
+// closing deletes the node of the pods, as Karpenter does. Its finalizer keeps it.
+func closing(w *town) {
+	w.Helper()
+	key := client.ObjectKey{Name: w.name("a")}
+	edit := func(finalizers ...string) {
+		n := &corev1.Node{}
+		w.must(w.api.Get(context.Background(), key, n))
+		n.Finalizers = finalizers
+		w.must(w.api.Update(context.Background(), n))
+	}
+	edit("karpenter.sh/termination")
+	w.Cleanup(func() { edit() })
+	w.must(w.api.Delete(w.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}))
+}
+
+// A pod whose node is being deleted goes to a node that had no room for it once, when that has room again: no other is opened then. If
+// it never has, the migration ends when it has waited for as long as it may.
+func TestAMigrationGoesToATriedNodeAgain(t *testing.T) {
+	t.Parallel()
+	for _, j := range []struct {
+		journey
+		actions int
+	}{
+		{journey{name: "room", phase: "Succeeded", places: "b", deaths: true, since: 7, during: func(w *town) func(int, *process) {
+			crowds, gone := overtaken(1)(w), false
+			return func(turn int, p *process) {
+				crowds(turn, p)
+				if o := w.move(); !gone && strings.HasPrefix(o.Status.Message, "waits for a node to be opened") {
+					gone = true
+					for core := range 2 {
+						w.must(w.api.Delete(w.Context(), &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: fmt.Sprintf("stranger-b-%d-app", core)}}))
+					}
+					p.look()
+				}
+			}
+		}}, 2},
+		{journey{name: "no-room", phase: "Aborted", says: "it has waited for its turn for 3m0s", places: "a", during: overtaken(1)}, 1},
+	} {
+		j.town = closing
+		j.ask = func(w *town) {
+			w.asks("rt-1", by("Restart"), func(o *v1alpha1.PodMigration) {
+				o.Spec.Trigger, o.Spec.WaitTimeout = v1alpha1.TriggerEviction, &metav1.Duration{Duration: 3 * time.Minute}
+			})
+		}
 		j.test(t)
 		t.Run(j.name+"-actions", func(t *testing.T) {
 			t.Parallel()
