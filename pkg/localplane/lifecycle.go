@@ -50,19 +50,26 @@ func (p *Plane) bringUp(ctx context.Context) error {
 	if err := p.grantKwok(ctx); err != nil {
 		return err
 	}
-	clients := p.clients()
-	for _, c := range clients {
+	if err := p.launchAll(ctx, p.clients()); err != nil {
+		return err
+	}
+	if p.options.ControllerManager {
+		return p.waitDefaultServiceAccount(ctx)
+	}
+	return nil
+}
+
+// launchAll starts components and waits until all are ready.
+func (p *Plane) launchAll(ctx context.Context, all []component) error {
+	for _, c := range all {
 		if err := p.launch(c); err != nil {
 			return err
 		}
 	}
-	for _, c := range clients {
+	for _, c := range all {
 		if err := p.waitReady(ctx, c); err != nil {
 			return err
 		}
-	}
-	if p.options.ControllerManager {
-		return p.waitDefaultServiceAccount(ctx)
 	}
 	return nil
 }
@@ -236,8 +243,10 @@ func (p *Plane) StopAPIServer(context.Context) error {
 	return nil
 }
 
-// StartAPIServer starts the API server again, on the same port with the same data, and waits
-// until it is ready; or returns ErrAPIServerRunning.
+// StartAPIServer starts the API server again, on the same port with the same data, and then kube-controller-manager and
+// kube-scheduler anew. It waits until all are ready, or returns ErrAPIServerRunning. In a user's cluster both end in an outage that
+// outlasts their leases, and are started again. Without a lease they would go on, and not look at some kinds of objects for a
+// minute, as client-go waits longer after each failure.
 func (p *Plane) StartAPIServer(ctx context.Context) error {
 	if p.find(toolchain.KubeAPIServer) != nil {
 		return ErrAPIServerRunning
@@ -248,7 +257,17 @@ func (p *Plane) StartAPIServer(ctx context.Context) error {
 	if err := p.launch(server); err != nil {
 		return err
 	}
-	return p.waitReady(ctx, server)
+	if err := p.waitReady(ctx, server); err != nil {
+		return err
+	}
+	var leaders []component
+	for _, c := range p.clients() {
+		if c.tool != toolchain.Kwok {
+			leaders = append(leaders, c)
+		}
+	}
+	p.stopAll(toolchain.KubeScheduler, toolchain.KubeControllerManager)
+	return p.launchAll(ctx, leaders)
 }
 
 func (p *Plane) find(tool toolchain.Tool) *running {
