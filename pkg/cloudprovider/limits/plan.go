@@ -10,6 +10,7 @@ import (
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/events"
+	"sigs.k8s.io/karpenter/pkg/scheduling"
 
 	machines "github.com/mainspring-rt/mainspring/pkg/cloudprovider"
 )
@@ -44,8 +45,8 @@ func (p *Provider) GetInstanceTypes(ctx context.Context, np *karpenterv1.NodePoo
 	if err != nil {
 		return nil, err
 	}
-	outer, closed := p.withdraw(np.Name, inner, left)
-	if closed {
+	outer, some := p.withdraw(np.Name, inner, left)
+	if some && closes(np, inner, outer) {
 		p.recorder.Publish(limitReached(np, left))
 	}
 	return outer, nil
@@ -87,16 +88,16 @@ func limitReached(np *karpenterv1.NodePool, r room) events.Event {
 
 // withdraw returns the instance types with every offering unavailable that the room does not admit. As long as these
 // are the same offerings of the same types, the answer has the same pointers; types under NodeOverlays are new ones at
-// each call. closed: nothing is left of what was available.
-func (p *Provider) withdraw(nodePool string, inner []*cloudprovider.InstanceType, r room) (outer []*cloudprovider.InstanceType, closed bool) {
-	withdrawn, some, closed := p.withdrawnOf(inner, r)
+// each call. some: there are such.
+func (p *Provider) withdraw(nodePool string, inner []*cloudprovider.InstanceType, r room) (outer []*cloudprovider.InstanceType, some bool) {
+	withdrawn, some := p.withdrawnOf(inner, r)
 	if !some {
 		return inner, false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a, ok := p.answers[nodePool]; ok && slices.Equal(a.inner, inner) && slices.Equal(a.withdrawn, withdrawn) {
-		return a.outer, closed
+		return a.outer, true
 	}
 	if len(p.answers) >= maxAnswers {
 		clear(p.answers)
@@ -108,11 +109,24 @@ func (p *Provider) withdraw(nodePool string, inner []*cloudprovider.InstanceType
 		n += len(it.Offerings)
 	}
 	p.answers[nodePool] = answer{inner: slices.Clone(inner), outer: outer, withdrawn: withdrawn}
-	return outer, closed
+	return outer, true
 }
 
-func (p *Provider) withdrawnOf(inner []*cloudprovider.InstanceType, r room) (withdrawn []bool, some, closed bool) {
-	left := false
+// closes tells whether policies leave nothing of what was available to the NodePool. Types that its requirements exclude do not count.
+func closes(np *karpenterv1.NodePool, inner, outer []*cloudprovider.InstanceType) bool {
+	wanted := scheduling.NewNodeSelectorRequirementsWithMinValues(np.Spec.Template.Spec.Requirements...)
+	wanted.Add(scheduling.NewLabelRequirements(np.Spec.Template.Labels).Values()...)
+	return available(inner, wanted) && !available(outer, wanted)
+}
+
+// available tells whether any type has an available offering that meets the requirements.
+func available(types []*cloudprovider.InstanceType, wanted scheduling.Requirements) bool {
+	return slices.ContainsFunc(types, func(it *cloudprovider.InstanceType) bool {
+		return it.Requirements.Intersects(wanted) == nil && it.Offerings.Available().HasCompatible(wanted)
+	})
+}
+
+func (p *Provider) withdrawnOf(inner []*cloudprovider.InstanceType, r room) (withdrawn []bool, some bool) {
 	for _, it := range inner {
 		watts, dearest := p.wattsOf(it), map[string]float64{}
 		for _, o := range it.Offerings {
@@ -123,8 +137,8 @@ func (p *Provider) withdrawnOf(inner []*cloudprovider.InstanceType, r room) (wit
 		for _, o := range it.Offerings {
 			capacityType := o.CapacityType() // a launch may take any of its offerings
 			gone := o.Available && !r.admits(machine{dollars: dearest[capacityType], watts: watts, spot: capacityType == karpenterv1.CapacityTypeSpot})
-			withdrawn, some, left = append(withdrawn, gone), some || gone, left || o.Available && !gone
+			withdrawn, some = append(withdrawn, gone), some || gone
 		}
 	}
-	return withdrawn, some, some && !left
+	return withdrawn, some
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,6 +51,25 @@ func TestPlansSeeWhatIsLeft(t *testing.T) {
 	}
 	if first[0] != w.cloud.types[0] {
 		t.Error("a type of which nothing is withdrawn was copied")
+	}
+}
+
+// A NodePool that allows only machines for which nothing is left is told so, though there is something left for others.
+func TestAPolicyLeavesNothingThatTheNodePoolAllows(t *testing.T) {
+	for _, c := range []struct {
+		types  []string
+		events int
+	}{{[]string{"m8"}, 1}, {[]string{"m4", "m8"}, 0}} {
+		a := pool("a")
+		a.Spec.Template.Spec.Requirements = []karpenterv1.NodeSelectorRequirementWithMinValues{
+			{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: c.types},
+			{Key: karpenterv1.CapacityTypeLabelKey, Operator: corev1.NodeSelectorOpIn, Values: []string{"spot"}},
+		}
+		w := newWorld(t, a, test.CostPolicy("all", costsAtMost(1.5)))
+		w.expectOffered(a, "m2/on-demand m2/spot m4/spot") // m8 as spot costs 1.6
+		if len(w.events) != c.events {
+			t.Errorf("%v: %d Events, want %d: %+v", c.types, len(w.events), c.events, w.events)
+		}
 	}
 }
 
