@@ -22,10 +22,10 @@ const (
 	recordHeader = 8
 )
 
-// A held reader waits in the open for openFor, in nanoseconds, after each holdFor: the Go runtime knows of that wait, and can stop the
-// world or scan the reader's stack. A collection needs that several times, and finds it in one such wait if no event ends that early. An
-// event that comes during such a wait costs tens of microseconds more, if the core of the runtime's threads has time for them: so it is
-// rare. It lasts as long as it does because a thread that asks for the stop on a loaded machine looks rarely.
+// A held reader waits in the open for openFor, in nanoseconds, when each holdFor of its clock begins: the Go runtime knows of that wait,
+// and can stop the world or scan the reader's stack. A collection needs that several times. All readers do so at the same time, as the
+// world stops only when the last does. An event of that time costs tens of microseconds more, if the core of the runtime's threads has
+// time for them: so it is rare. It lasts as long as it does because a thread that asks for the stop on a loaded machine looks rarely.
 const (
 	holdFor = int64(time.Second)
 	openFor = int64(time.Millisecond)
@@ -124,7 +124,7 @@ func (r *Ring) Next(e *Event) error {
 			return os.ErrClosed
 		}
 		held := r.held.Load() // a change of it wakes
-		open := held && r.now()-r.shown >= holdFor
+		open := held && r.opens()
 		if err := r.arm(held, open); err != nil {
 			return err
 		}
@@ -160,12 +160,20 @@ func (r *Ring) read(e *Event) bool {
 	}
 }
 
+// opens tells whether a held reader is to wait in the open, and notes when it begins to. An event does not end that.
+func (r *Ring) opens() bool {
+	now := r.now()
+	if now/holdFor != r.shown/holdFor {
+		r.shown = now
+	}
+	return now-r.shown < openFor
+}
+
 // arm has the timer fire by the deadline. One that fires earlier is left as it is: setting it costs more than
 // waking once too early.
 func (r *Ring) arm(held, open bool) error {
-	until, soonest := r.until, r.shown+holdFor
+	until, soonest := r.until, (r.shown/holdFor+1)*holdFor
 	if open {
-		r.shown = r.now()
 		soonest = r.shown + openFor
 	}
 	if held && (until == 0 || until > soonest) {
