@@ -3,6 +3,7 @@ package state
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/rt"
@@ -60,6 +61,11 @@ func (s *Store) ReleaseMigration(action string) {
 		next.dropAction(action, d)
 		return nil
 	})
+}
+
+// ReservedFor tells whether cores of the node are reserved for an action of kind Migrate.
+func (n *NodeView) ReservedFor(action string) bool {
+	return slices.ContainsFunc(n.Reservations, func(r Reservation) bool { return r.Key == migrationKey(action, 0) })
 }
 
 func migrationKey(action string, i int) string { return fmt.Sprintf("action/%s/%d", action, i) }

@@ -60,7 +60,15 @@ func (r *Reconciler) over(ctx context.Context, o *v1alpha1.PodMigration, action 
 		return 0, r.aborted(ctx, o, ReasonUnwanted, unwanted+"; "+tried(action))
 	case unwanted != "" || o.Spec.TargetNode != "" || o.Labels[v1alpha1.LabelMigrationAction] != "" || !displaced(action):
 		return 0, r.conclude(ctx, o, action)
+	case decidedAfter(o, action): // another process, or another call, has decided on the same node again and submits it
+		_, err := r.Actions.Submit(ctx, r.request(ctx, o))
+		return again, err
 	}
+	return r.decideElsewhere(ctx, o, action)
+}
+
+// decideElsewhere decides on another target, and has the queue go there, or reports that there is none.
+func (r *Reconciler) decideElsewhere(ctx context.Context, o *v1alpha1.PodMigration, action *v1alpha1.RTAction) (time.Duration, error) {
 	tried, err := r.triedFor(o)
 	if err != nil {
 		return 0, err
@@ -107,9 +115,19 @@ func (r *Reconciler) decideBeside(ctx context.Context, q question, tried []attem
 	waited := r.Clock.Now().Sub(q.object.CreationTimestamp.Time) // through all attempts
 	if err == nil && a.waits != nil && a.waits.reason == ReasonWaitsForNode && len(resting) < len(all) && waited < mayWait(q.object) {
 		q.tried = resting
-		return r.decide(ctx, q)
+		if b, err := r.decide(ctx, q); err != nil || b.refusal == nil {
+			return b, err
+		}
+		r.forget(q.object.UID) // it is not allowed to go there, and may be to a node that is opened later
 	}
 	return a, err
+}
+
+// decidedAfter tells whether the decision on record is younger than the end of an action.
+func decidedAfter(o *v1alpha1.PodMigration, action *v1alpha1.RTAction) bool {
+	admitted, ended := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionMigrationAdmitted), action.Status.PhaseTime
+	return o.Status.Phase == v1alpha1.MigrationPending && admitted != nil && admitted.Status == metav1.ConditionTrue && ended != nil &&
+		admitted.LastTransitionTime.After(ended.Time)
 }
 
 // displaced tells whether only the target was in the way of an action, and nothing is left of it.
@@ -133,7 +151,8 @@ type attempt struct {
 	again time.Time
 }
 
-// triedFor are the targets that were tried for a migration, each with its last attempt.
+// triedFor are the targets that were tried for a migration, each with its last attempt. A node for which the source stood still is tried
+// once: each attempt would cost the pod its time again.
 func (r *Reconciler) triedFor(o *v1alpha1.PodMigration) ([]attempt, error) {
 	list, err := r.Actions.ForCause(causePrefix + string(o.UID))
 	if err != nil {
@@ -143,6 +162,9 @@ func (r *Reconciler) triedFor(o *v1alpha1.PodMigration) ([]attempt, error) {
 	for _, action := range slices.Backward(list) {
 		if !slices.ContainsFunc(out, func(t attempt) bool { return t.node == action.Spec.TargetNode }) {
 			ticket, _ := r.Actions.Get(action.Name)
+			if action.Status.Progress[progressStopped] != "" {
+				ticket.Again = time.Time{}
+			}
 			out = append(out, attempt{action.Spec.TargetNode, ticket.Again})
 		}
 	}

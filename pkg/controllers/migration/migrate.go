@@ -89,6 +89,8 @@ const (
 	progressStopped = "stopped"
 	// progressThreads are, in JSON, how many threads of a real-time policy its containers had then.
 	progressThreads = "threads"
+	// progressRoom is since when it waits for room that another action has twice.
+	progressRoom = "room"
 	// progressDown is for how long neither pod served.
 	progressDown = "unavailable"
 )
@@ -242,7 +244,7 @@ func (m *migrate) restart(ctx context.Context, task orchestration.Task, pod *cor
 	}
 	switch _, reserved := task.Progress[state.ProgressReserved]; {
 	case !reserved:
-		if result, err := m.reserve(task, pod); result.Undo || err != nil {
+		if result, err := m.reserve(ctx, task, pod); err != nil || task.Progress[state.ProgressReserved] == "" {
 			return result, err
 		}
 		return m.about(ctx, task, pod)
@@ -289,7 +291,7 @@ func (m *migrate) restay(ctx context.Context, task orchestration.Task, pod *core
 
 // reserve reserves cores of the target for the pod. A repeated call reserves the same cores. Phase Reserving is written where it lasts
 // (wait): mostly the next phase follows at once.
-func (m *migrate) reserve(task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
+func (m *migrate) reserve(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
 	target := task.Object.Spec.TargetNode
 	m.Store.ReleaseMigration(task.Object.Name)
 	if of, ok := strings.CutPrefix(task.Object.Spec.Cause, causePrefix); ok { // what was kept since it was decided is kept by the action from now on
@@ -300,7 +302,7 @@ func (m *migrate) reserve(task orchestration.Task, pod *corev1.Pod) (rules.Resul
 	case err != nil:
 		return rules.Result{}, err
 	case veto != "":
-		return elsewhere(task, veto), nil
+		return m.awaitRoom(ctx, task, veto)
 	}
 	text, err := room.Encode()
 	if err != nil {
@@ -311,6 +313,47 @@ func (m *migrate) reserve(task orchestration.Task, pod *corev1.Pod) (rules.Resul
 		return rules.Result{Message: "the scheduler is to choose the node"}, nil
 	}
 	return rules.Result{Message: fmt.Sprintf("reserved cores of node %s", target)}, nil
+}
+
+// awaitRoom waits while another action places its pod on the target, for settling at most, and then sends the pod elsewhere. The scheduler
+// may give the other pod another core than its action has reserved. Both count then until that action gives its reservation back, a step
+// later. This action has nothing reserved meanwhile, on record either.
+func (m *migrate) awaitRoom(ctx context.Context, task orchestration.Task, veto string) (rules.Result, error) {
+	other, err := m.placing(ctx, task)
+	if err != nil {
+		return rules.Result{}, err
+	}
+	if other == "" || m.since(task, progressRoom) > settling {
+		return elsewhere(task, veto), nil
+	}
+	delete(task.Progress, state.ProgressReserved)
+	return rules.Result{Message: fmt.Sprintf("waits until action %s has placed its pod: %s", other, veto)}, nil
+}
+
+// placing is another action that has cores of the target reserved, and whose pod is there already or about to be; empty: there is none.
+func (m *migrate) placing(ctx context.Context, task orchestration.Task) (string, error) {
+	target := task.Object.Spec.TargetNode
+	n, known := m.Store.Snapshot().NodeView(target)
+	if !known {
+		return "", nil
+	}
+	for _, other := range m.Running() {
+		if other.Name == task.Object.Name || len(other.Spec.Pods) != 1 || !n.ReservedFor(other.Name) {
+			continue
+		}
+		moved, pods := other.Spec.Pods[0], &corev1.PodList{}
+		if err := m.Client.List(ctx, pods, client.InNamespace(moved.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return "", fmt.Errorf("listing pods of namespace %s: %w", moved.Namespace, err)
+		}
+		for i := range pods.Items {
+			p := &pods.Items[i]
+			there := p.Spec.NodeName == target || p.Spec.NodeName == "" && !gated(p)
+			if p.Annotations[annotationReplaces] == string(moved.UID) && p.UID != moved.UID && p.DeletionTimestamp == nil && !finished(p) && there {
+				return other.Name, nil
+			}
+		}
+	}
+	return "", nil
 }
 
 // reserveAttempts bounds how often another action may take the cores between the look and the reservation.
@@ -361,7 +404,7 @@ func noCores(snapshot *state.Snapshot, pod types.UID, node string) string {
 
 // keepRoom makes sure that the target has the reserved room. Where another pod was given one of the cores, it reserves others there, which
 // are stored before anything is done, or sends the pod elsewhere: kept is false then, and the step ends with the result.
-func (m *migrate) keepRoom(task orchestration.Task, pod *corev1.Pod) (result rules.Result, kept bool, err error) {
+func (m *migrate) keepRoom(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (result rules.Result, kept bool, err error) {
 	room, err := state.ParseMigration(task.Progress[state.ProgressReserved])
 	if err != nil {
 		return rules.Result{}, false, err
@@ -370,7 +413,7 @@ func (m *migrate) keepRoom(task orchestration.Task, pod *corev1.Pod) (result rul
 	if err := m.Store.ReserveAll(room.Reservations(task.Object.Name)); !errors.As(err, &refused) {
 		return rules.Result{}, true, nil
 	}
-	if result, err = m.reserve(task, pod); err == nil && result.Undo {
+	if result, err = m.reserve(ctx, task, pod); err == nil && result.Undo {
 		result = elsewhere(task, "the room is gone: "+refused.Error())
 	}
 	return result, false, err
@@ -379,7 +422,7 @@ func (m *migrate) keepRoom(task orchestration.Task, pod *corev1.Pod) (result rul
 // evict asks the API server to evict this very pod, if the target still has the room for it. A budget that forbids it, or
 // several between which the API server does not choose, are waited for.
 func (m *migrate) evict(ctx context.Context, task orchestration.Task, pod *corev1.Pod) (rules.Result, error) {
-	if result, kept, err := m.keepRoom(task, pod); !kept {
+	if result, kept, err := m.keepRoom(ctx, task, pod); !kept {
 		return result, err
 	}
 	if err := m.enter(ctx, task, v1alpha1.MigrationCuttingOver); err != nil {

@@ -9,8 +9,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/mainspring-rt/mainspring/pkg/apis/mckube/v1alpha1"
 	"github.com/mainspring-rt/mainspring/pkg/orchestration"
+	"github.com/mainspring-rt/mainspring/pkg/orchestration/rules"
+	"github.com/mainspring-rt/mainspring/pkg/state"
 	"github.com/mainspring-rt/mainspring/pkg/test/sampling"
 )
 
@@ -71,7 +77,7 @@ func (w *town) place(p *corev1.Pod, node string) {
 	switch {
 	case !w.crowded[node]:
 		if w.lets(node, p) {
-			w.bind(p, node, 0)
+			w.bind(p, node, w.core)
 		}
 	case w.word != "" && !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == said.Type && c.Message == said.Message }):
 		p.Status.Conditions = append(slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == said.Type }), said)
@@ -111,5 +117,85 @@ func TestAPodThatIsNotMadeHoldsUpOthersForAWhile(t *testing.T) {
 	}
 	if waited := second - first; waited < 20 || waited > 40 {
 		t.Errorf("the second was evicted after %d s", waited)
+	}
+}
+
+// The scheduler gives one pod the core that another action has reserved, beside the one that its own action has. Until that gives its
+// reservation back there seems to be no room. The other action waits for that, and its pod goes to the node all the same.
+func TestAPodThatIsPlacedOnAnothersCore(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 2)
+	w.gating = true
+	w.rollout(2)
+	w.strangerOn("b", 0, 300_000) // beside which a core takes one pod
+	w.strangerOn("b", 1, 300_000)
+	var asked []string
+	for _, p := range w.pods() {
+		if !metav1.IsControlledBy(&p, w.owner) {
+			continue
+		}
+		asked = append(asked, "move-"+p.Name)
+		w.asks(p.Name, by("Surge"), func(o *v1alpha1.PodMigration) { o.Spec.TargetNode = w.name("b") })
+	}
+	p := w.start()
+	w.must(p.turn())
+	queue := p.queue.Loops()
+	step := func(action string) *v1alpha1.RTAction {
+		_, err := queue[1].Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: action}})
+		w.must(err)
+		w.clock.Step(time.Second)
+		o := &v1alpha1.RTAction{}
+		w.must(w.api.Get(t.Context(), client.ObjectKey{Name: action}, o))
+		p.look()
+		return o
+	}
+	reserved := func(o *v1alpha1.RTAction) int {
+		room, err := state.ParseMigration(o.Status.Progress[state.ProgressReserved])
+		if err != nil || len(room.Cores) != 1 {
+			t.Fatalf("%s has reserved %+v, %v", o.Name, room, err)
+		}
+		return room.Cores[0].Core
+	}
+	for range 3 {
+		for _, name := range asked {
+			p.one(name)
+		}
+		p.look()
+	}
+	_, err := queue[0].Reconcile(t.Context(), reconcile.Request{})
+	w.must(err)
+	p.look()
+	actions := w.actions(t.Context())
+	if len(actions) != 2 {
+		t.Fatalf("%d actions: %s; %s", len(actions), w.moves()[0].Status.Message, w.moves()[1].Status.Message)
+	}
+	first, second := step(actions[0].Name), step(actions[1].Name)
+	own := reserved(first)
+	if w.core = reserved(second); own == w.core {
+		t.Fatal("both have reserved one core")
+	}
+	for range 3 { // until its copy is made, and bound
+		first = step(first.Name)
+		w.live()
+		p.look()
+	}
+	step(second.Name)
+	if now, _ := p.queue.Get(second.Name); now.Phase != rules.Running || !strings.Contains(now.Message, "waits until action "+first.Name) {
+		t.Errorf("the second is %s: %s", now.Phase, now.Message)
+	}
+	if second = step(second.Name); second.Status.Progress[state.ProgressReserved] != "" {
+		t.Errorf("it keeps a reservation on record: %v", second.Status.Progress)
+	}
+	w.core = own
+	for range 60 {
+		w.must(p.turn())
+	}
+	for _, o := range w.actions(t.Context()) {
+		if o.Status.Phase != "Succeeded" {
+			t.Errorf("%s is %s: %s", o.Name, o.Status.Phase, o.Status.Message)
+		}
+	}
+	if got := w.places(); got != "b b" || len(w.actions(t.Context())) != 2 {
+		t.Errorf("pods are on %s, after %d actions", got, len(w.actions(t.Context())))
 	}
 }

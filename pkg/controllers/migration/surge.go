@@ -80,9 +80,9 @@ func (m *migrate) prepareTwin(ctx context.Context, task orchestration.Task, sour
 	case !ok:
 		return result, err
 	case !reserved:
-		return m.reserve(task, source)
+		return m.reserve(ctx, task, source)
 	}
-	if result, kept, err := m.keepRoom(task, source); !kept {
+	if result, kept, err := m.keepRoom(ctx, task, source); !kept {
 		return result, err
 	}
 	return do(ctx, task, source)

@@ -87,6 +87,8 @@ type town struct {
 	// dies over it.
 	cost        string
 	keeps, deaf bool
+	// core is that which the scheduler gives a pod that is pinned to a node.
+	core int
 	// crowds are the nodes whose cores others have.
 	crowds map[string]bool
 	// crowded are the nodes on which the scheduler finds no room, which it says in that word; empty: it says nothing.
