@@ -50,7 +50,7 @@ func Migrated(on runtime.Object, uid, pod, from, to, action string, cores bool) 
 	return normal(on, ReasonMigrated, fmt.Sprintf("Pod %s runs on node %s%s, in place of one on node %s (action %s)", pod, to, with, from, action), uid, action)
 }
 
-// MigrationElsewhere tells a PodMigration that it goes to another node than was decided, and why.
+// MigrationElsewhere tells a PodMigration that it goes to another node than was decided, or to the same once more, and why.
 func MigrationElsewhere(on runtime.Object, uid, from, to, why string) Event {
 	if from == to {
 		return normal(on, ReasonMigrationElsewhere, fmt.Sprintf("It goes to node %s once more: %s", to, why), uid, from)

@@ -105,7 +105,7 @@ func (r *Ring) SetDeadline(at int64) { r.until = at }
 
 // Hold has Next wait without the Go runtime knowing, unless the ring is closed. Its scheduler then neither takes the reader's place from it
 // nor has to give one back, which costs more than the event itself. The world cannot be stopped meanwhile: once a
-// second the reader waits in the open for that. Whoever collects garbage lets go before.
+// second the reader waits in the open for that. The fast path lets go before it collects garbage.
 func (r *Ring) Hold(on bool) {
 	r.held.Store(on)
 	r.Wake()
